@@ -1,0 +1,1 @@
+//! Simulated venues: a deterministic market in real protocol bytes.

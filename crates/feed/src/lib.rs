@@ -1,0 +1,1 @@
+//! Venue sessions and their translation to normalised market events.

@@ -1,0 +1,1 @@
+//! Stages and the edges that join them.

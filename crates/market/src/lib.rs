@@ -1,0 +1,1 @@
+//! Normalised market events, order books, best bid and offer, synthetic NBBO.

@@ -1,0 +1,1 @@
+//! Capture files and network headers, zero-copy.

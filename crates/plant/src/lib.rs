@@ -1,0 +1,1 @@
+//! The ticker plant: captures and lines in, books and NBBO out.

@@ -1,0 +1,1 @@
+//! Queues, waiting and memory for low-latency pipelines.

@@ -1,0 +1,1 @@
+//! Normalised market data in DBN, Parquet, CSV and JSON files.

@@ -1,0 +1,1 @@
+//! The protocol! macro of tapeworks-wire.

@@ -1,0 +1,1 @@
+//! Exchange protocols as declarations: zero-copy codecs and the schema each one carries.
