@@ -1,1 +1,35 @@
 //! Normalised market events, order books, best bid and offer, synthetic NBBO.
+//!
+//! [`Event`] is the one thing that flows here: 64 bytes, one cache line, with DBN's meanings (prices `i64` in 1e-9,
+//! nanoseconds UTC, the same action, side and flag values) plus what DBN lacks: the channel's sequence number, the
+//! line that delivered it, and gaps.
+//!
+//! [`BookStage`] applies events to the books of every venue and hands on a [`BookUpdate`] for each;
+//! [`NbboStage`] turns those into the best bid and offer across venues. Both are [`tapeworks_flow::Stage`]s, so they
+//! compose inline or over a ring.
+//!
+//! | module | what | cache lines touched per event |
+//! | --- | --- | --- |
+//! | [`event`] | the event | 1 |
+//! | [`book`] | one venue's books: order by order, price levels or quotes | see there: 3 for the usual event |
+//! | [`orders`] | order reference to order | 1, rarely 2 |
+//! | [`levels`] | price levels of both sides of every book | 1 or 2 |
+//! | [`nbbo`] | best across venues | 1 per venue that quotes the instrument |
+
+pub mod book;
+pub mod event;
+pub mod instrument;
+pub mod levels;
+pub mod nbbo;
+pub mod orders;
+pub mod price;
+pub mod state;
+pub mod venue;
+
+pub use book::{BookRef, BookStage, BookUpdate, Books, Capacity};
+pub use event::{Action, Event, EventKind, Flags, Line, Side};
+pub use instrument::{InstrumentId, Instruments};
+pub use levels::Level;
+pub use nbbo::{Nbbo, NbboStage, NbboUpdate};
+pub use price::{Nanos, Price};
+pub use venue::{Publisher, Venue};

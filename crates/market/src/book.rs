@@ -1,0 +1,770 @@
+//! The books of every venue: order by order, by price level, or quotes.
+//!
+//! One [`Books`] per feed holds the books of all its instruments; which kind of book an instrument has follows from
+//! the events it gets (orders, levels or quotes). [`BookStage`] routes events to the feeds' books and hands on a
+//! [`BookUpdate`] for every event, completed with what only the book knows: the side, price and size of the order a
+//! deletion or execution refers to, and how deep in the book the change was.
+//!
+//! # Cost
+//! Cache lines an order event touches beyond its own: one slot of the order index, the book's half line, one or two
+//! lines of price levels; a replacement touches one more slot and perhaps one more line of levels. In a large market
+//! each of them is a miss, so [`BookStage`] looks ahead inside its batch: a first pass asks for the orders and books of
+//! all its events, a second for the levels, and the third applies. The misses of up to [`LOOK_AHEAD`] events
+//! overlap.
+//!
+//! # Gaps
+//! A gap makes every book it may have touched stale: its updates carry [`Flags::MAYBE_BAD_BOOK`] until the book is
+//! cleared (by a snapshot or a new session) or, for quotes, until both sides are told anew.
+
+use tapeworks_flow::{Sink, Stage};
+
+use crate::event::{Event, EventKind, Flags, Session, Side};
+use crate::instrument::InstrumentId;
+use crate::levels::{Ladder, Level, LevelError, LevelStore};
+use crate::orders::{Order, OrderIndex};
+use crate::state::InstrumentState;
+use crate::venue::Publisher;
+
+/// The most events whose cache misses overlap: what a batch of 64-byte events in a 32 KiB first-level cache leaves
+/// room for, and more than a core can have outstanding.
+pub const LOOK_AHEAD: usize = 64;
+
+/// How large the tables of a feed are at start-up. What exceeds it makes them grow, which is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Capacity {
+    /// Instruments.
+    pub instruments: usize,
+    /// Orders resting at once.
+    pub orders: usize,
+    /// Price levels at once, over all books.
+    pub levels: u32,
+}
+
+impl Default for Capacity {
+    /// Room for a small market or an excerpt: 9 MiB.
+    fn default() -> Self {
+        Self { instruments: 4096, orders: 1 << 16, levels: 1 << 18 }
+    }
+}
+
+impl Capacity {
+    /// Room for what `messages` order-by-order messages can leave behind, up to a full day of the busiest venue
+    /// (some 8 million orders resting at once).
+    pub fn for_messages(messages: u64) -> Self {
+        let orders = (messages / 4).clamp(1 << 12, 1 << 23) as usize;
+        Self { instruments: 16_384, orders, levels: orders.clamp(1 << 16, 1 << 22) as u32 }
+    }
+}
+
+/// What became of an event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// The book changed, or the event has no effect on books.
+    Applied,
+    /// The event refers to an order that is not in the book: its addition was lost, or came before the capture.
+    UnknownOrder,
+    /// An order with this reference is in the book already.
+    DuplicateOrder,
+    /// More shares were executed or cancelled than the order had; the order is gone.
+    Overfill,
+    /// An order or level without price or shares.
+    Incomplete,
+    /// The removal of a level that is not there.
+    UnknownLevel,
+    /// The level and its orders disagree, or a table is full.
+    LevelMismatch,
+}
+
+/// What went through the books of a feed, and what did not fit. Nothing is dropped without a count here.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct BookCounters {
+    /// Events seen.
+    pub events: u64,
+    /// See [`Outcome::UnknownOrder`].
+    pub unknown_orders: u64,
+    /// See [`Outcome::DuplicateOrder`].
+    pub duplicate_orders: u64,
+    /// See [`Outcome::Overfill`].
+    pub overfills: u64,
+    /// See [`Outcome::Incomplete`].
+    pub incomplete: u64,
+    /// See [`Outcome::UnknownLevel`].
+    pub unknown_levels: u64,
+    /// See [`Outcome::LevelMismatch`].
+    pub level_mismatches: u64,
+    /// Gaps seen.
+    pub gaps: u64,
+}
+
+impl BookCounters {
+    /// Events that could not be applied.
+    pub const fn rejected(&self) -> u64 {
+        self.unknown_orders
+            + self.duplicate_orders
+            + self.overfills
+            + self.incomplete
+            + self.unknown_levels
+            + self.level_mismatches
+    }
+}
+
+/// The book of one instrument: half a cache line.
+#[derive(Clone, Copy, Default, Debug)]
+#[repr(C, align(32))]
+struct Book {
+    bids: Ladder,
+    asks: Ladder,
+    /// The epoch of the venue in which the book was last known to be right.
+    epoch: u32,
+    state: InstrumentState,
+    /// Sides told by quotes since the last gap: bit 0 the bid, bit 1 the ask.
+    quoted: u8,
+}
+
+/// Depth of an update that touched no level.
+const NO_DEPTH: u32 = u32::MAX;
+
+/// The books of one feed.
+#[derive(Debug)]
+pub struct Books {
+    publisher: Publisher,
+    books: Vec<Book>,
+    round_lots: Vec<u32>,
+    levels: LevelStore,
+    orders: OrderIndex,
+    next_priority: u64,
+    /// Counts gaps that touched all books; a book of an older epoch is stale.
+    epoch: u32,
+    is_open: bool,
+    counters: BookCounters,
+}
+
+impl Books {
+    /// Empty books of a feed.
+    pub fn new(publisher: Publisher, capacity: Capacity) -> Self {
+        Self {
+            publisher,
+            books: vec![Book::default(); capacity.instruments],
+            round_lots: vec![0; capacity.instruments],
+            levels: LevelStore::with_capacity(capacity.levels),
+            orders: OrderIndex::with_capacity(capacity.orders),
+            next_priority: 0,
+            epoch: 0,
+            is_open: true,
+            counters: BookCounters::default(),
+        }
+    }
+
+    /// The feed.
+    pub const fn publisher(&self) -> Publisher {
+        self.publisher
+    }
+
+    /// What went through.
+    pub const fn counters(&self) -> &BookCounters {
+        &self.counters
+    }
+
+    /// Orders resting now.
+    pub const fn order_count(&self) -> usize {
+        self.orders.len()
+    }
+
+    /// How often a table grew after start-up.
+    pub const fn growths(&self) -> u64 {
+        self.orders.growths() + self.levels.growths()
+    }
+
+    /// Bytes held by the tables.
+    pub fn bytes(&self) -> usize {
+        self.orders.bytes() + self.levels.bytes() + self.books.len() * size_of::<Book>()
+    }
+
+    /// Whether the venue is open: it has not ended its system hours.
+    pub const fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// The book of `instrument`.
+    #[inline]
+    pub const fn book(&self, instrument: InstrumentId) -> BookRef<'_> {
+        BookRef { books: self, instrument }
+    }
+
+    /// How many instruments have a place here; those beyond are empty.
+    pub const fn instrument_count(&self) -> usize {
+        self.books.len()
+    }
+
+    #[inline]
+    fn prefetch_orders(&self, event: &Event) {
+        tapeworks_ring::prefetch::read(&self.books, event.instrument.index());
+        match event.kind {
+            EventKind::Add | EventKind::Execute | EventKind::Cancel | EventKind::Delete => {
+                self.orders.prefetch(event.order_id);
+            }
+            EventKind::Replace => {
+                self.orders.prefetch(event.order_id);
+                self.orders.prefetch(event.aux);
+            }
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn prefetch_levels(&self, event: &Event) {
+        let Some(book) = self.books.get(event.instrument.index()) else { return };
+        match event.kind {
+            EventKind::Add | EventKind::Level | EventKind::Quote => {
+                self.levels.prefetch(if event.side == Side::Ask { book.asks } else { book.bids });
+            }
+            EventKind::Execute | EventKind::Cancel | EventKind::Delete | EventKind::Replace => {
+                // The side is in the order, whose line was asked for in the pass before.
+                let order = self.orders.find(event.order_id).and_then(|place| self.orders.get(place));
+                if let Some(order) = order {
+                    self.levels.prefetch(if order.side == Side::Ask { book.asks } else { book.bids });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Applies one event and completes it. The update borrows the books as they are right after it.
+    #[inline]
+    pub fn apply<'a>(&'a mut self, event: &'a mut Event) -> BookUpdate<'a> {
+        self.counters.events += 1;
+        let mut before = None;
+        let mut depth = NO_DEPTH;
+        let outcome = match event.kind {
+            EventKind::Add => self.add(event, &mut depth),
+            EventKind::Execute | EventKind::Cancel => self.reduce(event, &mut before, &mut depth),
+            EventKind::Delete => self.delete(event, &mut before, &mut depth),
+            EventKind::Replace => self.replace(event, &mut before, &mut depth),
+            EventKind::Level => self.level(event, &mut depth),
+            EventKind::Quote => self.quote(event, &mut depth),
+            _ => self.other(event, &mut depth),
+        };
+        if outcome != Outcome::Applied {
+            self.count(outcome);
+        }
+        if self.is_stale(event.instrument) {
+            event.flags = event.flags.with(Flags::MAYBE_BAD_BOOK);
+        }
+        BookUpdate {
+            event,
+            before,
+            outcome,
+            depth,
+            book: BookRef { books: self, instrument: event.instrument },
+        }
+    }
+
+    #[inline]
+    fn is_stale(&self, instrument: InstrumentId) -> bool {
+        // Without a gap every book is of epoch 0, and the book's line need not be looked at.
+        self.epoch != 0 && self.books.get(instrument.index()).is_none_or(|book| book.epoch != self.epoch)
+    }
+
+    #[inline]
+    fn book_mut(&mut self, instrument: InstrumentId) -> Option<&mut Book> {
+        if instrument.index() >= self.books.len() {
+            self.widen(instrument)?;
+        }
+        self.books.get_mut(instrument.index())
+    }
+
+    /// Makes room for an instrument beyond the capacity at start-up.
+    #[cold]
+    #[inline(never)]
+    fn widen(&mut self, instrument: InstrumentId) -> Option<()> {
+        if instrument == InstrumentId::ALL {
+            return None;
+        }
+        let wanted = (instrument.index() + 1).next_power_of_two();
+        self.books.resize(wanted, Book::default());
+        self.round_lots.resize(wanted, 0);
+        Some(())
+    }
+
+    #[inline]
+    fn add(&mut self, event: &Event, depth: &mut u32) -> Outcome {
+        let (Some(price), true) = (event.price, event.size > 0 && event.side != Side::None) else {
+            return Outcome::Incomplete;
+        };
+        if self.book_mut(event.instrument).is_none() {
+            return Outcome::Incomplete;
+        }
+        let order = Order {
+            id: event.order_id,
+            price,
+            size: event.size,
+            side: event.side,
+            instrument: event.instrument,
+            priority: self.next_priority,
+        };
+        if !self.orders.insert(&order) {
+            return Outcome::DuplicateOrder;
+        }
+        self.next_priority += 1;
+        match self.add_to_level(&order) {
+            Ok(at) => {
+                *depth = at;
+                Outcome::Applied
+            }
+            Err(_) => {
+                if let Some(place) = self.orders.find(order.id) {
+                    self.orders.remove(place);
+                }
+                Outcome::LevelMismatch
+            }
+        }
+    }
+
+    #[inline]
+    fn add_to_level(&mut self, order: &Order) -> Result<u32, LevelError> {
+        let book = self.books.get_mut(order.instrument.index()).ok_or(LevelError::Missing)?;
+        let ladder = if order.side == Side::Ask { &mut book.asks } else { &mut book.bids };
+        self.levels.add(ladder, order.side, order.price, order.size)
+    }
+
+    #[inline]
+    fn take_from_level(&mut self, order: &Order, size: u32, whole: bool) -> Result<u32, LevelError> {
+        let book = self.books.get_mut(order.instrument.index()).ok_or(LevelError::Missing)?;
+        let ladder = if order.side == Side::Ask { &mut book.asks } else { &mut book.bids };
+        self.levels.take(ladder, order.side, order.price, size, whole)
+    }
+
+    /// An execution or a partial cancellation.
+    #[inline]
+    fn reduce(&mut self, event: &mut Event, before: &mut Option<Order>, depth: &mut u32) -> Outcome {
+        let Some(place) = self.orders.find(event.order_id) else { return Outcome::UnknownOrder };
+        let Some(order) = self.orders.get(place) else { return Outcome::UnknownOrder };
+        *before = Some(order);
+        event.side = order.side;
+        event.instrument = order.instrument;
+        if event.price.is_none() {
+            event.price = Some(order.price);
+        }
+        let overfill = event.size > order.size;
+        let whole = event.size >= order.size;
+        if whole {
+            self.orders.remove(place);
+        } else {
+            self.orders.resize(place, order.size - event.size);
+        }
+        match self.take_from_level(&order, event.size.min(order.size), whole) {
+            Ok(at) => *depth = at,
+            Err(_) => return Outcome::LevelMismatch,
+        }
+        if overfill { Outcome::Overfill } else { Outcome::Applied }
+    }
+
+    #[inline]
+    fn delete(&mut self, event: &mut Event, before: &mut Option<Order>, depth: &mut u32) -> Outcome {
+        let Some(place) = self.orders.find(event.order_id) else { return Outcome::UnknownOrder };
+        let Some(order) = self.orders.get(place) else { return Outcome::UnknownOrder };
+        *before = Some(order);
+        event.side = order.side;
+        event.instrument = order.instrument;
+        event.price = Some(order.price);
+        event.size = order.size;
+        self.orders.remove(place);
+        match self.take_from_level(&order, order.size, true) {
+            Ok(at) => {
+                *depth = at;
+                Outcome::Applied
+            }
+            Err(_) => Outcome::LevelMismatch,
+        }
+    }
+
+    /// The old order leaves, the new one joins on the same side behind all others at its price.
+    #[inline]
+    fn replace(&mut self, event: &mut Event, before: &mut Option<Order>, depth: &mut u32) -> Outcome {
+        let Some(place) = self.orders.find(event.order_id) else { return Outcome::UnknownOrder };
+        let Some(old) = self.orders.get(place) else { return Outcome::UnknownOrder };
+        *before = Some(old);
+        event.side = old.side;
+        event.instrument = old.instrument;
+        self.orders.remove(place);
+        let taken = self.take_from_level(&old, old.size, true);
+        let (Some(price), true) = (event.price, event.size > 0) else {
+            *depth = taken.unwrap_or(NO_DEPTH);
+            return Outcome::Incomplete;
+        };
+        let new = Order { id: event.aux, price, size: event.size, priority: self.next_priority, ..old };
+        if !self.orders.insert(&new) {
+            *depth = taken.unwrap_or(NO_DEPTH);
+            return Outcome::DuplicateOrder;
+        }
+        self.next_priority += 1;
+        match (taken, self.add_to_level(&new)) {
+            (Ok(left), Ok(joined)) => {
+                *depth = left.min(joined);
+                Outcome::Applied
+            }
+            (taken, added) => {
+                *depth = taken.unwrap_or(NO_DEPTH).min(added.unwrap_or(NO_DEPTH));
+                if added.is_err()
+                    && let Some(place) = self.orders.find(new.id)
+                {
+                    self.orders.remove(place);
+                }
+                Outcome::LevelMismatch
+            }
+        }
+    }
+
+    #[inline]
+    fn level(&mut self, event: &Event, depth: &mut u32) -> Outcome {
+        let (Some(price), true) = (event.price, event.side != Side::None) else { return Outcome::Incomplete };
+        if self.book_mut(event.instrument).is_none() {
+            return Outcome::Incomplete;
+        }
+        let Some(book) = self.books.get_mut(event.instrument.index()) else { return Outcome::Incomplete };
+        let ladder = if event.side == Side::Ask { &mut book.asks } else { &mut book.bids };
+        match self.levels.set(ladder, event.side, price, event.size) {
+            Ok(at) => {
+                *depth = at;
+                Outcome::Applied
+            }
+            Err(LevelError::Missing) => Outcome::UnknownLevel,
+            Err(_) => Outcome::LevelMismatch,
+        }
+    }
+
+    #[inline]
+    fn quote(&mut self, event: &Event, depth: &mut u32) -> Outcome {
+        if event.side == Side::None || self.book_mut(event.instrument).is_none() {
+            return Outcome::Incomplete;
+        }
+        let epoch = self.epoch;
+        let Some(book) = self.books.get_mut(event.instrument.index()) else { return Outcome::Incomplete };
+        // A quote tells a whole side: once both sides are told, what was lost no longer matters.
+        book.quoted |= if event.side == Side::Ask { 2 } else { 1 };
+        if book.quoted == 3 {
+            (book.epoch, book.quoted) = (epoch, 0);
+        }
+        let quote = event.price.filter(|_| event.size > 0).map(|price| (price, event.size));
+        let ladder = if event.side == Side::Ask { &mut book.asks } else { &mut book.bids };
+        *depth = 0;
+        match self.levels.quote(ladder, event.side, quote) {
+            Ok(()) => Outcome::Applied,
+            Err(_) => Outcome::LevelMismatch,
+        }
+    }
+
+    /// What is rare: clears, states, sessions, gaps.
+    #[cold]
+    #[inline(never)]
+    fn other(&mut self, event: &mut Event, depth: &mut u32) -> Outcome {
+        match event.kind {
+            EventKind::Clear => {
+                *depth = 0;
+                self.clear(event.instrument);
+            }
+            EventKind::Gap => {
+                self.counters.gaps += 1;
+                self.mark_stale(event.instrument);
+            }
+            EventKind::Status => {
+                if let (Some(status), Some(book)) = (event.status(), self.book_mut(event.instrument)) {
+                    book.state = book.state.after(status);
+                }
+            }
+            EventKind::Definition => {
+                if self.book_mut(event.instrument).is_some()
+                    && let Some(lot) = self.round_lots.get_mut(event.instrument.index())
+                {
+                    *lot = event.size;
+                }
+            }
+            EventKind::Session => match event.session() {
+                Some(Session::StartOfMessages) => {
+                    // A new day: the venue's references begin anew.
+                    self.is_open = true;
+                    *depth = 0;
+                    self.clear(InstrumentId::ALL);
+                }
+                Some(Session::StartOfSystemHours | Session::StartOfMarketHours) => self.is_open = true,
+                Some(Session::EndOfSystemHours | Session::EndOfMessages) => self.is_open = false,
+                Some(Session::EndOfMarketHours) | None => {}
+            },
+            _ => {}
+        }
+        Outcome::Applied
+    }
+
+    fn clear(&mut self, instrument: InstrumentId) {
+        if instrument == InstrumentId::ALL {
+            self.orders.clear();
+            for book in &mut self.books {
+                self.levels.clear(&mut book.bids);
+                self.levels.clear(&mut book.asks);
+                book.epoch = self.epoch;
+            }
+        } else if let Some(book) = self.books.get_mut(instrument.index()) {
+            self.orders.clear_instrument(instrument);
+            self.levels.clear(&mut book.bids);
+            self.levels.clear(&mut book.asks);
+            book.epoch = self.epoch;
+        }
+    }
+
+    fn mark_stale(&mut self, instrument: InstrumentId) {
+        // Epoch 0 is that of books which have never seen a gap; after 2^32 - 1 gaps it would be taken again.
+        let next = self.epoch.checked_add(1).unwrap_or(1);
+        if instrument == InstrumentId::ALL {
+            self.epoch = next;
+            self.books.iter_mut().for_each(|book| book.quoted = 0);
+        } else {
+            // The others stay as right as they were.
+            let was = self.epoch;
+            self.epoch = next;
+            for (index, book) in self.books.iter_mut().enumerate() {
+                if index == instrument.index() {
+                    book.quoted = 0;
+                } else if book.epoch == was {
+                    book.epoch = next;
+                }
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn count(&mut self, outcome: Outcome) {
+        let counters = &mut self.counters;
+        *match outcome {
+            Outcome::Applied => return,
+            Outcome::UnknownOrder => &mut counters.unknown_orders,
+            Outcome::DuplicateOrder => &mut counters.duplicate_orders,
+            Outcome::Overfill => &mut counters.overfills,
+            Outcome::Incomplete => &mut counters.incomplete,
+            Outcome::UnknownLevel => &mut counters.unknown_levels,
+            Outcome::LevelMismatch => &mut counters.level_mismatches,
+        } += 1;
+    }
+}
+
+/// The book of one instrument at one feed, to read.
+#[derive(Clone, Copy, Debug)]
+pub struct BookRef<'a> {
+    books: &'a Books,
+    instrument: InstrumentId,
+}
+
+impl<'a> BookRef<'a> {
+    /// The feed.
+    pub const fn publisher(self) -> Publisher {
+        self.books.publisher
+    }
+
+    /// The instrument.
+    pub const fn instrument(self) -> InstrumentId {
+        self.instrument
+    }
+
+    #[inline]
+    fn ladder(self, side: Side) -> Ladder {
+        match self.books.books.get(self.instrument.index()) {
+            Some(book) if side == Side::Ask => book.asks,
+            Some(book) => book.bids,
+            None => Ladder::default(),
+        }
+    }
+
+    /// The book of another instrument at the same feed.
+    pub const fn of(self, instrument: InstrumentId) -> Self {
+        Self { instrument, ..self }
+    }
+
+    /// How many instruments have a place at this feed.
+    pub const fn all_instruments(self) -> usize {
+        self.books.instrument_count()
+    }
+
+    /// The best level of `side`.
+    #[inline]
+    pub fn best(self, side: Side) -> Option<Level> {
+        self.level(side, 0)
+    }
+
+    /// The level of `side` with `depth` better ones.
+    #[inline]
+    pub fn level(self, side: Side, depth: usize) -> Option<Level> {
+        self.books.levels.level(self.ladder(side), side, depth)
+    }
+
+    /// The levels of `side`, best first.
+    #[inline]
+    pub fn levels(self, side: Side) -> impl Iterator<Item = Level> + 'a {
+        self.books.levels.iter(self.ladder(side), side)
+    }
+
+    /// How many levels `side` has.
+    pub fn depth(self, side: Side) -> usize {
+        self.ladder(side).len()
+    }
+
+    /// The orders of the instrument, bids then asks, each best price first and in the order of their execution.
+    ///
+    /// Allocates and reads the whole order table: for snapshots and inspection.
+    pub fn queue(self) -> Vec<Order> {
+        let mut orders: Vec<_> =
+            self.books.orders.iter().filter(|order| order.instrument == self.instrument).collect();
+        orders.sort_unstable_by_key(|order| match order.side {
+            Side::Ask => (1, order.price.e9(), order.priority),
+            Side::Bid | Side::None => (0, !order.price.e9(), order.priority),
+        });
+        orders
+    }
+
+    /// Shares in a round lot, if the venue has said.
+    #[inline]
+    pub fn round_lot(self) -> Option<u32> {
+        self.books.round_lots.get(self.instrument.index()).copied().filter(|lot| *lot > 0)
+    }
+
+    /// The trading state.
+    #[inline]
+    pub fn state(self) -> InstrumentState {
+        self.books.books.get(self.instrument.index()).map_or_else(InstrumentState::default, |book| book.state)
+    }
+
+    /// Whether the venue is open.
+    #[inline]
+    pub const fn is_open(self) -> bool {
+        self.books.is_open
+    }
+
+    /// Whether a gap may have made the book wrong.
+    #[inline]
+    pub fn is_stale(self) -> bool {
+        self.books.is_stale(self.instrument)
+    }
+}
+
+/// An event and the book right after it.
+#[derive(Clone, Copy, Debug)]
+pub struct BookUpdate<'a> {
+    /// The event, completed: side, price and size of the order it refers to; flagged when the book is stale.
+    pub event: &'a Event,
+    /// The order as it was before an execution, cancellation, deletion or replacement.
+    pub before: Option<Order>,
+    /// Whether the book could follow.
+    pub outcome: Outcome,
+    pub(crate) depth: u32,
+    /// The book.
+    pub book: BookRef<'a>,
+}
+
+impl BookUpdate<'_> {
+    /// How many levels are better than the best one that changed; `None` when no level did.
+    #[inline]
+    pub const fn depth(&self) -> Option<u32> {
+        if self.depth == NO_DEPTH { None } else { Some(self.depth) }
+    }
+
+    /// Whether the best bid or offer changed, in price, size or count.
+    #[inline]
+    pub const fn top_changed(&self) -> bool {
+        self.depth == 0
+    }
+
+    /// Whether one of the best `levels` of a side changed.
+    #[inline]
+    pub const fn changed_within(&self, levels: u32) -> bool {
+        self.depth < levels
+    }
+}
+
+/// Applies events to the books of the feed they came from.
+#[derive(Debug)]
+pub struct BookStage {
+    feeds: Vec<Books>,
+    /// Publisher number to place in `feeds`.
+    places: Vec<u8>,
+    /// The feed of the last event: bursts come from one.
+    last: (Publisher, usize),
+}
+
+/// Publisher numbers are 16 bits; the table covers them all.
+const PLACES: usize = 1 << 16;
+const NO_PLACE: u8 = u8::MAX;
+
+impl BookStage {
+    /// Books for `feeds`. A feed that is not named gets books of [`Capacity::default`] at its first event.
+    pub fn new(feeds: impl IntoIterator<Item = (Publisher, Capacity)>) -> Self {
+        let mut stage =
+            Self { feeds: Vec::new(), places: vec![NO_PLACE; PLACES], last: (Publisher(0), usize::MAX) };
+        for (publisher, capacity) in feeds {
+            stage.admit(publisher, capacity);
+        }
+        stage
+    }
+
+    /// The books of every feed seen or named.
+    pub fn feeds(&self) -> &[Books] {
+        &self.feeds
+    }
+
+    /// The books of `publisher`.
+    pub fn feed(&self, publisher: Publisher) -> Option<&Books> {
+        self.feeds.iter().find(|books| books.publisher == publisher)
+    }
+
+    /// Makes room for a feed, if it has none yet.
+    #[cold]
+    #[inline(never)]
+    pub fn admit(&mut self, publisher: Publisher, capacity: Capacity) -> usize {
+        let known = self.places[usize::from(publisher.0)];
+        if known != NO_PLACE {
+            return usize::from(known);
+        }
+        // 254 feeds is ten times the largest plant; one more than that shares the last one's books rather than fail.
+        let place = self.feeds.len().min(usize::from(NO_PLACE) - 1);
+        if place == self.feeds.len() {
+            self.feeds.push(Books::new(publisher, capacity));
+        }
+        self.places[usize::from(publisher.0)] = place as u8;
+        place
+    }
+
+    #[inline]
+    fn place(&mut self, publisher: Publisher) -> usize {
+        if self.last.0 == publisher && self.last.1 < self.feeds.len() {
+            return self.last.1;
+        }
+        let place = match self.places[usize::from(publisher.0)] {
+            NO_PLACE => self.admit(publisher, Capacity::default()),
+            place => usize::from(place),
+        };
+        self.last = (publisher, place);
+        place
+    }
+}
+
+impl<S> Stage<Event, S> for BookStage
+where
+    S: for<'a> Sink<BookUpdate<'a>>,
+{
+    #[inline]
+    fn process(&mut self, batch: &[Event], sink: &mut S) {
+        for events in batch.chunks(LOOK_AHEAD) {
+            for event in events {
+                let place = self.place(event.publisher);
+                self.feeds[place].prefetch_orders(event);
+            }
+            for event in events {
+                let place = self.place(event.publisher);
+                self.feeds[place].prefetch_levels(event);
+            }
+            for event in events {
+                let place = self.place(event.publisher);
+                let mut event = *event;
+                sink.put(self.feeds[place].apply(&mut event));
+            }
+        }
+    }
+}

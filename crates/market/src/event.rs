@@ -1,0 +1,626 @@
+//! The normalised event: 64 bytes, one cache line.
+//!
+//! Its fields are DBN's where DBN has them: time in nanoseconds UTC, price in 1e-9, the same letters for action and
+//! side, the same flag bits. It also carries what DBN lacks: the sequence number of the channel and the line (A or B)
+//! that delivered it, and gaps. A few kinds use the fields for something else; the constructors and the typed views
+//! ([`Event::status`], [`Event::definition`], [`Event::imbalance`], [`Event::gap`]) say how, so no one else need know.
+//!
+//! Cost: writing one is one cache line; every kind is the same size, so events lie in arrays and rings.
+
+use crate::instrument::{InstrumentId, Symbol};
+use crate::price::{Nanos, Price};
+use crate::venue::Publisher;
+
+/// What happened. The order matters to nothing; the numbers are stable.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// An order joined the book: `order_id`, `side`, `price`, `size`.
+    Add = 1,
+    /// A resting order was executed, in part or whole: `order_id`, `size`; `price` when it is not the order's own;
+    /// `aux` is the match number.
+    Execute = 2,
+    /// A resting order was reduced by `size`.
+    Cancel = 3,
+    /// A resting order left the book.
+    Delete = 4,
+    /// A resting order was replaced by another: `order_id` is the old one, `aux` the new one, with `price` and `size`.
+    Replace = 5,
+    /// The book of an instrument, or of all instruments, is empty.
+    Clear = 6,
+    /// A price level of one side has the total `size` now; 0 removes it.
+    Level = 7,
+    /// The best price of one side is `price` for `size`; without a price or size that side is empty.
+    Quote = 8,
+    /// A trade that changes no displayed order: `price`, `size`, `aux` is the trade's number.
+    Trade = 9,
+    /// The trade with the number `aux` is void.
+    TradeBreak = 10,
+    /// The trading state of an instrument changed: [`Event::status`].
+    Status = 11,
+    /// An auction's imbalance and prices, first half: [`Event::imbalance`].
+    Imbalance = 12,
+    /// An auction's imbalance and prices, second half; follows the first.
+    ImbalancePrices = 13,
+    /// What an instrument is: [`Event::definition`].
+    Definition = 14,
+    /// Messages of the channel are missing: [`Event::gap`].
+    Gap = 15,
+    /// The venue's session changed: [`Event::session`].
+    Session = 16,
+    /// A message of the venue without a normalised meaning (indications, participants, collars): kept for its
+    /// sequence number, changes nothing.
+    Other = 17,
+}
+
+/// DBN's actions.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Action {
+    /// An order is added.
+    Add = b'A',
+    /// An order is reduced or removed.
+    Cancel = b'C',
+    /// An order or level changes.
+    Modify = b'M',
+    /// A book is emptied.
+    Clear = b'R',
+    /// An aggressing order traded; the book does not change.
+    Trade = b'T',
+    /// A resting order was filled; the book does not change.
+    Fill = b'F',
+    /// No effect on the book.
+    None = b'N',
+}
+
+/// DBN's sides.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Side {
+    /// A sell order, a sell aggressor.
+    Ask = b'A',
+    /// A buy order, a buy aggressor.
+    Bid = b'B',
+    /// No side, or not known.
+    None = b'N',
+}
+
+impl Side {
+    /// The other side; `None` stays.
+    #[inline]
+    pub const fn opposite(self) -> Self {
+        match self {
+            Self::Ask => Self::Bid,
+            Self::Bid => Self::Ask,
+            Self::None => Self::None,
+        }
+    }
+}
+
+/// The line of a channel that delivered the event first.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum Line {
+    /// The first, or only, line.
+    #[default]
+    A = 0,
+    /// The second line.
+    B = 1,
+    /// A retransmission.
+    Recovery = 2,
+    /// A snapshot.
+    Snapshot = 3,
+}
+
+/// DBN's flags.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[repr(transparent)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// The last record of the venue's event.
+    pub const LAST: Self = Self(0x80);
+    /// A top-of-book record, not an order.
+    pub const TOP_OF_BOOK: Self = Self(0x40);
+    /// From a snapshot.
+    pub const SNAPSHOT: Self = Self(0x20);
+    /// An aggregated price level, not an order.
+    pub const MARKET_BY_PRICE: Self = Self(0x10);
+    /// The receive time is not to be trusted.
+    pub const BAD_TS_RECV: Self = Self(0x08);
+    /// A gap was not recovered: the book may be wrong.
+    pub const MAYBE_BAD_BOOK: Self = Self(0x04);
+
+    /// Whether all of `flags` are set.
+    #[inline]
+    pub const fn contains(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// Both.
+    #[inline]
+    pub const fn with(self, flags: Self) -> Self {
+        Self(self.0 | flags.0)
+    }
+}
+
+/// One normalised event. See the module for the meaning of the fields by kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C, align(64))]
+pub struct Event {
+    /// When the venue says it happened.
+    pub ts_event: Nanos,
+    /// When the packet was received; the venue's time when there is no receive time.
+    pub ts_recv: Nanos,
+    /// The order, unique within its venue and day; 0 when there is none.
+    pub order_id: u64,
+    /// The price.
+    pub price: Option<Price>,
+    /// The sequence number of the message on its channel; 0 when the transport has none.
+    pub channel_sequence: u64,
+    /// By kind: match or trade number, the new order of a replace, and others.
+    pub aux: u64,
+    /// The instrument, or [`InstrumentId::ALL`].
+    pub instrument: InstrumentId,
+    /// Shares.
+    pub size: u32,
+    /// The feed.
+    pub publisher: Publisher,
+    /// What happened.
+    pub kind: EventKind,
+    /// The side of the order, or of the aggressor of a trade.
+    pub side: Side,
+    /// DBN's flags.
+    pub flags: Flags,
+    /// The channel within the feed.
+    pub channel: u8,
+    /// The line that delivered it.
+    pub line: Line,
+    /// By kind: see [`Event::NOT_PRINTABLE`], and the typed views.
+    pub detail: u8,
+}
+
+/// An instrument's trading state, in DBN's words (`StatusAction`, `StatusReason`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Status {
+    /// DBN's status action: 7 trading, 8 halt, 9 pause, 3 quoting, 1 pre-open, 14 short-sale restriction change, 15
+    /// not available (an operational halt of the venue).
+    pub action: StatusAction,
+    /// DBN's status reason, 0 when none is given.
+    pub reason: u16,
+    /// Whether it trades; `None` when the message does not say.
+    pub is_trading: Option<bool>,
+    /// Whether it is quoted; `None` when the message does not say.
+    pub is_quoting: Option<bool>,
+    /// Whether a short-sale price test restricts it; `None` when the message does not say.
+    pub is_short_sell_restricted: Option<bool>,
+}
+
+/// DBN's status actions, those that our venues have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum StatusAction {
+    /// No change.
+    None = 0,
+    /// Orders are accepted for the opening.
+    PreOpen = 1,
+    /// Quoted, not trading.
+    Quoting = 3,
+    /// Trading.
+    Trading = 7,
+    /// Halted.
+    Halt = 8,
+    /// Paused.
+    Pause = 9,
+    /// The venue has closed.
+    Close = 12,
+    /// The short-sale restriction changed.
+    ShortSaleRestrictionChange = 14,
+    /// Not available for trading at this venue: an operational halt.
+    NotAvailableForTrading = 15,
+}
+
+impl StatusAction {
+    const fn from_u8(value: u8) -> Self {
+        match value {
+            1 => Self::PreOpen,
+            3 => Self::Quoting,
+            7 => Self::Trading,
+            8 => Self::Halt,
+            9 => Self::Pause,
+            12 => Self::Close,
+            14 => Self::ShortSaleRestrictionChange,
+            15 => Self::NotAvailableForTrading,
+            _ => Self::None,
+        }
+    }
+}
+
+/// What an instrument is at a venue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Definition {
+    /// The venue's symbol.
+    pub symbol: Symbol,
+    /// Shares in a round lot, 0 when the venue does not say.
+    pub round_lot: u32,
+    /// The adjusted closing price of the day before, when the venue says (IEX).
+    pub reference_price: Option<Price>,
+    /// The venue's one-letter class of the issue (Nasdaq's issue classification), a space when it has none.
+    pub class: u8,
+    /// A test security.
+    pub is_test: bool,
+    /// An exchange-traded product.
+    pub is_etp: bool,
+}
+
+/// An auction's state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Imbalance {
+    /// Shares paired at the reference price.
+    pub paired: u32,
+    /// Shares not paired.
+    pub imbalance: u32,
+    /// The side of the imbalance.
+    pub side: Side,
+    /// The venue's letter for the auction.
+    pub auction_type: u8,
+    /// The venue's letter for the price variation; `~` when it has none.
+    pub variation: u8,
+    /// How often the halt was extended.
+    pub extensions: u8,
+    /// The scheduled time of the auction.
+    pub auction_time: Option<Nanos>,
+    /// The price at which the shares were counted.
+    pub reference_price: Option<Price>,
+    /// The clearing price of auction and continuous orders (Nasdaq: near; IEX: auction book clearing price).
+    pub continuous_clearing_price: Option<Price>,
+    /// The clearing price of auction orders alone (Nasdaq: far).
+    pub auction_clearing_price: Option<Price>,
+    /// The indicative clearing price subject to collars (IEX).
+    pub indicative_price: Option<Price>,
+    /// The collar's upper price.
+    pub upper_collar: Option<Price>,
+    /// The collar's lower price.
+    pub lower_collar: Option<Price>,
+}
+
+/// Messages that did not arrive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gap {
+    /// The sequence number of the first that is missing.
+    pub first: u64,
+    /// How many are missing.
+    pub count: u64,
+}
+
+/// The phases of a venue's day.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Session {
+    /// The first message of the day.
+    StartOfMessages = 1,
+    /// Orders are accepted.
+    StartOfSystemHours = 2,
+    /// Regular hours begin.
+    StartOfMarketHours = 3,
+    /// Regular hours end.
+    EndOfMarketHours = 4,
+    /// Orders are no longer accepted.
+    EndOfSystemHours = 5,
+    /// The last message of the day.
+    EndOfMessages = 6,
+}
+
+const OPTION_NO: u8 = 0;
+const OPTION_FALSE: u8 = 1;
+const OPTION_TRUE: u8 = 2;
+
+const fn pack(value: Option<bool>) -> u8 {
+    match value {
+        None => OPTION_NO,
+        Some(false) => OPTION_FALSE,
+        Some(true) => OPTION_TRUE,
+    }
+}
+
+const fn unpack(value: u8) -> Option<bool> {
+    match value {
+        OPTION_FALSE => Some(false),
+        OPTION_TRUE => Some(true),
+        _ => None,
+    }
+}
+
+/// A price in a `u64` field of an event.
+const fn price_to_bits(price: Option<Price>) -> u64 {
+    crate::price::price_e9(price) as u64
+}
+
+const fn price_from_bits(bits: u64) -> Option<Price> {
+    Price::from_e9(bits as i64)
+}
+
+impl Event {
+    /// In `detail` of an execution or trade: it is not to be counted in the day's volume (Nasdaq's printable `N`).
+    pub const NOT_PRINTABLE: u8 = 1;
+
+    /// In `detail` of a trade: it came from an auction (a cross).
+    pub const CROSS: u8 = 2;
+
+    /// An event of `kind` with nothing else in it; the caller fills in what the kind has.
+    #[inline]
+    pub const fn new(kind: EventKind, publisher: Publisher, instrument: InstrumentId) -> Self {
+        Self {
+            ts_event: Nanos(0),
+            ts_recv: Nanos(0),
+            order_id: 0,
+            price: None,
+            channel_sequence: 0,
+            aux: 0,
+            instrument,
+            size: 0,
+            publisher,
+            kind,
+            side: Side::None,
+            flags: Flags::LAST,
+            channel: 0,
+            line: Line::A,
+            detail: 0,
+        }
+    }
+
+    /// Writes `status` into an event of kind [`EventKind::Status`].
+    #[must_use]
+    pub const fn with_status(mut self, status: Status) -> Self {
+        self.kind = EventKind::Status;
+        self.detail = status.action as u8;
+        self.size = status.reason as u32;
+        self.aux = pack(status.is_trading) as u64
+            | (pack(status.is_quoting) as u64) << 8
+            | (pack(status.is_short_sell_restricted) as u64) << 16;
+        self
+    }
+
+    /// The status, of a [`EventKind::Status`].
+    pub const fn status(&self) -> Option<Status> {
+        if !matches!(self.kind, EventKind::Status) {
+            return None;
+        }
+        Some(Status {
+            action: StatusAction::from_u8(self.detail),
+            reason: self.size as u16,
+            is_trading: unpack(self.aux as u8),
+            is_quoting: unpack((self.aux >> 8) as u8),
+            is_short_sell_restricted: unpack((self.aux >> 16) as u8),
+        })
+    }
+
+    /// Writes `definition` into an event of kind [`EventKind::Definition`].
+    #[must_use]
+    pub const fn with_definition(mut self, definition: Definition) -> Self {
+        let symbol = u128::from_le_bytes(*definition.symbol.as_bytes());
+        self.kind = EventKind::Definition;
+        self.order_id = symbol as u64;
+        self.aux = (symbol >> 64) as u64;
+        self.size = definition.round_lot;
+        self.price = definition.reference_price;
+        self.detail = definition.class & 0x7F;
+        self.channel = definition.is_test as u8 | (definition.is_etp as u8) << 1;
+        self
+    }
+
+    /// The definition, of a [`EventKind::Definition`].
+    pub fn definition(&self) -> Option<Definition> {
+        if self.kind != EventKind::Definition {
+            return None;
+        }
+        let symbol = u128::from(self.order_id) | u128::from(self.aux) << 64;
+        Some(Definition {
+            symbol: Symbol::from_bytes(&symbol.to_le_bytes()),
+            round_lot: self.size,
+            reference_price: self.price,
+            class: self.detail,
+            is_test: self.channel & 1 != 0,
+            is_etp: self.channel & 2 != 0,
+        })
+    }
+
+    /// The two events that carry `imbalance`, with the times, sequence and instrument of `self`.
+    pub const fn with_imbalance(self, imbalance: Imbalance) -> [Self; 2] {
+        let mut first = self;
+        first.kind = EventKind::Imbalance;
+        first.flags = Flags(0);
+        first.side = imbalance.side;
+        first.size = imbalance.paired;
+        first.price = imbalance.reference_price;
+        first.order_id = price_to_bits(imbalance.continuous_clearing_price);
+        first.aux = price_to_bits(imbalance.auction_clearing_price);
+        first.detail = imbalance.auction_type;
+        first.channel = imbalance.variation;
+        let mut second = self;
+        second.kind = EventKind::ImbalancePrices;
+        second.side = imbalance.side;
+        second.size = imbalance.imbalance;
+        second.price = imbalance.indicative_price;
+        second.order_id = price_to_bits(imbalance.upper_collar);
+        second.aux = price_to_bits(imbalance.lower_collar);
+        second.detail = imbalance.extensions;
+        // The receive time is the first half's; its place holds the auction's time.
+        second.ts_recv = match imbalance.auction_time {
+            Some(time) => time,
+            None => Nanos(u64::MAX),
+        };
+        [first, second]
+    }
+
+    /// The imbalance, of a [`EventKind::Imbalance`] and the [`EventKind::ImbalancePrices`] that followed it.
+    pub fn imbalance(&self, second: &Self) -> Option<Imbalance> {
+        if self.kind != EventKind::Imbalance
+            || second.kind != EventKind::ImbalancePrices
+            || (self.publisher, self.instrument, self.ts_event)
+                != (second.publisher, second.instrument, second.ts_event)
+        {
+            return None;
+        }
+        Some(Imbalance {
+            paired: self.size,
+            imbalance: second.size,
+            side: self.side,
+            auction_type: self.detail,
+            variation: self.channel,
+            extensions: second.detail,
+            auction_time: (second.ts_recv.0 != u64::MAX).then_some(second.ts_recv),
+            reference_price: self.price,
+            continuous_clearing_price: price_from_bits(self.order_id),
+            auction_clearing_price: price_from_bits(self.aux),
+            indicative_price: second.price,
+            upper_collar: price_from_bits(second.order_id),
+            lower_collar: price_from_bits(second.aux),
+        })
+    }
+
+    /// Writes `gap` into an event of kind [`EventKind::Gap`].
+    #[must_use]
+    pub const fn with_gap(mut self, gap: Gap) -> Self {
+        self.kind = EventKind::Gap;
+        self.order_id = gap.first;
+        self.aux = gap.count;
+        self
+    }
+
+    /// The gap, of a [`EventKind::Gap`].
+    pub const fn gap(&self) -> Option<Gap> {
+        match self.kind {
+            EventKind::Gap => Some(Gap { first: self.order_id, count: self.aux }),
+            _ => None,
+        }
+    }
+
+    /// Writes `session` into an event of kind [`EventKind::Session`].
+    #[must_use]
+    pub const fn with_session(mut self, session: Session) -> Self {
+        self.kind = EventKind::Session;
+        self.detail = session as u8;
+        self
+    }
+
+    /// The session phase, of a [`EventKind::Session`].
+    pub const fn session(&self) -> Option<Session> {
+        match (self.kind, self.detail) {
+            (EventKind::Session, 1) => Some(Session::StartOfMessages),
+            (EventKind::Session, 2) => Some(Session::StartOfSystemHours),
+            (EventKind::Session, 3) => Some(Session::StartOfMarketHours),
+            (EventKind::Session, 4) => Some(Session::EndOfMarketHours),
+            (EventKind::Session, 5) => Some(Session::EndOfSystemHours),
+            (EventKind::Session, 6) => Some(Session::EndOfMessages),
+            _ => None,
+        }
+    }
+
+    /// Nanoseconds from the venue's time to the receive time, as DBN's `ts_in_delta` has it (clamped to an `i32`).
+    #[inline]
+    pub const fn ts_in_delta(&self) -> i32 {
+        let delta = self.ts_recv.0 as i64 - self.ts_event.0 as i64;
+        if delta > i32::MAX as i64 {
+            i32::MAX
+        } else if delta < i32::MIN as i64 {
+            i32::MIN
+        } else {
+            delta as i32
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blank(kind: EventKind) -> Event {
+        let mut event = Event::new(kind, Publisher::XNAS_ITCH, InstrumentId(7));
+        event.ts_event = Nanos(11);
+        event.ts_recv = Nanos(12);
+        event
+    }
+
+    #[test]
+    fn an_event_is_one_cache_line() {
+        assert_eq!(size_of::<Event>(), 64);
+        assert_eq!(align_of::<Event>(), 64);
+        assert_eq!(size_of::<Option<Event>>(), 64, "absence of an event costs nothing");
+    }
+
+    #[test]
+    fn a_status_comes_back_as_it_went_in() {
+        for is_trading in [None, Some(false), Some(true)] {
+            let status = Status {
+                action: StatusAction::Halt,
+                reason: 30,
+                is_trading,
+                is_quoting: Some(true),
+                is_short_sell_restricted: None,
+            };
+            assert_eq!(blank(EventKind::Status).with_status(status).status(), Some(status));
+        }
+        assert_eq!(blank(EventKind::Add).status(), None);
+    }
+
+    #[test]
+    fn a_definition_comes_back_as_it_went_in() {
+        let definition = Definition {
+            symbol: Symbol::from_bytes(b"BRK.A-LONGESTONE"),
+            round_lot: 1,
+            reference_price: Price::from_e9(5),
+            class: b'C',
+            is_test: true,
+            is_etp: false,
+        };
+        assert_eq!(blank(EventKind::Definition).with_definition(definition).definition(), Some(definition));
+    }
+
+    #[test]
+    fn an_imbalance_comes_back_from_its_two_events_and_from_no_others() {
+        let imbalance = Imbalance {
+            paired: 100,
+            imbalance: 20,
+            side: Side::Ask,
+            auction_type: b'C',
+            variation: b'L',
+            extensions: 2,
+            auction_time: Some(Nanos(99)),
+            reference_price: Price::from_e9(1),
+            continuous_clearing_price: None,
+            auction_clearing_price: Price::from_e9(3),
+            indicative_price: Price::from_e9(4),
+            upper_collar: Price::from_e9(5),
+            lower_collar: None,
+        };
+        let [first, second] = blank(EventKind::Imbalance).with_imbalance(imbalance);
+        assert_eq!(first.imbalance(&second), Some(imbalance));
+        assert_eq!(first.ts_recv, Nanos(12));
+        assert_eq!(first.imbalance(&first), None);
+        let mut other = second;
+        other.instrument = InstrumentId(8);
+        assert_eq!(first.imbalance(&other), None);
+    }
+
+    #[test]
+    fn gaps_and_sessions_come_back_as_they_went_in() {
+        let gap = Gap { first: 10, count: 3 };
+        assert_eq!(blank(EventKind::Gap).with_gap(gap).gap(), Some(gap));
+        for session in [Session::StartOfMessages, Session::StartOfMarketHours, Session::EndOfMessages] {
+            assert_eq!(blank(EventKind::Session).with_session(session).session(), Some(session));
+        }
+    }
+
+    #[test]
+    fn the_delay_is_clamped_to_what_dbn_can_hold() {
+        let mut event = blank(EventKind::Add);
+        assert_eq!(event.ts_in_delta(), 1);
+        event.ts_recv = Nanos(u64::MAX / 2);
+        assert_eq!(event.ts_in_delta(), i32::MAX);
+        (event.ts_recv, event.ts_event) = (Nanos(0), Nanos(u64::MAX / 2));
+        assert_eq!(event.ts_in_delta(), i32::MIN);
+    }
+}

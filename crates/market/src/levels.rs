@@ -1,0 +1,443 @@
+//! Price levels: sorted arrays in one table.
+//!
+//! Each side of each book is a [`Ladder`]: a block of cells in a [`LevelStore`], sorted so that the best price is
+//! last. Nearly everything happens near the top, so a search walks from the end, and an insertion there moves few
+//! cells. Blocks have capacities of 4, 8, 16, … cells and lie in one table in huge pages; a block that is outgrown
+//! goes back to the list of its size. Nothing is allocated after start-up unless the table itself must grow, which
+//! is counted.
+//!
+//! Cost: a cell is 16 bytes, four to a cache line, and blocks start on a line. An operation touches the line of its
+//! level: the first line of the top for what is within 4 levels of the best price, one more for each 4 levels deeper
+//! up to 16, then a binary search over the rest. An insertion or removal `n` levels from the top writes `n` / 4 + 1
+//! lines.
+
+use tapeworks_ring::memory::HugeVec;
+use tapeworks_ring::prefetch;
+use zerocopy::FromZeros;
+
+use crate::event::Side;
+use crate::price::Price;
+
+/// A price level as the outside sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Level {
+    /// The price.
+    pub price: Price,
+    /// Shares at the price.
+    pub size: u32,
+    /// Orders at the price; 0 when the feed does not say.
+    pub orders: u32,
+}
+
+/// A level in the table. `key` grows towards the better price on both sides.
+#[derive(Clone, Copy, FromZeros, Debug)]
+#[repr(C)]
+struct Cell {
+    key: i64,
+    size: u32,
+    orders: u32,
+}
+
+/// One side of one book: where its cells are.
+#[derive(Clone, Copy, Default, FromZeros, Debug)]
+#[repr(C)]
+pub struct Ladder {
+    start: u32,
+    length: u32,
+    capacity: u32,
+}
+
+impl Ladder {
+    /// The number of levels.
+    #[inline]
+    pub const fn len(self) -> usize {
+        self.length as usize
+    }
+
+    /// Whether there is no level.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.length == 0
+    }
+}
+
+/// Why a level could not change as asked. The book and the feed disagree: something was lost, or the table is full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LevelError {
+    /// No level at the price.
+    Missing,
+    /// The level has fewer shares or orders than are to be taken from it.
+    Underflow,
+    /// The level would have more than 2^32 - 1 shares.
+    Overflow,
+    /// The table has reached its greatest size of 2^32 - 1 cells.
+    Full,
+}
+
+/// How many cells from the top are searched one by one.
+const LINEAR: usize = 16;
+/// The smallest block: one cache line.
+const SMALLEST: u32 = 4;
+/// Sizes of blocks: 4 << 0 to 4 << 29.
+const CLASSES: usize = 30;
+/// Ends a list of free blocks, as no block starts at the last cell.
+const NO_BLOCK: u32 = u32::MAX;
+
+/// The levels of every book of a venue.
+#[derive(Debug)]
+pub struct LevelStore {
+    cells: HugeVec<Cell>,
+    used: u32,
+    free: [u32; CLASSES],
+    growths: u64,
+}
+
+/// Maps a price to a key that grows towards the better price: the price for bids, its complement for asks (which,
+/// unlike its negation, exists for every number).
+#[inline]
+const fn key_of(side: Side, price: Price) -> i64 {
+    match side {
+        Side::Ask => !price.e9(),
+        Side::Bid | Side::None => price.e9(),
+    }
+}
+
+impl LevelStore {
+    /// A table with room for `capacity` levels (at least 4).
+    pub fn with_capacity(capacity: u32) -> Self {
+        let mut cells = HugeVec::zeroed(capacity.max(SMALLEST) as usize);
+        cells.prefault();
+        Self { cells, used: 0, free: [NO_BLOCK; CLASSES], growths: 0 }
+    }
+
+    /// How often the table had to grow after start-up. Each time copied it whole: give it more capacity.
+    pub const fn growths(&self) -> u64 {
+        self.growths
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        self.cells.len() * size_of::<Cell>()
+    }
+
+    #[inline]
+    fn cells(&self, ladder: Ladder) -> &[Cell] {
+        let start = ladder.start as usize;
+        self.cells.get(start..start + ladder.len()).unwrap_or_default()
+    }
+
+    /// The level `depth` steps below the best, in the terms of `side`.
+    #[inline]
+    pub fn level(&self, ladder: Ladder, side: Side, depth: usize) -> Option<Level> {
+        let cells = self.cells(ladder);
+        let cell = cells.get(cells.len().checked_sub(depth + 1)?)?;
+        Self::to_level(cell, side)
+    }
+
+    #[inline]
+    fn to_level(cell: &Cell, side: Side) -> Option<Level> {
+        let price = if side == Side::Ask { !cell.key } else { cell.key };
+        Some(Level { price: Price::from_e9(price)?, size: cell.size, orders: cell.orders })
+    }
+
+    /// The levels from the best on.
+    #[inline]
+    pub fn iter(&self, ladder: Ladder, side: Side) -> impl Iterator<Item = Level> + '_ {
+        self.cells(ladder).iter().rev().filter_map(move |cell| Self::to_level(cell, side))
+    }
+
+    /// Asks for the two cache lines at the top of `ladder`.
+    #[inline]
+    pub fn prefetch(&self, ladder: Ladder) {
+        let end = (ladder.start + ladder.length) as usize;
+        prefetch::read(&self.cells, end);
+        prefetch::read(&self.cells, end.wrapping_sub(SMALLEST as usize).max(ladder.start as usize));
+    }
+
+    /// Where `key` is, or where it would be inserted.
+    #[inline]
+    fn search(cells: &[Cell], key: i64) -> Result<usize, usize> {
+        let mut position = cells.len();
+        let stop = position.saturating_sub(LINEAR);
+        while position > stop {
+            let found = cells[position - 1].key;
+            if found <= key {
+                return if found == key { Ok(position - 1) } else { Err(position) };
+            }
+            position -= 1;
+        }
+        cells[..position].binary_search_by_key(&key, |cell| cell.key)
+    }
+
+    /// Adds an order of `size` shares at `price`. Returns how many levels are better than its level.
+    #[inline]
+    pub fn add(
+        &mut self,
+        ladder: &mut Ladder,
+        side: Side,
+        price: Price,
+        size: u32,
+    ) -> Result<u32, LevelError> {
+        let key = key_of(side, price);
+        match Self::search(self.cells(*ladder), key) {
+            Ok(position) => {
+                let cell = &mut self.cells[ladder.start as usize + position];
+                cell.size = cell.size.checked_add(size).ok_or(LevelError::Overflow)?;
+                cell.orders = cell.orders.saturating_add(1);
+                Ok(ladder.length - 1 - position as u32)
+            }
+            Err(position) => {
+                self.insert(ladder, position, Cell { key, size, orders: 1 })?;
+                Ok(ladder.length - 1 - position as u32)
+            }
+        }
+    }
+
+    /// Takes `size` shares from the level at `price`, and one order from its count when `whole_order`. A level
+    /// without shares goes. Returns how many levels are better than it.
+    #[inline]
+    pub fn take(
+        &mut self,
+        ladder: &mut Ladder,
+        side: Side,
+        price: Price,
+        size: u32,
+        whole_order: bool,
+    ) -> Result<u32, LevelError> {
+        let position =
+            Self::search(self.cells(*ladder), key_of(side, price)).map_err(|_| LevelError::Missing)?;
+        let depth = ladder.length - 1 - position as u32;
+        let cell = &mut self.cells[ladder.start as usize + position];
+        let (Some(left), Some(orders)) =
+            (cell.size.checked_sub(size), cell.orders.checked_sub(u32::from(whole_order)))
+        else {
+            return Err(LevelError::Underflow);
+        };
+        (cell.size, cell.orders) = (left, orders);
+        if left == 0 {
+            self.remove(ladder, position);
+        }
+        Ok(depth)
+    }
+
+    /// Sets the level at `price` to `size` shares; 0 removes it. Returns how many levels are better than it, and
+    /// [`LevelError::Missing`] for the removal of a level that is not there.
+    #[inline]
+    pub fn set(
+        &mut self,
+        ladder: &mut Ladder,
+        side: Side,
+        price: Price,
+        size: u32,
+    ) -> Result<u32, LevelError> {
+        let key = key_of(side, price);
+        match Self::search(self.cells(*ladder), key) {
+            Ok(position) => {
+                let depth = ladder.length - 1 - position as u32;
+                if size == 0 {
+                    self.remove(ladder, position);
+                } else {
+                    self.cells[ladder.start as usize + position].size = size;
+                }
+                Ok(depth)
+            }
+            Err(_) if size == 0 => Err(LevelError::Missing),
+            Err(position) => {
+                self.insert(ladder, position, Cell { key, size, orders: 0 })?;
+                Ok(ladder.length - 1 - position as u32)
+            }
+        }
+    }
+
+    /// Makes the side one level, or none: a quote.
+    #[inline]
+    pub fn quote(
+        &mut self,
+        ladder: &mut Ladder,
+        side: Side,
+        quote: Option<(Price, u32)>,
+    ) -> Result<(), LevelError> {
+        ladder.length = 0;
+        if let Some((price, size)) = quote {
+            self.insert(ladder, 0, Cell { key: key_of(side, price), size, orders: 0 })?;
+        }
+        Ok(())
+    }
+
+    /// Empties the side and gives its block back.
+    pub fn clear(&mut self, ladder: &mut Ladder) {
+        if ladder.capacity != 0 {
+            self.release(ladder.start, ladder.capacity);
+        }
+        *ladder = Ladder::default();
+    }
+
+    #[inline]
+    fn insert(&mut self, ladder: &mut Ladder, position: usize, cell: Cell) -> Result<(), LevelError> {
+        if ladder.length == ladder.capacity {
+            self.grow(ladder)?;
+        }
+        let start = ladder.start as usize;
+        let cells = &mut self.cells[start..=start + ladder.len()];
+        // Near the top there is little to move: a loop beats the call that a general copy would be.
+        let mut index = cells.len() - 1;
+        while index > position {
+            cells[index] = cells[index - 1];
+            index -= 1;
+        }
+        cells[position] = cell;
+        ladder.length += 1;
+        Ok(())
+    }
+
+    #[inline]
+    fn remove(&mut self, ladder: &mut Ladder, position: usize) {
+        let start = ladder.start as usize;
+        let cells = &mut self.cells[start..start + ladder.len()];
+        for index in position + 1..cells.len() {
+            cells[index - 1] = cells[index];
+        }
+        ladder.length -= 1;
+    }
+
+    /// Moves a full ladder to a block of twice the size.
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, ladder: &mut Ladder) -> Result<(), LevelError> {
+        let capacity = ladder.capacity.checked_mul(2).ok_or(LevelError::Full)?.max(SMALLEST);
+        let start = self.allocate(capacity)?;
+        let old = ladder.start as usize;
+        self.cells.copy_within(old..old + ladder.len(), start as usize);
+        if ladder.capacity != 0 {
+            self.release(ladder.start, ladder.capacity);
+        }
+        (ladder.start, ladder.capacity) = (start, capacity);
+        Ok(())
+    }
+
+    const fn class(capacity: u32) -> usize {
+        (capacity / SMALLEST).trailing_zeros() as usize
+    }
+
+    fn allocate(&mut self, capacity: u32) -> Result<u32, LevelError> {
+        let head = self.free.get_mut(Self::class(capacity)).ok_or(LevelError::Full)?;
+        if *head != NO_BLOCK {
+            let start = *head;
+            // A free block's first cell holds the start of the next.
+            *head = self.cells[start as usize].key as u32;
+            return Ok(start);
+        }
+        let end = self.used.checked_add(capacity).ok_or(LevelError::Full)?;
+        if end as usize > self.cells.len() {
+            let doubled = (self.cells.len() * 2).clamp(end as usize, u32::MAX as usize);
+            let mut larger = HugeVec::zeroed(doubled);
+            larger[..self.used as usize].copy_from_slice(&self.cells[..self.used as usize]);
+            self.cells = larger;
+            self.growths += 1;
+        }
+        Ok(std::mem::replace(&mut self.used, end))
+    }
+
+    fn release(&mut self, start: u32, capacity: u32) {
+        let head = &mut self.free[Self::class(capacity)];
+        self.cells[start as usize].key = i64::from(*head);
+        *head = start;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn price(units: i64) -> Price {
+        Price::from_e9(units).unwrap()
+    }
+
+    fn prices(store: &LevelStore, ladder: Ladder, side: Side) -> Vec<i64> {
+        store.iter(ladder, side).map(|level| level.price.e9()).collect()
+    }
+
+    #[test]
+    fn the_best_price_comes_first_on_either_side() {
+        let mut store = LevelStore::with_capacity(4);
+        for (side, expected) in [(Side::Bid, [9, 5, 3, 1]), (Side::Ask, [1, 3, 5, 9])] {
+            let mut ladder = Ladder::default();
+            for units in [5, 1, 9, 3] {
+                store.add(&mut ladder, side, price(units), 10).unwrap();
+            }
+            assert_eq!(prices(&store, ladder, side), expected);
+            assert_eq!(store.level(ladder, side, 0).unwrap().price.e9(), expected[0]);
+            assert_eq!(store.level(ladder, side, 4), None);
+        }
+    }
+
+    #[test]
+    fn the_depth_told_is_the_number_of_better_levels() {
+        let mut store = LevelStore::with_capacity(64);
+        let mut asks = Ladder::default();
+        assert_eq!(store.add(&mut asks, Side::Ask, price(10), 1), Ok(0));
+        assert_eq!(store.add(&mut asks, Side::Ask, price(12), 1), Ok(1));
+        assert_eq!(store.add(&mut asks, Side::Ask, price(11), 1), Ok(1));
+        assert_eq!(store.add(&mut asks, Side::Ask, price(11), 4), Ok(1));
+        assert_eq!(store.level(asks, Side::Ask, 1), Some(Level { price: price(11), size: 5, orders: 2 }));
+        assert_eq!(store.take(&mut asks, Side::Ask, price(12), 1, true), Ok(2));
+        assert_eq!(store.take(&mut asks, Side::Ask, price(11), 2, false), Ok(1));
+        assert_eq!(store.take(&mut asks, Side::Ask, price(11), 3, true), Ok(1));
+        assert_eq!(prices(&store, asks, Side::Ask), [10]);
+    }
+
+    #[test]
+    fn what_cannot_be_is_an_error_and_changes_nothing() {
+        let mut store = LevelStore::with_capacity(64);
+        let mut bids = Ladder::default();
+        store.add(&mut bids, Side::Bid, price(10), u32::MAX).unwrap();
+        assert_eq!(store.add(&mut bids, Side::Bid, price(10), 1), Err(LevelError::Overflow));
+        assert_eq!(store.take(&mut bids, Side::Bid, price(11), 1, true), Err(LevelError::Missing));
+        assert_eq!(store.set(&mut bids, Side::Bid, price(9), 0), Err(LevelError::Missing));
+        store.set(&mut bids, Side::Bid, price(10), 5).unwrap();
+        assert_eq!(store.take(&mut bids, Side::Bid, price(10), 6, false), Err(LevelError::Underflow));
+        assert_eq!(store.level(bids, Side::Bid, 0), Some(Level { price: price(10), size: 5, orders: 1 }));
+    }
+
+    #[test]
+    fn deep_ladders_are_searched_and_the_table_grows_when_it_must() {
+        let mut store = LevelStore::with_capacity(4);
+        let mut bids = Ladder::default();
+        for units in (0..500).map(|n| (n * 7919) % 500) {
+            store.add(&mut bids, Side::Bid, price(units), 1).unwrap();
+        }
+        assert_eq!(prices(&store, bids, Side::Bid), (0..500).rev().collect::<Vec<_>>());
+        assert!(store.growths() > 0);
+        for units in (0..500).map(|n| (n * 7) % 500) {
+            store.take(&mut bids, Side::Bid, price(units), 1, true).unwrap();
+        }
+        assert!(bids.is_empty());
+    }
+
+    #[test]
+    fn blocks_are_used_again() {
+        let mut store = LevelStore::with_capacity(64);
+        for _ in 0..1_000 {
+            let mut ladder = Ladder::default();
+            for units in 0..9 {
+                store.add(&mut ladder, Side::Bid, price(units), 1).unwrap();
+            }
+            store.clear(&mut ladder);
+        }
+        assert_eq!(store.growths(), 0);
+    }
+
+    #[test]
+    fn the_most_extreme_prices_are_levels_like_others() {
+        let mut store = LevelStore::with_capacity(64);
+        for side in [Side::Bid, Side::Ask] {
+            let mut ladder = Ladder::default();
+            for units in [i64::MIN, 0, i64::MAX - 1] {
+                store.add(&mut ladder, side, price(units), 1).unwrap();
+            }
+            assert_eq!(ladder.len(), 3);
+            let best = if side == Side::Bid { i64::MAX - 1 } else { i64::MIN };
+            assert_eq!(store.level(ladder, side, 0).unwrap().price.e9(), best);
+        }
+    }
+}

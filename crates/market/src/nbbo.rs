@@ -1,0 +1,416 @@
+//! The synthetic NBBO: the best bid and offer across venues, computed from direct feeds.
+//!
+//! Only the securities information processors publish *the* NBBO; this is ours, from the venues' own feeds. A
+//! venue's contribution is its best price that a round lot stands behind: odd lots at better prices are added up
+//! until they make a round lot, and count at the worst of those prices (17 CFR 242.600(b), round lot; the venues'
+//! rules for odd-lot aggregation). A venue does not count while it is closed or the instrument is halted there.
+//!
+//! Ties go to the price, then the size, then the venue that came first in the table: deterministic. Locked (bid
+//! equals ask) and crossed (bid above ask) markets, which direct feeds show for microseconds whenever venues are seen
+//! at different times, are flagged and not hidden.
+//!
+//! # Cost
+//! A venue's contribution is 24 bytes; those of one instrument lie together, so that four venues take a line and a
+//! half. An event that did not reach the levels behind the venue's contribution costs one compare. Otherwise the venue's
+//! contribution is computed anew (usually from one level a side) and, if it changed, compared with the others'.
+
+use tapeworks_flow::{Sink, Stage};
+
+use crate::book::{BookRef, BookUpdate};
+use crate::event::{Event, EventKind, Flags, Side};
+use crate::instrument::InstrumentId;
+use crate::price::Price;
+use crate::venue::Publisher;
+
+/// Shares in a round lot when the venue has not said (17 CFR 242.600(b), the tier of prices up to $250; before
+/// November 2025 the lot of nearly every stock).
+pub const DEFAULT_ROUND_LOT: u32 = 100;
+
+/// The most venues one NBBO can have: the bits of a mask.
+pub const MAX_VENUES: usize = 32;
+
+/// What to do with a venue whose book may be wrong after a gap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum StaleBooks {
+    /// It counts, and the NBBO is flagged [`Flags::MAYBE_BAD_BOOK`] while it is among the best.
+    #[default]
+    Flag,
+    /// It does not count until its book is recovered or cleared.
+    Exclude,
+}
+
+/// The rules of an NBBO.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NbboRules {
+    /// What a gap does.
+    pub stale_books: StaleBooks,
+    /// Whether odd lots count as they are, at their own prices.
+    pub odd_lots_count: bool,
+}
+
+/// How bid and ask stand to each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MarketState {
+    /// No bid, no ask, or neither.
+    #[default]
+    OneSided,
+    /// The bid is below the ask.
+    Normal,
+    /// The bid equals the ask.
+    Locked,
+    /// The bid is above the ask.
+    Crossed,
+}
+
+/// One side of an NBBO.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BestSide {
+    /// The best price, if a venue has one.
+    pub price: Option<Price>,
+    /// Shares at it, over all venues (at most `u32::MAX`).
+    pub size: u32,
+    /// Shares at it at the first venue.
+    pub venue_size: u32,
+    /// The feed of the first venue at it: of those at the price the one with the most shares.
+    pub publisher: Publisher,
+    /// The venues at it: bit `n` is the n-th of [`NbboStage::venues`].
+    pub venues: u32,
+}
+
+/// The best bid and offer of an instrument across venues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Nbbo {
+    /// The bid.
+    pub bid: BestSide,
+    /// The offer.
+    pub ask: BestSide,
+    /// [`Flags::MAYBE_BAD_BOOK`] while a venue among the best has a stale book.
+    pub flags: Flags,
+}
+
+impl Nbbo {
+    /// How bid and ask stand to each other.
+    pub fn state(&self) -> MarketState {
+        match (self.bid.price, self.ask.price) {
+            (Some(bid), Some(ask)) if bid < ask => MarketState::Normal,
+            (Some(bid), Some(ask)) if bid == ask => MarketState::Locked,
+            (Some(_), Some(_)) => MarketState::Crossed,
+            _ => MarketState::OneSided,
+        }
+    }
+}
+
+/// What one venue contributes: its round-lot best bid and offer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Contribution {
+    bid: Option<Price>,
+    ask: Option<Price>,
+    bid_size: u32,
+    ask_size: u32,
+}
+
+/// Beside a contribution: what decides whether an event can have changed it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reach {
+    /// Levels that stand behind the bid or ask, whichever has more; an event deeper than that changes nothing.
+    levels: u32,
+    stale: bool,
+    /// Something within reach changed in a group of events whose last is still to come.
+    pending: bool,
+}
+
+/// The synthetic NBBO of every instrument.
+#[derive(Debug)]
+pub struct NbboStage {
+    rules: NbboRules,
+    venues: Vec<Publisher>,
+    contributions: Vec<Contribution>,
+    reaches: Vec<Reach>,
+    best: Vec<Nbbo>,
+    /// Places per instrument in `contributions`; at least the number of venues.
+    stride: usize,
+    ignored_venues: u64,
+    counts: NbboCounts,
+}
+
+/// What the NBBO went through.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct NbboCounts {
+    /// Changes of any instrument's NBBO.
+    pub changes: u64,
+    /// Changes after which it was locked.
+    pub locked: u64,
+    /// Changes after which it was crossed.
+    pub crossed: u64,
+}
+
+/// An update of a book with the NBBO after it.
+#[derive(Clone, Copy, Debug)]
+pub struct NbboUpdate<'a> {
+    /// The book's update. Of an event that concerned all instruments, there is one update per changed NBBO.
+    pub book: BookUpdate<'a>,
+    /// The NBBO of the update's instrument; empty for events of no one instrument.
+    pub nbbo: &'a Nbbo,
+    /// Whether this event changed it.
+    pub changed: bool,
+}
+
+const NO_NBBO: Nbbo = Nbbo {
+    bid: BestSide { price: None, size: 0, venue_size: 0, publisher: Publisher(0), venues: 0 },
+    ask: BestSide { price: None, size: 0, venue_size: 0, publisher: Publisher(0), venues: 0 },
+    flags: Flags(0),
+};
+
+impl NbboStage {
+    /// An NBBO over `venues`, in the order in which ties are broken, with room for `instruments`. A venue that is
+    /// not named joins at its first event; beyond [`MAX_VENUES`] venues its events are counted and ignored.
+    pub fn new(rules: NbboRules, venues: impl IntoIterator<Item = Publisher>, instruments: usize) -> Self {
+        let mut venues: Vec<_> = venues.into_iter().collect();
+        venues.truncate(MAX_VENUES);
+        let stride = venues.len().next_power_of_two();
+        Self {
+            rules,
+            venues,
+            contributions: vec![Contribution::default(); instruments * stride],
+            reaches: vec![Reach::default(); instruments * stride],
+            best: vec![Nbbo::default(); instruments],
+            stride,
+            ignored_venues: 0,
+            counts: NbboCounts::default(),
+        }
+    }
+
+    /// The venues, in the order of the bits of [`BestSide::venues`].
+    pub fn venues(&self) -> &[Publisher] {
+        &self.venues
+    }
+
+    /// The NBBO of `instrument`.
+    pub fn nbbo(&self, instrument: InstrumentId) -> &Nbbo {
+        self.best.get(instrument.index()).unwrap_or(&NO_NBBO)
+    }
+
+    /// What it went through.
+    pub const fn counts(&self) -> &NbboCounts {
+        &self.counts
+    }
+
+    /// Updates of venues beyond [`MAX_VENUES`].
+    pub const fn ignored_venues(&self) -> u64 {
+        self.ignored_venues
+    }
+
+    /// Takes the book of one venue as it is now. Returns whether the NBBO of its instrument changed.
+    #[inline]
+    pub fn update(&mut self, update: &BookUpdate<'_>) -> bool {
+        let book = update.book;
+        let Some((venue, at)) = self.place(book.publisher(), book.instrument()) else { return false };
+        let relevant = match update.event.kind {
+            EventKind::Status | EventKind::Definition | EventKind::Session | EventKind::Gap => true,
+            _ => {
+                let reach = self.reaches[at];
+                reach.pending
+                    || update.depth().is_some_and(|depth| depth <= reach.levels)
+                    || reach.stale != book.is_stale()
+            }
+        };
+        if !relevant {
+            return false;
+        }
+        if !update.event.flags.contains(Flags::LAST) {
+            // An event that is not the last of its group leaves the book in between two states.
+            self.reaches[at].pending = true;
+            return false;
+        }
+        self.refresh(venue, at, book)
+    }
+
+    #[inline]
+    fn place(&mut self, publisher: Publisher, instrument: InstrumentId) -> Option<(usize, usize)> {
+        let venue = match self.venues.iter().position(|venue| *venue == publisher) {
+            Some(venue) => venue,
+            None => self.join(publisher)?,
+        };
+        if instrument.index() >= self.best.len() {
+            self.widen(instrument)?;
+        }
+        Some((venue, instrument.index() * self.stride + venue))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn join(&mut self, publisher: Publisher) -> Option<usize> {
+        if self.venues.len() == MAX_VENUES {
+            self.ignored_venues += 1;
+            return None;
+        }
+        self.venues.push(publisher);
+        let stride = self.venues.len().next_power_of_two();
+        if stride != self.stride {
+            self.contributions = restride(&self.contributions, self.stride, stride);
+            self.reaches = restride(&self.reaches, self.stride, stride);
+            self.stride = stride;
+        }
+        Some(self.venues.len() - 1)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn widen(&mut self, instrument: InstrumentId) -> Option<()> {
+        if instrument == InstrumentId::ALL {
+            return None;
+        }
+        let instruments = (instrument.index() + 1).next_power_of_two();
+        self.best.resize(instruments, Nbbo::default());
+        self.contributions.resize(instruments * self.stride, Contribution::default());
+        self.reaches.resize(instruments * self.stride, Reach::default());
+        Some(())
+    }
+
+    /// Computes a venue's contribution anew and, if it changed, the NBBO.
+    #[inline]
+    fn refresh(&mut self, venue: usize, at: usize, book: BookRef<'_>) -> bool {
+        let (contribution, reach) = self.contribution(book);
+        let same = contribution == self.contributions[at] && reach.stale == self.reaches[at].stale;
+        self.reaches[at] = reach;
+        if same {
+            return false;
+        }
+        self.contributions[at] = contribution;
+        let first = at - venue;
+        let venues = self.venues.len();
+        let (Some(contributions), Some(reaches)) =
+            (self.contributions.get(first..first + venues), self.reaches.get(first..first + venues))
+        else {
+            return false;
+        };
+        let mut nbbo = Nbbo::default();
+        for (index, (contribution, publisher)) in contributions.iter().zip(&self.venues).enumerate() {
+            let (bid, bid_size) = (contribution.bid, contribution.bid_size);
+            offer(&mut nbbo.bid, bid, bid_size, *publisher, index, |new, best| new > best);
+            let (ask, ask_size) = (contribution.ask, contribution.ask_size);
+            offer(&mut nbbo.ask, ask, ask_size, *publisher, index, |new, best| new < best);
+        }
+        let best = nbbo.bid.venues | nbbo.ask.venues;
+        if reaches.iter().enumerate().any(|(index, reach)| reach.stale && best & (1 << index) != 0) {
+            nbbo.flags = Flags::MAYBE_BAD_BOOK;
+        }
+        let current = &mut self.best[book.instrument().index()];
+        if *current == nbbo {
+            return false;
+        }
+        *current = nbbo;
+        self.counts.changes += 1;
+        match nbbo.state() {
+            MarketState::Locked => self.counts.locked += 1,
+            MarketState::Crossed => self.counts.crossed += 1,
+            MarketState::Normal | MarketState::OneSided => {}
+        }
+        true
+    }
+
+    #[inline]
+    fn contribution(&self, book: BookRef<'_>) -> (Contribution, Reach) {
+        let stale = book.is_stale();
+        let excluded = !book.state().is_trading()
+            || !book.is_open()
+            || stale && self.rules.stale_books == StaleBooks::Exclude;
+        if excluded {
+            return (Contribution::default(), Reach { stale, ..Reach::default() });
+        }
+        let lot = if self.rules.odd_lots_count { 1 } else { book.round_lot().unwrap_or(DEFAULT_ROUND_LOT) };
+        let (bid, bid_size, bid_levels) = round_lot_best(book, Side::Bid, lot);
+        let (ask, ask_size, ask_levels) = round_lot_best(book, Side::Ask, lot);
+        (
+            Contribution { bid, ask, bid_size, ask_size },
+            Reach { levels: bid_levels.max(ask_levels), stale, pending: false },
+        )
+    }
+}
+
+/// The best price of `side` that a round lot stands behind, the shares down to it rounded down to whole lots, and
+/// how many levels that took.
+#[inline]
+pub fn round_lot_best(book: BookRef<'_>, side: Side, lot: u32) -> (Option<Price>, u32, u32) {
+    let mut shares = 0u32;
+    let mut levels = 0;
+    while let Some(level) = book.level(side, levels as usize) {
+        shares = shares.saturating_add(level.size);
+        levels += 1;
+        if shares >= lot {
+            return (Some(level.price), shares - shares % lot.max(1), levels);
+        }
+    }
+    (None, 0, levels)
+}
+
+#[inline]
+fn offer(
+    best: &mut BestSide,
+    price: Option<Price>,
+    size: u32,
+    publisher: Publisher,
+    index: usize,
+    better: impl Fn(Price, Price) -> bool,
+) {
+    let Some(price) = price else { return };
+    match best.price {
+        Some(current) if better(current, price) => {}
+        Some(current) if current == price => {
+            best.size = best.size.saturating_add(size);
+            best.venues |= 1 << index;
+            if size > best.venue_size {
+                (best.venue_size, best.publisher) = (size, publisher);
+            }
+        }
+        _ => *best = BestSide { price: Some(price), size, venue_size: size, publisher, venues: 1 << index },
+    }
+}
+
+fn restride<T: Copy + Default>(items: &[T], old: usize, new: usize) -> Vec<T> {
+    let mut wider = Vec::with_capacity(items.len() / old.max(1) * new);
+    for group in items.chunks(old.max(1)) {
+        wider.extend_from_slice(group);
+        wider.extend(std::iter::repeat_n(T::default(), new - group.len()));
+    }
+    wider
+}
+
+impl<'b, S> Stage<BookUpdate<'b>, S> for NbboStage
+where
+    S: for<'a> Sink<NbboUpdate<'a>>,
+{
+    #[inline]
+    fn process(&mut self, batch: &[BookUpdate<'b>], sink: &mut S) {
+        for update in batch {
+            if update.event.instrument == InstrumentId::ALL {
+                self.process_all(update, sink);
+                continue;
+            }
+            let changed = self.update(update);
+            sink.put(NbboUpdate { book: *update, nbbo: self.nbbo(update.event.instrument), changed });
+        }
+    }
+}
+
+impl NbboStage {
+    /// An event of a whole venue: it opened or closed, lost messages, was cleared.
+    #[cold]
+    #[inline(never)]
+    fn process_all<S>(&mut self, update: &BookUpdate<'_>, sink: &mut S)
+    where
+        S: for<'a> Sink<NbboUpdate<'a>>,
+    {
+        sink.put(NbboUpdate { book: *update, nbbo: &NO_NBBO, changed: false });
+        let instruments = update.book.all_instruments().min(self.best.len());
+        for instrument in (0..instruments).map(|index| InstrumentId(index as u32)) {
+            let book = update.book.of(instrument);
+            let Some((venue, at)) = self.place(book.publisher(), instrument) else { return };
+            if self.refresh(venue, at, book) {
+                let event = Event { instrument, ..*update.event };
+                let update = BookUpdate { event: &event, book, ..*update };
+                sink.put(NbboUpdate { book: update, nbbo: self.nbbo(instrument), changed: true });
+            }
+        }
+    }
+}

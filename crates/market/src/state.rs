@@ -1,0 +1,89 @@
+//! The trading state of an instrument at a venue.
+//!
+//! Books go on changing during a halt (a handler that stops applying comes back with a wrong book); the state only
+//! decides whether the venue counts for the NBBO.
+
+use crate::event::{Status, StatusAction};
+
+/// The state of an instrument at a venue: eight bits.
+///
+/// A venue that has said nothing counts as trading: a capture that starts in mid-day has no opening messages.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, zerocopy::FromZeros)]
+#[repr(transparent)]
+pub struct InstrumentState(u8);
+
+const HALTED: u8 = 1;
+const VENUE_HALTED: u8 = 2;
+const SHORT_SALE_RESTRICTED: u8 = 4;
+
+impl InstrumentState {
+    /// The state after `status`.
+    #[inline]
+    pub const fn after(self, status: Status) -> Self {
+        let mut bits = self.0;
+        match status.action {
+            StatusAction::Trading => bits &= !(HALTED | VENUE_HALTED),
+            StatusAction::Halt
+            | StatusAction::Pause
+            | StatusAction::Quoting
+            | StatusAction::PreOpen
+            | StatusAction::Close => bits |= HALTED,
+            StatusAction::NotAvailableForTrading => bits |= VENUE_HALTED,
+            StatusAction::None => match status.is_trading {
+                // An operational resumption: the venue trades again, a market-wide halt would go on.
+                Some(true) => bits &= !VENUE_HALTED,
+                Some(false) => bits |= VENUE_HALTED,
+                None => {}
+            },
+            StatusAction::ShortSaleRestrictionChange => {}
+        }
+        match status.is_short_sell_restricted {
+            Some(true) => bits |= SHORT_SALE_RESTRICTED,
+            Some(false) => bits &= !SHORT_SALE_RESTRICTED,
+            None => {}
+        }
+        Self(bits)
+    }
+
+    /// Whether the instrument trades here: no halt, pause or quotation-only period, and no operational halt.
+    #[inline]
+    pub const fn is_trading(self) -> bool {
+        self.0 & (HALTED | VENUE_HALTED) == 0
+    }
+
+    /// Whether a short-sale price test restricts it.
+    #[inline]
+    pub const fn is_short_sale_restricted(self) -> bool {
+        self.0 & SHORT_SALE_RESTRICTED != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(action: StatusAction, is_trading: Option<bool>) -> Status {
+        Status { action, reason: 0, is_trading, is_quoting: None, is_short_sell_restricted: None }
+    }
+
+    #[test]
+    fn an_operational_resumption_does_not_end_a_halt() {
+        let halted = InstrumentState::default()
+            .after(status(StatusAction::Halt, Some(false)))
+            .after(status(StatusAction::NotAvailableForTrading, Some(false)));
+        assert!(!halted.is_trading());
+        let resumed = halted.after(status(StatusAction::None, Some(true)));
+        assert!(!resumed.is_trading(), "the halt goes on");
+        assert!(resumed.after(status(StatusAction::Trading, Some(true))).is_trading());
+    }
+
+    #[test]
+    fn a_short_sale_restriction_is_no_halt() {
+        let restricted = Status {
+            is_short_sell_restricted: Some(true),
+            ..status(StatusAction::ShortSaleRestrictionChange, None)
+        };
+        let state = InstrumentState::default().after(restricted);
+        assert!(state.is_trading() && state.is_short_sale_restricted());
+    }
+}

@@ -1,0 +1,88 @@
+//! Venues and publishers, with DBN's numbers.
+//!
+//! A venue is where orders meet; a publisher is a feed of a venue. The numbers are those of DBN's `Venue` and
+//! `Publisher` where it has one; a feed it does not know has a number from [`Publisher::FIRST_OWN`] on. A test of
+//! `tapeworks-store` compares the table with the `dbn` crate.
+
+/// DBN's number of a feed at a venue.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(transparent)]
+pub struct Publisher(pub u16);
+
+/// A market centre.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Venue {
+    /// DBN's number of the venue.
+    pub id: u16,
+    /// Its ISO 10383 market identifier code.
+    pub mic: &'static str,
+    /// The name people use.
+    pub name: &'static str,
+}
+
+/// A feed of a venue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Feed {
+    /// DBN's number of the feed.
+    pub publisher: Publisher,
+    /// DBN's name of the dataset.
+    pub dataset: &'static str,
+    /// Where it comes from.
+    pub venue: Venue,
+}
+
+/// Nasdaq.
+pub const NASDAQ: Venue = Venue { id: 2, mic: "XNAS", name: "Nasdaq" };
+/// Nasdaq BX, since 2025 Nasdaq Texas.
+pub const BX: Venue = Venue { id: 3, mic: "XBOS", name: "Nasdaq BX" };
+/// Nasdaq PSX.
+pub const PSX: Venue = Venue { id: 4, mic: "XPSX", name: "Nasdaq PSX" };
+/// Investors Exchange.
+pub const IEX: Venue = Venue { id: 14, mic: "IEXG", name: "IEX" };
+
+/// The feeds we know, by publisher number.
+pub const FEEDS: [Feed; 5] = [
+    Feed { publisher: Publisher::XNAS_ITCH, dataset: "XNAS.ITCH", venue: NASDAQ },
+    Feed { publisher: Publisher::XBOS_ITCH, dataset: "XBOS.ITCH", venue: BX },
+    Feed { publisher: Publisher::XPSX_ITCH, dataset: "XPSX.ITCH", venue: PSX },
+    Feed { publisher: Publisher::IEXG_TOPS, dataset: "IEXG.TOPS", venue: IEX },
+    Feed { publisher: Publisher::IEXG_DEEP, dataset: "IEXG.DEEP", venue: IEX },
+];
+
+impl Publisher {
+    /// Nasdaq TotalView-ITCH.
+    pub const XNAS_ITCH: Self = Self(2);
+    /// Nasdaq BX TotalView-ITCH.
+    pub const XBOS_ITCH: Self = Self(3);
+    /// Nasdaq PSX TotalView-ITCH.
+    pub const XPSX_ITCH: Self = Self(4);
+    /// IEX TOPS.
+    pub const IEXG_TOPS: Self = Self(38);
+    /// IEX DEEP, which DBN has no number for.
+    pub const IEXG_DEEP: Self = Self(Self::FIRST_OWN);
+    /// From here on the numbers are ours, not DBN's.
+    pub const FIRST_OWN: u16 = 9_001;
+
+    /// What is known of the feed.
+    pub fn feed(self) -> Option<&'static Feed> {
+        FEEDS.iter().find(|feed| feed.publisher == self)
+    }
+
+    /// The venue's name, or `publisher N` for a feed that is not in the table.
+    pub fn venue_name(self) -> String {
+        self.feed().map_or_else(|| format!("publisher {}", self.0), |feed| feed.venue.name.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_feed_is_found_by_its_number() {
+        for feed in FEEDS {
+            assert_eq!(feed.publisher.feed(), Some(&feed));
+        }
+        assert_eq!(Publisher(0).feed(), None);
+    }
+}
