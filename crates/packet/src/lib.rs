@@ -1,1 +1,37 @@
 //! Capture files and network headers, zero-copy.
+//!
+//! From a file on disk to the bytes that an exchange sent:
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | [`source`] | opens a file, a pipe or standard input; maps plain files, streams gzip and zstd in bounded memory |
+//! | [`capture`] | pcap and pcapng: one packet at a time, with its time, number and offset; the writer for both |
+//! | [`framed`] | files of length-prefixed messages (Nasdaq's raw ITCH), in batches that a decoder can look ahead in |
+//! | [`net`] | Ethernet, VLAN, Linux cooked, IPv4, IPv6, UDP and TCP headers; [`net::build`] writes them |
+//! | [`tcp`] | puts the payload of TCP segments back in order |
+//!
+//! Nothing here knows of an exchange's protocol. Nothing allocates per packet, apart from out-of-order TCP segments.
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use tapeworks_packet::{capture::CaptureReader, net};
+//!
+//! # fn main() -> Result<(), tapeworks_packet::CaptureError> {
+//! let mut reader = CaptureReader::open(Path::new("session.pcap.zst"))?;
+//! while let Some(packet) = reader.next_packet()? {
+//!     if let Ok(datagram) = net::parse(packet.link_type, packet.bytes) {
+//!         println!("{} {} bytes to {}", packet.timestamp_ns, datagram.payload.len(), datagram.destination);
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod capture;
+mod error;
+pub mod framed;
+pub mod net;
+pub mod source;
+pub mod tcp;
+
+pub use error::{CaptureError, FirstBytes};

@@ -1,0 +1,242 @@
+//! The reader: shows the format's step the bytes ahead until it finds a packet, and hands that out.
+
+use std::path::Path;
+
+use super::{Fault, FileKind, LinkType, MAX_CAPTURED_BYTES, Record, Step, pcap, pcapng};
+use crate::error::{CaptureError, FirstBytes};
+use crate::source::ByteSource;
+
+/// One packet as the capture file has it. Its bytes are those of the file, not copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CapturedPacket<'a> {
+    /// The packet's number in the file, from 1, as Wireshark counts.
+    pub number: u64,
+    /// Where its first captured byte lies in the file, or in the decompressed content of a compressed file.
+    pub offset: u64,
+    /// When it was captured, in nanoseconds since 1970-01-01 00:00 UTC. A pcapng simple packet block has no time: it gets the
+    /// time of the packet before it (0 if there is none) and is counted in [`Tally::without_time`].
+    pub timestamp_ns: u64,
+    /// What the first byte belongs to.
+    pub link_type: LinkType,
+    /// Bytes that the packet had on the line; more than `bytes` if the capture cut it.
+    pub original_length: u32,
+    /// The bytes captured.
+    pub bytes: &'a [u8],
+}
+
+impl CapturedPacket<'_> {
+    /// Whether the capture kept less than the packet had.
+    #[inline]
+    pub fn is_cut(&self) -> bool {
+        self.bytes.len() < self.original_length as usize
+    }
+}
+
+/// What a reader met that a user may want to know of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Packets handed out.
+    pub packets: u64,
+    /// Captured bytes handed out.
+    pub bytes: u64,
+    /// Packets of which the capture kept less than they had.
+    pub cut: u64,
+    /// Packets in blocks that have no time.
+    pub without_time: u64,
+    /// Packets with a time before 1970 or after 2554, which were given the nearest time that can be told.
+    pub time_out_of_range: u64,
+}
+
+/// Reads a pcap or pcapng file, plain, gzip or zstd, packet by packet.
+///
+/// The packets before a damaged or cut place are handed out first, then the error, once; after that the file has
+/// ended. Packets are lent: each is valid until the next call. Plain files are mapped, see
+/// [`ByteSource`] for what that means when the file changes meanwhile.
+#[derive(Debug)]
+pub struct CaptureReader {
+    source: ByteSource,
+    format: Format,
+    /// The next packet, found but not handed out yet.
+    found: Option<Record>,
+    tally: Tally,
+    ended: bool,
+}
+
+#[derive(Debug)]
+enum Format {
+    Pcap(pcap::Header),
+    PcapNg(pcapng::Sections),
+}
+
+impl CaptureReader {
+    /// Opens `path`; `-` is standard input.
+    ///
+    /// # Errors
+    /// As [`ByteSource::open`] and [`CaptureReader::new`].
+    pub fn open(path: &Path) -> Result<Self, CaptureError> {
+        Self::new(ByteSource::open(path)?)
+    }
+
+    /// Reads the capture in `source`, which stands at its beginning.
+    ///
+    /// # Errors
+    /// [`CaptureError::Empty`], [`CaptureError::UnknownFormat`], [`CaptureError::TruncatedHeader`], or the source's failure.
+    pub fn new(mut source: ByteSource) -> Result<Self, CaptureError> {
+        let first_bytes = source.fill(pcap::FILE_HEADER_BYTES);
+        let got = first_bytes.len();
+        let kind = FileKind::detect(first_bytes);
+        let header = first_bytes.first_chunk().and_then(pcap::Header::parse);
+        let shown = FirstBytes::of(first_bytes);
+        let file = Box::<str>::from(source.name());
+        if got < 4
+            && let Some(failure) = source.take_failure()
+        {
+            return Err(failure);
+        }
+        let format = match (kind, header) {
+            (FileKind::Pcap, Some(header)) => {
+                source.consume(pcap::FILE_HEADER_BYTES);
+                Format::Pcap(header)
+            }
+            (FileKind::Pcap, None) => {
+                let (need, got) = (pcap::FILE_HEADER_BYTES as u64, got as u64);
+                return Err(source.take_failure().unwrap_or(CaptureError::TruncatedHeader {
+                    file,
+                    need,
+                    got,
+                }));
+            }
+            (FileKind::PcapNg, _) => Format::PcapNg(pcapng::Sections::new()),
+            (FileKind::Unknown, _) if got == 0 => return Err(CaptureError::Empty { file }),
+            (FileKind::Unknown, _) => return Err(CaptureError::UnknownFormat { file, first_bytes: shown }),
+        };
+        Ok(Self { source, format, found: None, tally: Tally::default(), ended: false })
+    }
+
+    /// The next packet, or `None` at the end.
+    ///
+    /// # Errors
+    /// What is wrong with the file at this place; the reader has then ended.
+    #[inline]
+    pub fn next_packet(&mut self) -> Result<Option<CapturedPacket<'_>>, CaptureError> {
+        if !self.find()? {
+            return Ok(None);
+        }
+        let Some(record) = self.found.take() else { return Ok(None) };
+        let offset = self.source.position() + record.start as u64;
+        let bytes = &self.source.take(record.end)[record.start..record.start + record.captured];
+        self.tally.packets += 1;
+        self.tally.bytes += record.captured as u64;
+        self.tally.cut += u64::from(record.captured < record.original_length as usize);
+        Ok(Some(CapturedPacket {
+            number: self.tally.packets,
+            offset,
+            timestamp_ns: record.timestamp_ns,
+            link_type: record.link_type,
+            original_length: record.original_length,
+            bytes,
+        }))
+    }
+
+    /// When the next packet was captured, in nanoseconds since 1970-01-01 00:00 UTC, without handing it out: what merging
+    /// several captures by time needs. `None` at the end.
+    ///
+    /// # Errors
+    /// As [`CaptureReader::next_packet`].
+    #[inline]
+    pub fn next_timestamp_ns(&mut self) -> Result<Option<u64>, CaptureError> {
+        self.find()?;
+        Ok(self.found.map(|record| record.timestamp_ns))
+    }
+
+    /// What has been handed out so far.
+    pub fn tally(&self) -> Tally {
+        let mut tally = self.tally;
+        if let Format::PcapNg(sections) = &self.format {
+            tally.without_time = sections.without_time;
+            tally.time_out_of_range = sections.time_out_of_range;
+        }
+        tally
+    }
+
+    /// Where the bytes come from: the file's name, its length and how far it has been read.
+    pub fn source(&self) -> &ByteSource {
+        &self.source
+    }
+
+    /// Looks for the next packet unless it has been found already; `false` at the end.
+    #[inline]
+    fn find(&mut self) -> Result<bool, CaptureError> {
+        if self.found.is_some() {
+            return Ok(true);
+        }
+        if self.ended {
+            return Ok(false);
+        }
+        let mut need = 1;
+        loop {
+            let window = self.source.fill(need);
+            let got = window.len();
+            if got < need {
+                return self.end(need as u64, got as u64);
+            }
+            let step = match &mut self.format {
+                Format::Pcap(header) => header.step(window),
+                Format::PcapNg(sections) => sections.step(window),
+            };
+            match step {
+                Ok(Step::Packet(record)) => {
+                    self.found = Some(record);
+                    return Ok(true);
+                }
+                Ok(Step::More(more)) => need = more.max(got + 1),
+                Ok(Step::Skip(length)) => {
+                    let skipped = self.source.skip(length);
+                    if skipped < length {
+                        return self.end(length, skipped);
+                    }
+                    need = 1;
+                }
+                Err(fault) => return Err(self.fault(fault)),
+            }
+        }
+    }
+
+    /// The source has ended: cleanly, by a failure of its own, or inside a record.
+    #[cold]
+    fn end(&mut self, need: u64, got: u64) -> Result<bool, CaptureError> {
+        self.ended = true;
+        if let Some(failure) = self.source.take_failure() {
+            return Err(failure);
+        }
+        if got == 0 {
+            return Ok(false);
+        }
+        Err(CaptureError::TruncatedPacket {
+            file: self.source.name().into(),
+            number: self.tally.packets + 1,
+            offset: self.source.position(),
+            need,
+            got,
+        })
+    }
+
+    #[cold]
+    fn fault(&mut self, fault: Fault) -> CaptureError {
+        self.ended = true;
+        let file = self.source.name().into();
+        let number = self.tally.packets + 1;
+        let offset = self.source.position();
+        match fault {
+            Fault::AbsurdLength { length } => {
+                CaptureError::AbsurdLength { file, number, offset, length, limit: MAX_CAPTURED_BYTES as u64 }
+            }
+            Fault::BadBlock { length, problem } => {
+                CaptureError::BadBlock { file, number, offset, length, problem }
+            }
+            Fault::UnknownInterface { interface, described } => {
+                CaptureError::UnknownInterface { file, number, offset, interface, described }
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The writer: pcap or pcapng, into anything that takes bytes.
+
+use std::io::{self, Write};
+
+use super::{ByteOrder, LinkType, MAX_CAPTURED_BYTES, pcap, pcapng};
+
+/// Which format a [`Writer`] writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    /// pcap.
+    #[default]
+    Pcap,
+    /// pcapng, with one section and one interface.
+    PcapNg,
+}
+
+/// The unit of the times in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Resolution {
+    /// Nanoseconds: nothing is lost.
+    #[default]
+    Nanoseconds,
+    /// Microseconds, for tools that know nothing finer: the last three digits of the nanoseconds are cut off.
+    Microseconds,
+}
+
+/// How a capture is written. The default, little-endian pcap with nanoseconds and Ethernet, is read by every tool of
+/// the last ten years.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriterOptions {
+    /// The file format.
+    pub format: Format,
+    /// The unit of time.
+    pub resolution: Resolution,
+    /// What the packets' first byte belongs to.
+    pub link_type: LinkType,
+    /// Write numbers with their most significant byte first.
+    pub big_endian: bool,
+}
+
+impl Default for WriterOptions {
+    fn default() -> Self {
+        Self {
+            format: Format::Pcap,
+            resolution: Resolution::Nanoseconds,
+            link_type: LinkType::ETHERNET,
+            big_endian: false,
+        }
+    }
+}
+
+/// Writes packets as a capture file. Give it a buffered sink; it writes each record in up to three pieces and
+/// allocates nothing.
+///
+/// ```
+/// use tapeworks_packet::capture::{CaptureReader, Writer, WriterOptions};
+/// use tapeworks_packet::source::ByteSource;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut writer = Writer::new(Vec::new(), WriterOptions::default())?;
+/// writer.write_packet(1_700_000_000_000_000_001, b"anything")?;
+/// let file = writer.finish()?;
+///
+/// let mut reader = CaptureReader::new(ByteSource::from_bytes("memory", file))?;
+/// assert_eq!(reader.next_packet()?.map(|packet| packet.timestamp_ns), Some(1_700_000_000_000_000_001));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Writer<W: Write> {
+    sink: W,
+    options: WriterOptions,
+    order: ByteOrder,
+    packets: u64,
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes the file's header to `sink`.
+    ///
+    /// # Errors
+    /// What `sink` says.
+    pub fn new(mut sink: W, options: WriterOptions) -> io::Result<Self> {
+        let order = if options.big_endian { ByteOrder::Big } else { ByteOrder::Little };
+        match options.format {
+            Format::Pcap => write_pcap_header(&mut sink, order, options)?,
+            Format::PcapNg => write_pcapng_header(&mut sink, order, options)?,
+        }
+        Ok(Self { sink, options, order, packets: 0 })
+    }
+
+    /// Writes a packet captured whole at `timestamp_ns` (nanoseconds since 1970-01-01 00:00 UTC).
+    ///
+    /// # Errors
+    /// What the sink says; [`io::ErrorKind::InvalidInput`] for a packet longer than [`MAX_CAPTURED_BYTES`] or, in pcap, a time
+    /// after the year 2106.
+    #[inline]
+    pub fn write_packet(&mut self, timestamp_ns: u64, bytes: &[u8]) -> io::Result<()> {
+        // A longer packet is refused below, so the conversion loses nothing.
+        self.write_cut_packet(timestamp_ns, bytes, bytes.len() as u32)
+    }
+
+    /// Writes a packet of which only `bytes` were captured of the `original_length` that it had on the line.
+    ///
+    /// # Errors
+    /// As [`Writer::write_packet`].
+    pub fn write_cut_packet(
+        &mut self,
+        timestamp_ns: u64,
+        bytes: &[u8],
+        original_length: u32,
+    ) -> io::Result<()> {
+        if bytes.len() > MAX_CAPTURED_BYTES {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("packet of {} bytes is over the limit of {MAX_CAPTURED_BYTES}", bytes.len()),
+            ));
+        }
+        match self.options.format {
+            Format::Pcap => self.write_pcap_record(timestamp_ns, bytes, original_length)?,
+            Format::PcapNg => self.write_enhanced_packet(timestamp_ns, bytes, original_length)?,
+        }
+        self.packets += 1;
+        Ok(())
+    }
+
+    /// Packets written.
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Flushes the sink and gives it back.
+    ///
+    /// # Errors
+    /// What the sink says.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.sink.flush()?;
+        Ok(self.sink)
+    }
+
+    fn write_pcap_record(&mut self, timestamp_ns: u64, bytes: &[u8], original_length: u32) -> io::Result<()> {
+        let Ok(seconds) = u32::try_from(timestamp_ns / 1_000_000_000) else {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("time {timestamp_ns} ns is after 2106, the last that pcap can tell"),
+            ));
+        };
+        let nanoseconds = (timestamp_ns % 1_000_000_000) as u32;
+        let fraction = match self.options.resolution {
+            Resolution::Nanoseconds => nanoseconds,
+            Resolution::Microseconds => nanoseconds / 1_000,
+        };
+        let mut header = [0; pcap::RECORD_HEADER_BYTES];
+        self.order.put_u32(&mut header, 0, seconds);
+        self.order.put_u32(&mut header, 4, fraction);
+        self.order.put_u32(&mut header, 8, bytes.len() as u32);
+        self.order.put_u32(&mut header, 12, original_length);
+        self.sink.write_all(&header)?;
+        self.sink.write_all(bytes)
+    }
+
+    fn write_enhanced_packet(
+        &mut self,
+        timestamp_ns: u64,
+        bytes: &[u8],
+        original_length: u32,
+    ) -> io::Result<()> {
+        let ticks = match self.options.resolution {
+            Resolution::Nanoseconds => timestamp_ns,
+            Resolution::Microseconds => timestamp_ns / 1_000,
+        };
+        let padded = bytes.len().next_multiple_of(4);
+        let length = (pcapng::BLOCK_FRAME_BYTES + 20 + padded) as u32;
+        let mut header = [0; 28];
+        self.order.put_u32(&mut header, 0, pcapng::ENHANCED_PACKET);
+        self.order.put_u32(&mut header, 4, length);
+        self.order.put_u32(&mut header, 12, (ticks >> 32) as u32);
+        self.order.put_u32(&mut header, 16, ticks as u32);
+        self.order.put_u32(&mut header, 20, bytes.len() as u32);
+        self.order.put_u32(&mut header, 24, original_length);
+        let mut trailer = [0; 8];
+        let padding = padded - bytes.len();
+        self.order.put_u32(&mut trailer, padding, length);
+        self.sink.write_all(&header)?;
+        self.sink.write_all(bytes)?;
+        self.sink.write_all(&trailer[..padding + 4])
+    }
+}
+
+fn write_pcap_header(sink: &mut impl Write, order: ByteOrder, options: WriterOptions) -> io::Result<()> {
+    let magic = match options.resolution {
+        Resolution::Nanoseconds => pcap::MAGIC_NANOSECONDS,
+        Resolution::Microseconds => pcap::MAGIC_MICROSECONDS,
+    };
+    let mut header = [0; pcap::FILE_HEADER_BYTES];
+    order.put_u32(&mut header, 0, magic);
+    order.put_u16(&mut header, 4, 2); // version 2.4
+    order.put_u16(&mut header, 6, 4);
+    order.put_u32(&mut header, 16, MAX_CAPTURED_BYTES as u32);
+    order.put_u32(&mut header, 20, u32::from(options.link_type.0));
+    sink.write_all(&header)
+}
+
+/// One section header, of unknown length, and one interface description, with the time unit as its only option.
+fn write_pcapng_header(sink: &mut impl Write, order: ByteOrder, options: WriterOptions) -> io::Result<()> {
+    let mut section = [0; 28];
+    order.put_u32(&mut section, 0, pcapng::SECTION_HEADER);
+    order.put_u32(&mut section, 4, 28);
+    order.put_u32(&mut section, 8, pcapng::BYTE_ORDER_MAGIC);
+    order.put_u16(&mut section, 12, 1); // version 1.0
+    section[16..24].fill(0xff); // the section's length is not known beforehand
+    order.put_u32(&mut section, 24, 28);
+    sink.write_all(&section)?;
+
+    let mut interface = [0; 32];
+    order.put_u32(&mut interface, 0, pcapng::INTERFACE_DESCRIPTION);
+    order.put_u32(&mut interface, 4, 32);
+    order.put_u16(&mut interface, 8, options.link_type.0);
+    order.put_u32(&mut interface, 12, MAX_CAPTURED_BYTES as u32);
+    order.put_u16(&mut interface, 16, pcapng::OPTION_TIME_RESOLUTION);
+    order.put_u16(&mut interface, 18, 1);
+    interface[20] = match options.resolution {
+        Resolution::Nanoseconds => 9,
+        Resolution::Microseconds => 6,
+    };
+    order.put_u32(&mut interface, 28, 32); // after the end-of-options mark, which is all zero
+    sink.write_all(&interface)
+}
+
+impl ByteOrder {
+    /// Writes `value` at `at`, which lies inside `bytes` by at least its width: every caller's offset is a constant.
+    fn put_u32(self, bytes: &mut [u8], at: usize, value: u32) {
+        bytes[at..at + 4].copy_from_slice(&match self {
+            Self::Little => value.to_le_bytes(),
+            Self::Big => value.to_be_bytes(),
+        });
+    }
+
+    fn put_u16(self, bytes: &mut [u8], at: usize, value: u16) {
+        bytes[at..at + 2].copy_from_slice(&match self {
+            Self::Little => value.to_le_bytes(),
+            Self::Big => value.to_be_bytes(),
+        });
+    }
+}

@@ -1,0 +1,200 @@
+//! What can go wrong with a capture file: each error is one line that names the file and, where there is one, the
+//! packet and its offset.
+
+use std::{fmt, io};
+
+use crate::source::Compression;
+
+/// Why a capture or framed file cannot be opened, or cannot be read any further.
+///
+/// Offsets count bytes from the start of the file; in a compressed file, from the start of its decompressed content.
+/// After an error from a reader, that reader has ended: everything before the error has been delivered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CaptureError {
+    /// There is no such file.
+    #[error("{file}: no such file")]
+    Missing {
+        /// The file as the caller named it.
+        file: Box<str>,
+    },
+    /// The path names a directory.
+    #[error("{file}: is a directory, not a capture file")]
+    Directory {
+        /// The path as the caller named it.
+        file: Box<str>,
+    },
+    /// The file may not be read by this user.
+    #[error("{file}: permission denied")]
+    Permission {
+        /// The file as the caller named it.
+        file: Box<str>,
+    },
+    /// The file, or its decompressed content, has no bytes at all.
+    #[error("{file}: is empty")]
+    Empty {
+        /// The file as the caller named it.
+        file: Box<str>,
+    },
+    /// The operating system failed to open, map or read the file.
+    #[error("{file}: cannot read at offset {offset}: {cause}")]
+    Io {
+        /// The file as the caller named it.
+        file: Box<str>,
+        /// Bytes read before the failure.
+        offset: u64,
+        /// What the operating system said.
+        cause: io::Error,
+    },
+    /// The compressed bytes are damaged or end too early.
+    #[error("{file}: {compression} data is damaged or cut after {offset} decompressed bytes: {cause}")]
+    Decompress {
+        /// The file as the caller named it.
+        file: Box<str>,
+        /// Which compression the file's first bytes announced.
+        compression: Compression,
+        /// Decompressed bytes delivered before the failure.
+        offset: u64,
+        /// What the decompressor said.
+        cause: io::Error,
+    },
+    /// The first bytes are neither pcap nor pcapng.
+    #[error("{file}: neither pcap nor pcapng: starts with {first_bytes}")]
+    UnknownFormat {
+        /// The file as the caller named it.
+        file: Box<str>,
+        /// The bytes found where the magic number should be.
+        first_bytes: FirstBytes,
+    },
+    /// The file ends inside the header at its start.
+    #[error("{file}: the file header needs {need} bytes, the file has {got}")]
+    TruncatedHeader {
+        /// The file as the caller named it.
+        file: Box<str>,
+        /// Bytes the header needs.
+        need: u64,
+        /// Bytes there are.
+        got: u64,
+    },
+    /// The file ends inside a packet's record. The packets before it have been delivered.
+    #[error("{file}: packet {number} at offset {offset}: record needs {need} bytes, {got} left")]
+    TruncatedPacket {
+        /// The file as the caller named it.
+        file: Box<str>,
+        /// The packet's number, from 1.
+        number: u64,
+        /// Where its record (with the record's header) begins.
+        offset: u64,
+        /// Bytes that the record needs, as far as can be told.
+        need: u64,
+        /// Bytes left in the file.
+        got: u64,
+    },
+    /// The file ends inside a message of a framed file. The messages before it have been delivered.
+    #[error("{file}: message {number} at offset {offset}: frame needs {need} bytes, {got} left")]
+    TruncatedFrame {
+        /// The file as the caller named it.
+        file: Box<str>,
+        /// The message's number, from 1.
+        number: u64,
+        /// Where its length prefix begins.
+        offset: u64,
+        /// Bytes that the frame needs with its length prefix.
+        need: u64,
+        /// Bytes left in the file.
+        got: u64,
+    },
+    /// A packet claims more bytes than any capture tool writes: the file is damaged here.
+    #[error(
+        "{file}: packet {number} at offset {offset}: captured length {length} is over the limit of {limit}"
+    )]
+    AbsurdLength {
+        /// The file as the caller named it.
+        file: Box<str>,
+        /// The packet's number, from 1.
+        number: u64,
+        /// Where its record begins.
+        offset: u64,
+        /// The length claimed, in bytes.
+        length: u64,
+        /// The greatest length accepted, in bytes.
+        limit: u64,
+    },
+    /// A pcapng block contradicts itself.
+    #[error("{file}: block at offset {offset} (before or at packet {number}), length {length}: {problem}")]
+    BadBlock {
+        /// The file as the caller named it.
+        file: Box<str>,
+        /// The number that the next packet would have had.
+        number: u64,
+        /// Where the block begins.
+        offset: u64,
+        /// The block's total length as it claims it, in bytes.
+        length: u32,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// A pcapng packet names an interface that its section has not described.
+    #[error(
+        "{file}: packet {number} at offset {offset}: interface {interface}, but the section describes {described}"
+    )]
+    UnknownInterface {
+        /// The file as the caller named it.
+        file: Box<str>,
+        /// The packet's number, from 1.
+        number: u64,
+        /// Where its block begins.
+        offset: u64,
+        /// The interface named.
+        interface: u32,
+        /// How many interfaces the section has described so far.
+        described: usize,
+    },
+}
+
+impl CaptureError {
+    /// Names the usual reasons why a file does not open.
+    pub(crate) fn from_open(file: &str, cause: io::Error) -> Self {
+        let file = file.into();
+        match cause.kind() {
+            io::ErrorKind::NotFound => Self::Missing { file },
+            io::ErrorKind::PermissionDenied => Self::Permission { file },
+            io::ErrorKind::IsADirectory => Self::Directory { file },
+            _ => Self::Io { file, offset: 0, cause },
+        }
+    }
+}
+
+/// Up to the first eight bytes of a file, shown as hexadecimal pairs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstBytes {
+    bytes: [u8; 8],
+    length: usize,
+}
+
+impl FirstBytes {
+    /// Keeps the first eight of `bytes`.
+    pub fn of(bytes: &[u8]) -> Self {
+        let length = bytes.len().min(8);
+        let mut kept = [0; 8];
+        kept[..length].copy_from_slice(&bytes[..length]);
+        Self { bytes: kept, length }
+    }
+
+    /// The bytes kept.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+impl fmt::Display for FirstBytes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, byte) in self.as_bytes().iter().enumerate() {
+            if index > 0 {
+                formatter.write_str(" ")?;
+            }
+            write!(formatter, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}

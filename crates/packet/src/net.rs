@@ -1,0 +1,248 @@
+//! Network headers: from a captured packet to the UDP or TCP payload in it, without copying.
+//!
+//! [`parse`] reads Ethernet II (with IEEE 802.1Q and 802.1ad tags), Linux cooked captures, BSD loopback and raw IP;
+//! IPv4 (RFC 791) and IPv6 (RFC 8200) with options and extension headers; UDP (RFC 768) and TCP (RFC 9293).
+//!
+//! Cost: a packet of exchange multicast (Ethernet, IPv4 without options, UDP) is taken by a straight path that checks
+//! the length once and reads the 42 bytes of headers, all in one cache line: a few nanoseconds. Everything
+//! else goes through the general path, some 10 ns. Checksums are not verified: network cards do that, and captures made
+//! on a sender hold unfinished ones.
+
+pub mod build;
+mod headers;
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
+
+use crate::capture::LinkType;
+
+/// The payload of a UDP datagram or TCP segment, and where it goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Datagram<'a> {
+    /// Sender.
+    pub source: SocketAddr,
+    /// Receiver; for market data usually a multicast group.
+    pub destination: SocketAddr,
+    /// VLAN identifier (12 bits) of the innermost tag, if there is a tag.
+    pub vlan: Option<u16>,
+    /// UDP or TCP, with what TCP's header says.
+    pub transport: Transport,
+    /// The payload, without any Ethernet padding or trailer.
+    pub payload: &'a [u8],
+    /// Where the payload begins in the packet's bytes.
+    pub payload_offset: usize,
+    /// The headers promise more payload than there is: the capture cut the packet, or it is the first fragment of
+    /// a larger datagram. What is there can be used.
+    pub truncated: bool,
+}
+
+/// The transport header, as far as a consumer of the payload needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// UDP.
+    Udp,
+    /// TCP.
+    Tcp(TcpHeader),
+}
+
+/// What a TCP header says of its segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TcpHeader {
+    /// Sequence number of the first payload byte (of the SYN itself, if that flag is set).
+    pub sequence: u32,
+    /// The next sequence number that the sender expects, if the ACK flag is set.
+    pub acknowledgment: u32,
+    /// The flags.
+    pub flags: TcpFlags,
+}
+
+/// The low eight flag bits of a TCP header (RFC 9293, section 3.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TcpFlags(pub u8);
+
+impl TcpFlags {
+    /// No more bytes from the sender.
+    pub const FIN: Self = Self(0x01);
+    /// Synchronise sequence numbers: a connection begins.
+    pub const SYN: Self = Self(0x02);
+    /// The connection is dropped.
+    pub const RST: Self = Self(0x04);
+    /// Hand the bytes on at once.
+    pub const PSH: Self = Self(0x08);
+    /// The acknowledgment number counts.
+    pub const ACK: Self = Self(0x10);
+
+    /// Whether all flags of `other` are set.
+    #[inline]
+    pub fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl std::ops::BitOr for TcpFlags {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// The header at which something stopped a packet from being read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layer {
+    /// Ethernet, Linux cooked or loopback.
+    Link,
+    /// A VLAN tag.
+    Vlan,
+    /// IPv4.
+    Ipv4,
+    /// IPv6 or one of its extension headers.
+    Ipv6,
+    /// UDP.
+    Udp,
+    /// TCP.
+    Tcp,
+}
+
+impl fmt::Display for Layer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Link => "link-layer header",
+            Self::Vlan => "VLAN tag",
+            Self::Ipv4 => "IPv4 header",
+            Self::Ipv6 => "IPv6 header",
+            Self::Udp => "UDP header",
+            Self::Tcp => "TCP header",
+        })
+    }
+}
+
+/// Why a packet gives no datagram. [`HeaderError::is_malformed`] tells damage from sound packets of another kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HeaderError {
+    /// The packet ends inside a header.
+    #[error("{layer} at byte {offset} needs {need} bytes, {got} left")]
+    TooShort {
+        /// Which header.
+        layer: Layer,
+        /// Where it begins in the packet.
+        offset: usize,
+        /// Bytes it needs.
+        need: usize,
+        /// Bytes there are.
+        got: usize,
+    },
+    /// A header's length field contradicts itself.
+    #[error("{layer} at byte {offset} states a length of {length}, at least {minimum} is possible")]
+    BadLength {
+        /// Which header.
+        layer: Layer,
+        /// Where it begins in the packet.
+        offset: usize,
+        /// The length it states, in bytes.
+        length: usize,
+        /// The least it can be, in bytes.
+        minimum: usize,
+    },
+    /// The IP version is not the one that was announced.
+    #[error("{layer} at byte {offset} states IP version {version}")]
+    BadVersion {
+        /// Which header was expected.
+        layer: Layer,
+        /// Where it begins in the packet.
+        offset: usize,
+        /// The version found.
+        version: u8,
+    },
+    /// A link layer that is not read here.
+    #[error("{0} is not supported")]
+    UnsupportedLink(LinkType),
+    /// A sound packet that is not IP, such as ARP; or an IEEE 802.3 length, for values up to 1500.
+    #[error("not IP: EtherType {ethertype:#06x}")]
+    NotIp {
+        /// What the link layer says the packet is.
+        ethertype: u16,
+    },
+    /// A sound IP packet that is neither UDP nor TCP, such as IGMP (2) or ICMP (1).
+    #[error("neither UDP nor TCP: IP protocol {protocol}")]
+    NotTransport {
+        /// The IP protocol number.
+        protocol: u8,
+    },
+    /// A fragment of a datagram, not its first: it has no ports.
+    #[error("fragment of IP packet {identification} from byte {fragment_offset}")]
+    Fragment {
+        /// What all fragments of the packet have in common.
+        identification: u32,
+        /// Where in the packet's payload this fragment belongs, in bytes.
+        fragment_offset: u32,
+        /// More fragments follow.
+        more: bool,
+    },
+}
+
+impl HeaderError {
+    /// Whether the packet is damaged or cut, rather than sound and of a kind that carries no UDP or TCP payload.
+    pub fn is_malformed(&self) -> bool {
+        matches!(self, Self::TooShort { .. } | Self::BadLength { .. } | Self::BadVersion { .. })
+    }
+}
+
+/// Bytes of Ethernet, IPv4 without options, and UDP headers.
+const USUAL_HEADERS_BYTES: usize = 42;
+
+/// Finds the UDP or TCP payload in a captured packet.
+///
+/// # Errors
+/// A [`HeaderError`] with the place; offsets count from the packet's first byte.
+#[inline]
+pub fn parse(link_type: LinkType, bytes: &[u8]) -> Result<Datagram<'_>, HeaderError> {
+    if link_type == LinkType::ETHERNET
+        && let Some(datagram) = parse_usual(bytes)
+    {
+        return Ok(datagram);
+    }
+    headers::parse(link_type, bytes)
+}
+
+/// The straight path: Ethernet without tags, IPv4 without options or fragments, UDP, whole. `None` for anything else.
+#[inline]
+fn parse_usual(bytes: &[u8]) -> Option<Datagram<'_>> {
+    let head = bytes.first_chunk::<USUAL_HEADERS_BYTES>()?;
+    let be_u16 = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+    let usual = be_u16(12) == headers::ETHERTYPE_IPV4
+        && head[14] == 0x45
+        && head[23] == headers::PROTOCOL_UDP
+        && be_u16(20) & headers::IPV4_FRAGMENT_BITS == 0;
+    let udp_length = usize::from(be_u16(38));
+    // Both lengths agree, and the payload they state is there.
+    if !usual || usize::from(be_u16(16)) != udp_length + 20 {
+        return None;
+    }
+    let payload = bytes.get(USUAL_HEADERS_BYTES..34 + udp_length)?;
+    let address = |at: usize| Ipv4Addr::new(head[at], head[at + 1], head[at + 2], head[at + 3]);
+    Some(Datagram {
+        source: SocketAddr::V4(SocketAddrV4::new(address(26), be_u16(34))),
+        destination: SocketAddr::V4(SocketAddrV4::new(address(30), be_u16(36))),
+        vlan: None,
+        transport: Transport::Udp,
+        payload,
+        payload_offset: USUAL_HEADERS_BYTES,
+        truncated: false,
+    })
+}
+
+/// The Ethernet address that an IPv4 multicast group is sent to (RFC 1112, section 6.4).
+pub fn multicast_mac(group: Ipv4Addr) -> [u8; 6] {
+    let [_, second, third, fourth] = group.octets();
+    [0x01, 0x00, 0x5e, second & 0x7f, third, fourth]
+}
+
+/// The IPv4 or IPv6 address in the four or sixteen bytes.
+fn ip_v6(bytes: [u8; 16]) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::from(bytes))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,256 @@
+//! The general path: every link layer, tag, option, extension and fragment, one header after another.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use super::{Datagram, HeaderError, Layer, TcpFlags, TcpHeader, Transport, ip_v6};
+use crate::capture::LinkType;
+
+pub(super) const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86dd;
+/// IEEE 802.1Q, IEEE 802.1ad, and what came before the latter.
+const ETHERTYPES_VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
+
+pub(super) const PROTOCOL_TCP: u8 = 6;
+pub(super) const PROTOCOL_UDP: u8 = 17;
+
+/// "More fragments" and the fragment offset; "do not fragment" is of no interest.
+pub(super) const IPV4_FRAGMENT_BITS: u16 = 0x3fff;
+
+/// A packet's bytes and how far they have been read.
+#[derive(Clone, Copy)]
+struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn rest(&self) -> &'a [u8] {
+        self.bytes.get(self.at..).unwrap_or_default()
+    }
+
+    /// The header of `N` bytes here, not passed yet.
+    fn header<const N: usize>(&self, layer: Layer) -> Result<&'a [u8; N], HeaderError> {
+        self.rest().first_chunk().ok_or_else(|| self.too_short(layer, N))
+    }
+
+    fn too_short(&self, layer: Layer, need: usize) -> HeaderError {
+        HeaderError::TooShort { layer, offset: self.at, need, got: self.rest().len() }
+    }
+
+    fn bad_length(&self, layer: Layer, length: usize, minimum: usize) -> HeaderError {
+        HeaderError::BadLength { layer, offset: self.at, length, minimum }
+    }
+}
+
+/// What IP says about the transport header behind it.
+struct Network<'a> {
+    source: IpAddr,
+    destination: IpAddr,
+    protocol: u8,
+    /// Stands before the transport header and ends where the IP packet, or the capture, does.
+    payload: Cursor<'a>,
+    /// The IP packet is longer than what was captured, or only its first fragment.
+    truncated: bool,
+}
+
+pub(super) fn parse(link_type: LinkType, bytes: &[u8]) -> Result<Datagram<'_>, HeaderError> {
+    let mut cursor = Cursor { bytes, at: 0 };
+    let (ethertype, vlan) = link(link_type, &mut cursor)?;
+    let network = match ethertype {
+        ETHERTYPE_IPV4 => ipv4(cursor)?,
+        ETHERTYPE_IPV6 => ipv6(cursor)?,
+        ethertype => return Err(HeaderError::NotIp { ethertype }),
+    };
+    match network.protocol {
+        PROTOCOL_UDP => udp(&network, vlan),
+        PROTOCOL_TCP => tcp(&network, vlan),
+        protocol => Err(HeaderError::NotTransport { protocol }),
+    }
+}
+
+/// Passes the link layer's header and VLAN tags; tells the EtherType of what follows.
+fn link(link_type: LinkType, cursor: &mut Cursor<'_>) -> Result<(u16, Option<u16>), HeaderError> {
+    let mut ethertype = match link_type {
+        LinkType::ETHERNET => {
+            let header = cursor.header::<14>(Layer::Link)?;
+            cursor.at = 14;
+            u16::from_be_bytes([header[12], header[13]])
+        }
+        LinkType::LINUX_SLL => {
+            let header = cursor.header::<16>(Layer::Link)?;
+            cursor.at = 16;
+            u16::from_be_bytes([header[14], header[15]])
+        }
+        LinkType::LINUX_SLL2 => {
+            let header = cursor.header::<20>(Layer::Link)?;
+            cursor.at = 20;
+            u16::from_be_bytes([header[0], header[1]])
+        }
+        LinkType::NULL | LinkType::LOOP => {
+            let family = *cursor.header::<4>(Layer::Link)?;
+            cursor.at = 4;
+            // The byte order of BSD loopback is that of the capturing machine, which the file does not tell; families
+            // are small numbers, so the larger reading is the wrong one.
+            let family = u32::from_be_bytes(family).min(u32::from_le_bytes(family));
+            match family {
+                2 => ETHERTYPE_IPV4,
+                // AF_INET6 of Linux, of NetBSD and OpenBSD, of FreeBSD, of macOS.
+                10 | 24 | 28 | 30 => ETHERTYPE_IPV6,
+                other => other as u16,
+            }
+        }
+        LinkType::IPV4 => ETHERTYPE_IPV4,
+        LinkType::IPV6 => ETHERTYPE_IPV6,
+        // 12 and 14 are what some systems wrote for raw IP before it had a number of its own.
+        LinkType::RAW | LinkType(12 | 14) => match cursor.header::<1>(Layer::Ipv4)?[0] >> 4 {
+            6 => ETHERTYPE_IPV6,
+            _ => ETHERTYPE_IPV4,
+        },
+        other => return Err(HeaderError::UnsupportedLink(other)),
+    };
+    let mut vlan = None;
+    while ETHERTYPES_VLAN.contains(&ethertype) {
+        let tag = cursor.header::<4>(Layer::Vlan)?;
+        cursor.at += 4;
+        vlan = Some(u16::from_be_bytes([tag[0], tag[1]]) & 0x0fff);
+        ethertype = u16::from_be_bytes([tag[2], tag[3]]);
+    }
+    Ok((ethertype, vlan))
+}
+
+fn ipv4(cursor: Cursor<'_>) -> Result<Network<'_>, HeaderError> {
+    let header = cursor.header::<20>(Layer::Ipv4)?;
+    let version = header[0] >> 4;
+    if version != 4 {
+        return Err(HeaderError::BadVersion { layer: Layer::Ipv4, offset: cursor.at, version });
+    }
+    let header_length = usize::from(header[0] & 0x0f) * 4;
+    if header_length < 20 {
+        return Err(cursor.bad_length(Layer::Ipv4, header_length, 20));
+    }
+    let total_length = match usize::from(u16::from_be_bytes([header[2], header[3]])) {
+        // A sender whose card splits packets up writes 0: the packet is what was captured.
+        0 => cursor.rest().len().max(header_length),
+        length => length,
+    };
+    if total_length < header_length {
+        return Err(cursor.bad_length(Layer::Ipv4, total_length, header_length));
+    }
+    if cursor.rest().len() < header_length {
+        return Err(cursor.too_short(Layer::Ipv4, header_length));
+    }
+    let fragment = u16::from_be_bytes([header[6], header[7]]);
+    let more = fragment & 0x2000 != 0;
+    let fragment_offset = u32::from(fragment & 0x1fff) * 8;
+    if fragment_offset > 0 {
+        let identification = u32::from(u16::from_be_bytes([header[4], header[5]]));
+        return Err(HeaderError::Fragment { identification, fragment_offset, more });
+    }
+    let end = cursor.at + total_length;
+    let present = end.min(cursor.bytes.len());
+    Ok(Network {
+        source: IpAddr::V4(Ipv4Addr::new(header[12], header[13], header[14], header[15])),
+        destination: IpAddr::V4(Ipv4Addr::new(header[16], header[17], header[18], header[19])),
+        protocol: header[9],
+        payload: Cursor { bytes: &cursor.bytes[..present], at: cursor.at + header_length },
+        truncated: present < end || more,
+    })
+}
+
+fn ipv6(cursor: Cursor<'_>) -> Result<Network<'_>, HeaderError> {
+    let header = cursor.header::<40>(Layer::Ipv6)?;
+    let version = header[0] >> 4;
+    if version != 6 {
+        return Err(HeaderError::BadVersion { layer: Layer::Ipv6, offset: cursor.at, version });
+    }
+    let end = match usize::from(u16::from_be_bytes([header[4], header[5]])) {
+        // A jumbogram, or a sender whose card splits packets up: the packet is what was captured.
+        0 => cursor.bytes.len(),
+        length => cursor.at + 40 + length,
+    };
+    let present = end.min(cursor.bytes.len());
+    let mut payload = Cursor { bytes: &cursor.bytes[..present], at: cursor.at + 40 };
+    let mut protocol = header[6];
+    let mut truncated = present < end;
+    // Each extension header is at least 8 bytes long, so this ends with the packet.
+    loop {
+        let length = match protocol {
+            // Hop-by-hop options, routing, destination options, mobility, host identity, shim6.
+            0 | 43 | 60 | 135 | 139 | 140 => 8 + usize::from(payload.header::<8>(Layer::Ipv6)?[1]) * 8,
+            // Authentication counts in units of four bytes (RFC 4302, section 2.2).
+            51 => 8 + usize::from(payload.header::<8>(Layer::Ipv6)?[1]) * 4,
+            44 => {
+                let fragment = payload.header::<8>(Layer::Ipv6)?;
+                let bits = u16::from_be_bytes([fragment[2], fragment[3]]);
+                let more = bits & 1 != 0;
+                let fragment_offset = u32::from(bits & !7);
+                if fragment_offset > 0 {
+                    let identification =
+                        u32::from_be_bytes([fragment[4], fragment[5], fragment[6], fragment[7]]);
+                    return Err(HeaderError::Fragment { identification, fragment_offset, more });
+                }
+                truncated |= more;
+                8
+            }
+            _ => break,
+        };
+        if payload.rest().len() < length {
+            return Err(payload.too_short(Layer::Ipv6, length));
+        }
+        protocol = payload.header::<1>(Layer::Ipv6)?[0];
+        payload.at += length;
+    }
+    let mut source = [0; 16];
+    let mut destination = [0; 16];
+    source.copy_from_slice(&header[8..24]);
+    destination.copy_from_slice(&header[24..40]);
+    Ok(Network { source: ip_v6(source), destination: ip_v6(destination), protocol, payload, truncated })
+}
+
+fn udp<'a>(network: &Network<'a>, vlan: Option<u16>) -> Result<Datagram<'a>, HeaderError> {
+    let Cursor { bytes, at } = network.payload;
+    let header = network.payload.header::<8>(Layer::Udp)?;
+    let room = bytes.len() - at;
+    let length = match usize::from(u16::from_be_bytes([header[4], header[5]])) {
+        // As in IP: the length was left to the card, or does not fit (RFC 2675, section 4).
+        0 => room,
+        length => length,
+    };
+    if length < 8 {
+        return Err(network.payload.bad_length(Layer::Udp, length, 8));
+    }
+    Ok(Datagram {
+        source: SocketAddr::new(network.source, u16::from_be_bytes([header[0], header[1]])),
+        destination: SocketAddr::new(network.destination, u16::from_be_bytes([header[2], header[3]])),
+        vlan,
+        transport: Transport::Udp,
+        payload: &bytes[at + 8..at + length.min(room)],
+        payload_offset: at + 8,
+        truncated: network.truncated || length > room,
+    })
+}
+
+fn tcp<'a>(network: &Network<'a>, vlan: Option<u16>) -> Result<Datagram<'a>, HeaderError> {
+    let Cursor { bytes, at } = network.payload;
+    let header = network.payload.header::<20>(Layer::Tcp)?;
+    let header_length = usize::from(header[12] >> 4) * 4;
+    if header_length < 20 {
+        return Err(network.payload.bad_length(Layer::Tcp, header_length, 20));
+    }
+    let Some(payload) = bytes.get(at + header_length..) else {
+        return Err(network.payload.too_short(Layer::Tcp, header_length));
+    };
+    Ok(Datagram {
+        source: SocketAddr::new(network.source, u16::from_be_bytes([header[0], header[1]])),
+        destination: SocketAddr::new(network.destination, u16::from_be_bytes([header[2], header[3]])),
+        vlan,
+        transport: Transport::Tcp(TcpHeader {
+            sequence: u32::from_be_bytes([header[4], header[5], header[6], header[7]]),
+            acknowledgment: u32::from_be_bytes([header[8], header[9], header[10], header[11]]),
+            flags: TcpFlags(header[13]),
+        }),
+        payload,
+        payload_offset: at + header_length,
+        truncated: network.truncated,
+    })
+}

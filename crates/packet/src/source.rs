@@ -1,0 +1,416 @@
+//! Where bytes come from: a plain file mapped into memory, or a compressed file, pipe or standard input read through
+//! a buffer. Both look the same to a reader: a window of bytes that can be refilled and consumed.
+//!
+//! Cost: on a mapped file [`ByteSource::fill`] is one comparison and [`ByteSource::take`] one addition; nothing is
+//! copied. On a stream, bytes are decompressed once into a buffer of [`STREAM_BUFFER_BYTES`], and what a refill finds
+//! unconsumed (less than the caller asked for) is moved to its front. Memory does not grow with the file.
+//!
+//! # A file that changes while it is read
+//!
+//! A mapped file belongs to whoever may write it. If another process truncates it, touching a page past its new end
+//! raises SIGBUS, which ends this process; if another process overwrites it, the bytes change under the reader, which then
+//! reports the nonsense as it would any damaged file. Neither can be prevented from this side on Linux. The length is
+//! taken once, at the opening, so a file that grows is read up to what it was. Open a file that is still being written, or that
+//! lies on storage not to be trusted, with [`ByteSource::open_unmapped`]: it is read with `read(2)`, and a truncation
+//! is then an early end.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, Read};
+use std::path::Path;
+
+use flate2::bufread::MultiGzDecoder;
+use memmap2::{Advice, Mmap};
+
+use crate::error::CaptureError;
+
+/// Size in bytes of the buffer that a stream is read through; it grows only when one record is larger.
+pub const STREAM_BUFFER_BYTES: usize = 1 << 20;
+
+/// Size in bytes of each read from a compressed file.
+const COMPRESSED_READ_BYTES: usize = 128 << 10;
+
+/// How a file is compressed, told by its first bytes and never by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// Not compressed.
+    None,
+    /// gzip (RFC 1952), of one or several members.
+    Gzip,
+    /// Zstandard (RFC 8878), of one or several frames.
+    Zstd,
+}
+
+impl Compression {
+    /// Recognises the magic number at the start of `first_bytes`.
+    pub fn detect(first_bytes: &[u8]) -> Self {
+        match first_bytes {
+            // RFC 1952, section 2.3.1: ID1, ID2, and the only compression method in use.
+            [0x1f, 0x8b, 0x08, ..] => Self::Gzip,
+            // RFC 8878, section 3.1.1: a Zstandard frame; 3.1.2: a skippable frame, which pzstd puts first.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
+            _ => Self::None,
+        }
+    }
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::None => "uncompressed",
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        })
+    }
+}
+
+/// A file's (decompressed) bytes, seen through a window that moves forward.
+///
+/// ```
+/// use tapeworks_packet::source::ByteSource;
+///
+/// let mut source = ByteSource::from_bytes("greeting", b"hello, tape".to_vec());
+/// assert!(source.fill(5).starts_with(b"hello"));
+/// assert_eq!(source.take(7), b"hello, ");
+/// assert_eq!(source.position(), 7);
+/// assert_eq!(source.fill(100), b"tape"); // shorter than asked for: that is the end
+/// ```
+pub struct ByteSource {
+    name: Box<str>,
+    backing: Backing,
+    /// Index in the window of the next byte to hand out.
+    cursor: usize,
+    /// Offset in the decompressed content of the window's first byte.
+    base: u64,
+    compression: Compression,
+    /// Bytes on disk, where that is known.
+    total_len: Option<u64>,
+    failure: Option<CaptureError>,
+}
+
+enum Backing {
+    Mapped(Mmap),
+    Memory(Vec<u8>),
+    Streamed(Box<Stream>),
+}
+
+impl ByteSource {
+    /// Opens `path` for reading from front to back; `-` is standard input.
+    ///
+    /// Plain files are mapped, everything else is streamed: gzip, zstd, pipes, standard input.
+    ///
+    /// # Errors
+    /// [`CaptureError::Missing`], [`CaptureError::Directory`], [`CaptureError::Permission`], [`CaptureError::Empty`],
+    /// or [`CaptureError::Io`] for what else the operating system says.
+    pub fn open(path: &Path) -> Result<Self, CaptureError> {
+        Self::open_with(path, true)
+    }
+
+    /// Opens `path` like [`ByteSource::open`] but never maps it: for files that others may truncate meanwhile.
+    ///
+    /// # Errors
+    /// As [`ByteSource::open`].
+    pub fn open_unmapped(path: &Path) -> Result<Self, CaptureError> {
+        Self::open_with(path, false)
+    }
+
+    fn open_with(path: &Path, may_map: bool) -> Result<Self, CaptureError> {
+        if path.as_os_str() == "-" {
+            return Self::from_reader("standard input", Box::new(io::stdin()), None);
+        }
+        let name = path.display().to_string();
+        let failed = |cause| CaptureError::from_open(&name, cause);
+        let mut file = File::open(path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if metadata.is_dir() {
+            return Err(CaptureError::Directory { file: name.into() });
+        }
+        // Pipes, devices and the files of /proc have no length to map.
+        if !metadata.is_file() || metadata.len() == 0 {
+            return Self::from_reader(&name, Box::new(file), None);
+        }
+        let mut magic = [0; 4];
+        let magic_len = read_up_to(&mut file, &mut magic).map_err(failed)?;
+        if may_map && Compression::detect(&magic[..magic_len]) == Compression::None {
+            // SAFETY: the map is private to this `ByteSource`, read-only, and handed out only as slices that borrow
+            // it. Its bytes may change, or vanish with SIGBUS, if another process writes or truncates the file: the
+            // module documentation says so and offers `open_unmapped`. All parsing of mapped bytes copies a field
+            // before it checks and uses it, so changing bytes give wrong packets, never a wrong memory access.
+            let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
+            // Only advice (read ahead, drop behind): a kernel that refuses it reads the same bytes.
+            let _ = map.advise(Advice::Sequential);
+            let total_len = Some(map.len() as u64);
+            return Ok(Self {
+                name: name.into(),
+                backing: Backing::Mapped(map),
+                cursor: 0,
+                base: 0,
+                compression: Compression::None,
+                total_len,
+                failure: None,
+            });
+        }
+        let reader = Cursor::new(magic).take(magic_len as u64).chain(file);
+        Self::from_reader(&name, Box::new(reader), Some(metadata.len()))
+    }
+
+    /// Reads from `bytes` in memory, not copied; `name` stands for the file's name in errors.
+    /// Compressed bytes are not recognised here: see [`ByteSource::from_reader`].
+    pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Self {
+        Self {
+            name: name.into(),
+            cursor: 0,
+            base: 0,
+            compression: Compression::None,
+            total_len: Some(bytes.len() as u64),
+            failure: None,
+            backing: Backing::Memory(bytes),
+        }
+    }
+
+    /// Streams from `reader`, decompressing what is gzip or zstd; `name` stands for the file's name in errors and
+    /// `total_len` is the number of bytes that `reader` will give, if known.
+    ///
+    /// # Errors
+    /// [`CaptureError::Empty`] if there is not one byte, [`CaptureError::Io`] if the first read fails.
+    pub fn from_reader(
+        name: &str,
+        mut reader: Box<dyn Read + Send>,
+        total_len: Option<u64>,
+    ) -> Result<Self, CaptureError> {
+        let failed = |cause| CaptureError::from_open(name, cause);
+        let mut magic = [0; 4];
+        let magic_len = read_up_to(&mut reader, &mut magic).map_err(failed)?;
+        if magic_len == 0 {
+            return Err(CaptureError::Empty { file: name.into() });
+        }
+        let compression = Compression::detect(&magic[..magic_len]);
+        let counted = Counted { magic: Cursor::new(magic).take(magic_len as u64), reader, count: 0 };
+        let decoder = match compression {
+            Compression::None => Decoder::Plain(counted),
+            Compression::Gzip => Decoder::Gzip(Box::new(MultiGzDecoder::new(BufReader::with_capacity(
+                COMPRESSED_READ_BYTES,
+                counted,
+            )))),
+            Compression::Zstd => Decoder::Zstd(
+                zstd::stream::read::Decoder::with_buffer(BufReader::with_capacity(
+                    COMPRESSED_READ_BYTES,
+                    counted,
+                ))
+                .map_err(failed)?,
+            ),
+        };
+        let stream = Stream { decoder, buffer: vec![0; STREAM_BUFFER_BYTES], filled: 0, ended: false };
+        Ok(Self {
+            name: name.into(),
+            backing: Backing::Streamed(Box::new(stream)),
+            cursor: 0,
+            base: 0,
+            compression,
+            total_len,
+            failure: None,
+        })
+    }
+
+    /// Makes at least `min_bytes` bytes available and returns all that are, without consuming them.
+    ///
+    /// A shorter answer means the end: clean, or after an error that [`ByteSource::take_failure`] then tells. A
+    /// stream's buffer grows to `min_bytes` if need be, so the caller bounds it.
+    #[inline]
+    pub fn fill(&mut self, min_bytes: usize) -> &[u8] {
+        if self.available().len() < min_bytes {
+            self.refill(min_bytes);
+        }
+        self.available()
+    }
+
+    /// Consumes the next `count` bytes (or what is available, if less) and returns them. They stay readable until the
+    /// next call.
+    #[inline]
+    pub fn take(&mut self, count: usize) -> &[u8] {
+        let start = self.cursor;
+        self.cursor += count.min(self.available().len());
+        &self.window()[start..self.cursor]
+    }
+
+    /// Consumes the next `count` bytes (or what is available, if less).
+    #[inline]
+    pub fn consume(&mut self, count: usize) {
+        self.take(count);
+    }
+
+    /// Passes over `count` bytes, of a stream without holding them all at once; returns how many there were.
+    pub fn skip(&mut self, count: u64) -> u64 {
+        let mut left = count;
+        loop {
+            let available = self.fill(1).len();
+            if left == 0 || available == 0 {
+                return count - left;
+            }
+            let step = usize::try_from(left).map_or(available, |left| left.min(available));
+            self.consume(step);
+            left -= step as u64;
+        }
+    }
+
+    /// The bytes that are available now.
+    #[inline]
+    pub fn available(&self) -> &[u8] {
+        &self.window()[self.cursor..]
+    }
+
+    /// The error that ended the input early, if one did. Returned once.
+    pub fn take_failure(&mut self) -> Option<CaptureError> {
+        self.failure.take()
+    }
+
+    /// Offset of the next byte, in the file or, if it is compressed, in its decompressed content.
+    #[inline]
+    pub fn position(&self) -> u64 {
+        self.base + self.cursor as u64
+    }
+
+    /// Bytes of the file read so far, as they lie on disk (compressed bytes of a compressed file): the progress
+    /// towards [`ByteSource::total_len`].
+    pub fn bytes_read(&self) -> u64 {
+        match &self.backing {
+            Backing::Mapped(_) | Backing::Memory(_) => self.position(),
+            Backing::Streamed(stream) => stream.decoder.bytes_read(),
+        }
+    }
+
+    /// Bytes of the file on disk; `None` for a pipe or standard input.
+    pub fn total_len(&self) -> Option<u64> {
+        self.total_len
+    }
+
+    /// How the file is compressed.
+    pub fn compression(&self) -> Compression {
+        self.compression
+    }
+
+    /// The file as the caller named it, for errors.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    #[inline]
+    fn window(&self) -> &[u8] {
+        match &self.backing {
+            Backing::Mapped(map) => map,
+            Backing::Memory(bytes) => bytes,
+            Backing::Streamed(stream) => &stream.buffer[..stream.filled],
+        }
+    }
+
+    #[cold]
+    fn refill(&mut self, min_bytes: usize) {
+        let Backing::Streamed(stream) = &mut self.backing else { return };
+        if stream.ended {
+            return;
+        }
+        stream.buffer.copy_within(self.cursor..stream.filled, 0);
+        stream.filled -= self.cursor;
+        self.base += self.cursor as u64;
+        self.cursor = 0;
+        if stream.buffer.len() < min_bytes {
+            stream.buffer.resize(min_bytes, 0);
+        }
+        while stream.filled < min_bytes && !stream.ended {
+            match stream.decoder.read(&mut stream.buffer[stream.filled..]) {
+                Ok(0) => stream.ended = true,
+                Ok(count) => stream.filled += count,
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+                Err(cause) => {
+                    stream.ended = true;
+                    let file = self.name.clone();
+                    let offset = self.base + stream.filled as u64;
+                    self.failure = Some(match self.compression {
+                        Compression::None => CaptureError::Io { file, offset, cause },
+                        compression => CaptureError::Decompress { file, compression, offset, cause },
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for ByteSource {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ByteSource")
+            .field("name", &self.name)
+            .field("compression", &self.compression)
+            .field("position", &self.position())
+            .field("total_len", &self.total_len)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A stream and the buffer between it and the window.
+struct Stream {
+    decoder: Decoder,
+    buffer: Vec<u8>,
+    /// How much of `buffer` holds bytes of the stream.
+    filled: usize,
+    /// The stream has ended or failed: do not read again.
+    ended: bool,
+}
+
+enum Decoder {
+    Plain(Counted),
+    Gzip(Box<MultiGzDecoder<BufReader<Counted>>>),
+    Zstd(zstd::stream::read::Decoder<'static, BufReader<Counted>>),
+}
+
+impl Decoder {
+    fn bytes_read(&self) -> u64 {
+        match self {
+            Self::Plain(counted) => counted.count,
+            Self::Gzip(decoder) => decoder.get_ref().get_ref().count,
+            Self::Zstd(decoder) => decoder.get_ref().get_ref().count,
+        }
+    }
+}
+
+impl Read for Decoder {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(counted) => counted.read(buffer),
+            Self::Gzip(decoder) => decoder.read(buffer),
+            Self::Zstd(decoder) => decoder.read(buffer),
+        }
+    }
+}
+
+/// The undecoded bytes: those looked at to find the compression, then the rest; counted for progress.
+struct Counted {
+    magic: io::Take<Cursor<[u8; 4]>>,
+    reader: Box<dyn Read + Send>,
+    count: u64,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut count = self.magic.read(buffer)?;
+        if count == 0 {
+            count = self.reader.read(buffer)?;
+        }
+        self.count += count as u64;
+        Ok(count)
+    }
+}
+
+/// Fills `buffer` as far as the reader goes.
+fn read_up_to(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match reader.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+            Err(cause) => return Err(cause),
+        }
+    }
+    Ok(filled)
+}

@@ -1,0 +1,1 @@
+//! Puts the payload of TCP segments back in order.
