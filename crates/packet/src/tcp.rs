@@ -1,1 +1,358 @@
-//! Puts the payload of TCP segments back in order.
+//! Puts the payload of TCP segments back in order: each direction of each connection becomes a stream of bytes, with
+//! what was sent twice removed and what the capture missed reported.
+//!
+//! A [`Reassembler`] is given every TCP [`Datagram`] of a capture and calls back with [`StreamEvent`]s. It keeps
+//! segments that arrived early, up to [`Limits`]; beyond that it gives the missing bytes up as a hole. It is an observer: it
+//! trusts neither end, acknowledges nothing, and verifies no checksum.
+//!
+//! Cost: a segment in order is one hash lookup and handed on as it lies in the packet. A segment out of order is copied
+//! (one allocation), a new connection is one allocation.
+
+use std::collections::BTreeMap;
+use std::collections::hash_map::{Entry, HashMap};
+use std::net::SocketAddr;
+
+use crate::net::{Datagram, TcpFlags, TcpHeader, Transport};
+
+/// A segment so far behind what was delivered is no retransmission but a new connection whose start was missed: more
+/// bytes than any sender keeps unacknowledged on a market's links.
+const MAX_REWIND_BYTES: u32 = 64 << 20;
+
+/// One direction of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Flow {
+    /// Who sends the bytes.
+    pub source: SocketAddr,
+    /// Who receives them.
+    pub destination: SocketAddr,
+}
+
+/// What a [`Reassembler`] reports. Offsets count a flow's bytes from its opening, holes included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamEvent<'a> {
+    /// A flow begins at offset 0.
+    Opened {
+        /// The flow.
+        flow: Flow,
+        /// Its beginning was not captured: the first bytes may lie in the middle of a message.
+        midway: bool,
+    },
+    /// The next bytes of a flow, in order.
+    Bytes {
+        /// The flow.
+        flow: Flow,
+        /// Offset of the first byte.
+        offset: u64,
+        /// The bytes; never empty.
+        bytes: &'a [u8],
+    },
+    /// Bytes of a flow that were never seen; what follows continues behind them.
+    Hole {
+        /// The flow.
+        flow: Flow,
+        /// Offset of the first byte lost.
+        offset: u64,
+        /// How many bytes were lost.
+        lost: u64,
+    },
+    /// A flow has ended: by FIN, by RST, by a new connection in its place, or because it was forgotten for another.
+    Closed {
+        /// The flow.
+        flow: Flow,
+        /// Bytes that it had, holes included.
+        length: u64,
+    },
+}
+
+/// How much a [`Reassembler`] keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes that arrived early, kept per flow.
+    pub early_bytes: usize,
+    /// Segments that arrived early, kept per flow.
+    pub early_segments: usize,
+    /// Flows kept; for one more, the one that has been silent longest is forgotten.
+    pub flows: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { early_bytes: 4 << 20, early_segments: 1_024, flows: 4_096 }
+    }
+}
+
+/// What a [`Reassembler`] has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// TCP segments seen.
+    pub segments: u64,
+    /// Bytes delivered in order.
+    pub delivered_bytes: u64,
+    /// Bytes dropped because they had been delivered, or were waiting, already.
+    pub repeated_bytes: u64,
+    /// Segments that arrived early and were kept.
+    pub early_segments: u64,
+    /// Holes reported.
+    pub holes: u64,
+    /// Bytes in those holes.
+    pub lost_bytes: u64,
+    /// Bytes after a flow's end, dropped.
+    pub late_bytes: u64,
+    /// Flows opened.
+    pub flows_opened: u64,
+    /// Flows forgotten because there were too many.
+    pub flows_forgotten: u64,
+}
+
+/// Puts TCP segments back in order, flow by flow.
+#[derive(Debug, Default)]
+pub struct Reassembler {
+    flows: HashMap<Flow, Stream>,
+    limits: Limits,
+    counters: Counters,
+}
+
+/// One flow's state.
+#[derive(Debug)]
+struct Stream {
+    /// Sequence number of the byte at `delivered`.
+    next_sequence: u32,
+    /// Sequence number of the SYN, if it was seen: the same again is a retransmission, another a new connection.
+    syn_sequence: Option<u32>,
+    /// Bytes delivered or given up.
+    delivered: u64,
+    /// Segments that arrived early, by their offset.
+    early: BTreeMap<u64, Vec<u8>>,
+    early_bytes: usize,
+    /// Offset at which the sender said that it ends.
+    end: Option<u64>,
+    closed: bool,
+    /// Number of the last segment, to find the flow that has been silent longest.
+    last_segment: u64,
+}
+
+impl Reassembler {
+    /// A reassembler with these limits, each at least 1.
+    pub fn new(limits: Limits) -> Self {
+        let limits = Limits { flows: limits.flows.max(1), ..limits };
+        Self { flows: HashMap::new(), limits, counters: Counters::default() }
+    }
+
+    /// What has been done so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Takes one datagram, in the order of capture, and reports what can be told now. UDP is passed over.
+    pub fn push(&mut self, datagram: &Datagram<'_>, mut report: impl FnMut(StreamEvent<'_>)) {
+        let Transport::Tcp(header) = datagram.transport else { return };
+        self.counters.segments += 1;
+        let flow = Flow { source: datagram.source, destination: datagram.destination };
+        let mut known = self.flows.contains_key(&flow);
+        if !known && self.flows.len() >= self.limits.flows {
+            self.forget_one(&mut report);
+        }
+        let mut session = Session { flow, counters: &mut self.counters, report: &mut report };
+        let stream = match self.flows.entry(flow) {
+            Entry::Occupied(occupied) => {
+                let stream = occupied.into_mut();
+                if stream.begins_anew(header) {
+                    stream.close(&mut session);
+                    *stream = Stream::open(header);
+                    known = false;
+                }
+                stream
+            }
+            Entry::Vacant(vacant) => vacant.insert(Stream::open(header)),
+        };
+        if !known {
+            session.counters.flows_opened += 1;
+            (session.report)(StreamEvent::Opened { flow, midway: stream.syn_sequence.is_none() });
+        }
+        stream.last_segment = session.counters.segments;
+        stream.accept(header, datagram.payload, datagram.truncated, &self.limits, &mut session);
+    }
+
+    /// Ends all flows, in the order of their last segment: what waits behind a hole is delivered with the hole. Call it at the end of the
+    /// capture.
+    pub fn finish(&mut self, mut report: impl FnMut(StreamEvent<'_>)) {
+        let mut flows: Vec<_> = self.flows.drain().collect();
+        flows.sort_by_key(|(_, stream)| stream.last_segment);
+        for (flow, mut stream) in flows {
+            stream.close(&mut Session { flow, counters: &mut self.counters, report: &mut report });
+        }
+    }
+
+    /// Makes room: the flow silent for longest goes, one that has closed before one that has not.
+    #[cold]
+    fn forget_one(&mut self, report: &mut dyn FnMut(StreamEvent<'_>)) {
+        let silent = self.flows.iter().min_by_key(|(_, stream)| (!stream.closed, stream.last_segment));
+        let Some(flow) = silent.map(|(flow, _)| *flow) else { return };
+        if let Some(mut stream) = self.flows.remove(&flow) {
+            self.counters.flows_forgotten += u64::from(!stream.closed);
+            stream.close(&mut Session { flow, counters: &mut self.counters, report });
+        }
+    }
+}
+
+/// Where a flow's events and counts go.
+struct Session<'a> {
+    flow: Flow,
+    counters: &'a mut Counters,
+    report: &'a mut dyn FnMut(StreamEvent<'_>),
+}
+
+impl Stream {
+    /// A flow whose first captured segment has this header.
+    fn open(header: TcpHeader) -> Self {
+        let syn = header.flags.contains(TcpFlags::SYN);
+        Self {
+            next_sequence: header.sequence.wrapping_add(u32::from(syn)),
+            syn_sequence: syn.then_some(header.sequence),
+            delivered: 0,
+            early: BTreeMap::new(),
+            early_bytes: 0,
+            end: None,
+            closed: false,
+            last_segment: 0,
+        }
+    }
+
+    /// Whether a segment with this header belongs to a new connection between the same ports.
+    fn begins_anew(&self, header: TcpHeader) -> bool {
+        if header.flags.contains(TcpFlags::SYN) {
+            // A SYN may also arrive after the first data (the capture swapped them): then it fits what is expected.
+            let fits_midway = self.syn_sequence.is_none()
+                && self.next_sequence.wrapping_sub(header.sequence.wrapping_add(1)) <= MAX_REWIND_BYTES;
+            return self.syn_sequence != Some(header.sequence) && !fits_midway;
+        }
+        let behind = self.next_sequence.wrapping_sub(header.sequence);
+        !self.closed && behind > MAX_REWIND_BYTES && behind < 1 << 31
+    }
+
+    fn accept(
+        &mut self,
+        header: TcpHeader,
+        payload: &[u8],
+        truncated: bool,
+        limits: &Limits,
+        session: &mut Session<'_>,
+    ) {
+        if self.closed {
+            session.counters.late_bytes += payload.len() as u64;
+            return;
+        }
+        let sequence = header.sequence.wrapping_add(u32::from(header.flags.contains(TcpFlags::SYN)));
+        // Sequence numbers wrap; what is less than half the circle ahead is ahead (RFC 9293, section 3.4).
+        let ahead = i64::from(sequence.wrapping_sub(self.next_sequence).cast_signed());
+        let behind = usize::try_from(-ahead).unwrap_or(0);
+        if behind > 0 {
+            session.counters.repeated_bytes += behind.min(payload.len()) as u64;
+        }
+        let fresh = payload.get(behind..).unwrap_or_default();
+        let offset = self.delivered + u64::try_from(ahead).unwrap_or(0);
+        // A cut segment does not tell how long it was, so its FIN stands at an unknown place.
+        if header.flags.contains(TcpFlags::FIN) && !truncated {
+            self.end = Some(offset + fresh.len() as u64);
+        }
+        if !fresh.is_empty() {
+            if ahead <= 0 {
+                self.deliver(fresh, session);
+                self.deliver_early(session);
+            } else {
+                self.keep(offset, fresh, session);
+                while self.early.len() > limits.early_segments || self.early_bytes > limits.early_bytes {
+                    self.give_up_hole(session);
+                }
+            }
+        }
+        if header.flags.contains(TcpFlags::RST) || self.end.is_some_and(|end| self.delivered >= end) {
+            self.close(session);
+        }
+    }
+
+    /// Hands on bytes that come next.
+    fn deliver(&mut self, bytes: &[u8], session: &mut Session<'_>) {
+        let offset = self.delivered;
+        self.delivered += bytes.len() as u64;
+        // A payload is shorter than 64 KiB and a kept one is such a payload, so nothing is cut here.
+        self.next_sequence = self.next_sequence.wrapping_add(bytes.len() as u32);
+        session.counters.delivered_bytes += bytes.len() as u64;
+        (session.report)(StreamEvent::Bytes { flow: session.flow, offset, bytes });
+    }
+
+    /// Hands on the early segments whose turn has come.
+    fn deliver_early(&mut self, session: &mut Session<'_>) {
+        while let Some(entry) = self.early.first_entry()
+            && *entry.key() <= self.delivered
+        {
+            let (offset, bytes) = entry.remove_entry();
+            self.early_bytes -= bytes.len();
+            let known = usize::try_from(self.delivered - offset).unwrap_or(usize::MAX).min(bytes.len());
+            session.counters.repeated_bytes += known as u64;
+            if known < bytes.len() {
+                self.deliver(&bytes[known..], session);
+            }
+        }
+    }
+
+    /// Keeps a segment that arrived early. Of two that begin at the same byte the longer stays; other overlaps are
+    /// resolved at delivery, where the earlier bytes win.
+    fn keep(&mut self, offset: u64, bytes: &[u8], session: &mut Session<'_>) {
+        session.counters.early_segments += 1;
+        match self.early.entry(offset) {
+            std::collections::btree_map::Entry::Vacant(vacant) => {
+                vacant.insert(bytes.to_vec());
+                self.early_bytes += bytes.len();
+            }
+            std::collections::btree_map::Entry::Occupied(mut kept) => {
+                let (shorter, longer) =
+                    (kept.get().len().min(bytes.len()), kept.get().len().max(bytes.len()));
+                session.counters.repeated_bytes += shorter as u64;
+                if bytes.len() == longer && shorter < longer {
+                    self.early_bytes += longer - shorter;
+                    kept.insert(bytes.to_vec());
+                }
+            }
+        }
+    }
+
+    /// Gives up the bytes before the first early segment and delivers what follows them.
+    fn give_up_hole(&mut self, session: &mut Session<'_>) {
+        let Some((&offset, _)) = self.early.first_key_value() else { return };
+        let lost = offset.saturating_sub(self.delivered);
+        if lost > 0 {
+            session.counters.holes += 1;
+            session.counters.lost_bytes += lost;
+            (session.report)(StreamEvent::Hole { flow: session.flow, offset: self.delivered, lost });
+            self.delivered = offset;
+            // Offsets run along with sequence numbers, which count modulo 2^32.
+            self.next_sequence = self.next_sequence.wrapping_add(lost as u32);
+        }
+        self.deliver_early(session);
+    }
+
+    /// Delivers what is left, holes and all, and reports the end, once.
+    fn close(&mut self, session: &mut Session<'_>) {
+        if self.closed {
+            return;
+        }
+        while !self.early.is_empty() {
+            self.give_up_hole(session);
+        }
+        if let Some(end) = self.end
+            && end > self.delivered
+        {
+            let lost = end - self.delivered;
+            session.counters.holes += 1;
+            session.counters.lost_bytes += lost;
+            (session.report)(StreamEvent::Hole { flow: session.flow, offset: self.delivered, lost });
+            self.delivered = end;
+        }
+        self.closed = true;
+        (session.report)(StreamEvent::Closed { flow: session.flow, length: self.delivered });
+    }
+}
+
+#[cfg(test)]
+mod tests;
