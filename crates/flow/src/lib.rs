@@ -132,6 +132,47 @@ impl<B: Stage<T, S>, T, S> Sink<T> for Inline<'_, B, T, S> {
     }
 }
 
+/// Two stages joined without a buffer, for outputs that borrow from the first stage and so cannot wait: each goes
+/// into the second at once, as a batch of one.
+#[derive(Debug)]
+pub struct Through<A, B> {
+    /// The stage that takes the input.
+    pub first: A,
+    /// The stage that gives the output.
+    pub second: B,
+}
+
+impl<A, B> Through<A, B> {
+    /// Joins `first` to `second`.
+    pub const fn new(first: A, second: B) -> Self {
+        Self { first, second }
+    }
+}
+
+impl<In, S, A, B> Stage<In, S> for Through<A, B>
+where
+    A: for<'e> Stage<In, Direct<'e, B, S>>,
+{
+    #[inline]
+    fn process(&mut self, batch: &[In], sink: &mut S) {
+        self.first.process(batch, &mut Direct { stage: &mut self.second, sink });
+    }
+}
+
+/// The edge of [`Through`].
+#[derive(Debug)]
+pub struct Direct<'e, B, S> {
+    stage: &'e mut B,
+    sink: &'e mut S,
+}
+
+impl<T, B: Stage<T, S>, S> Sink<T> for Direct<'_, B, S> {
+    #[inline]
+    fn put(&mut self, item: T) {
+        self.stage.process(std::slice::from_ref(&item), self.sink);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,274 @@
+//! The books and the NBBO against a model made of maps, on random events, valid and not.
+
+use std::collections::{BTreeMap, HashMap};
+
+use proptest::prelude::*;
+use tapeworks_flow::{Chain, Stage};
+use tapeworks_market::book::Outcome;
+use tapeworks_market::nbbo::{DEFAULT_ROUND_LOT, NbboRules};
+use tapeworks_market::{
+    BookRef, BookStage, BookUpdate, Capacity, Event, EventKind, InstrumentId, Level, NbboStage, NbboUpdate,
+    Price, Publisher, Side,
+};
+
+const VENUES: [Publisher; 3] = [Publisher::XNAS_ITCH, Publisher::XBOS_ITCH, Publisher::XPSX_ITCH];
+const INSTRUMENTS: u32 = 3;
+
+/// What a test throws at a book.
+#[derive(Clone, Debug)]
+struct Throw {
+    venue: usize,
+    instrument: u32,
+    kind: EventKind,
+    id: u64,
+    new_id: u64,
+    side: Side,
+    ticks: u32,
+    size: u32,
+}
+
+fn throws(length: usize) -> impl Strategy<Value = Vec<Throw>> {
+    let kind = prop_oneof![
+        6 => Just(EventKind::Add),
+        2 => Just(EventKind::Execute),
+        2 => Just(EventKind::Cancel),
+        2 => Just(EventKind::Delete),
+        2 => Just(EventKind::Replace),
+    ];
+    let one = (0..VENUES.len(), 0..INSTRUMENTS, kind, 0u64..40, 0u64..40, any::<bool>(), 1u32..12, 0u32..400);
+    let one = one.prop_map(|(venue, instrument, kind, id, new_id, ask, ticks, size)| Throw {
+        venue,
+        instrument,
+        kind,
+        id,
+        new_id,
+        side: if ask { Side::Ask } else { Side::Bid },
+        ticks,
+        size,
+    });
+    prop::collection::vec(one, 1..length)
+}
+
+fn event(throw: &Throw) -> Event {
+    let mut event = Event::new(throw.kind, VENUES[throw.venue], InstrumentId(throw.instrument));
+    event.order_id = throw.id;
+    event.size = throw.size;
+    match throw.kind {
+        EventKind::Add => {
+            event.side = throw.side;
+            event.price = Some(Price::from_e4(throw.ticks * 100));
+        }
+        EventKind::Replace => {
+            event.aux = throw.new_id;
+            event.price = Some(Price::from_e4(throw.ticks * 100));
+        }
+        _ => {}
+    }
+    event
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct ModelOrder {
+    instrument: u32,
+    side: Side,
+    price: Price,
+    size: u32,
+}
+
+/// The simplest book there is: a map of orders. Levels are added up when asked for.
+#[derive(Default, Debug)]
+struct Model {
+    orders: HashMap<u64, ModelOrder>,
+}
+
+impl Model {
+    fn apply(&mut self, throw: &Throw) -> Outcome {
+        let price = Price::from_e4(throw.ticks * 100);
+        match throw.kind {
+            EventKind::Add if throw.size == 0 => Outcome::Incomplete,
+            EventKind::Add if self.orders.contains_key(&throw.id) => Outcome::DuplicateOrder,
+            EventKind::Add => {
+                let order =
+                    ModelOrder { instrument: throw.instrument, side: throw.side, price, size: throw.size };
+                self.orders.insert(throw.id, order);
+                Outcome::Applied
+            }
+            EventKind::Execute | EventKind::Cancel => {
+                let Some(order) = self.orders.get_mut(&throw.id) else { return Outcome::UnknownOrder };
+                let overfill = throw.size > order.size;
+                order.size = order.size.saturating_sub(throw.size);
+                if order.size == 0 {
+                    self.orders.remove(&throw.id);
+                }
+                if overfill { Outcome::Overfill } else { Outcome::Applied }
+            }
+            EventKind::Delete => {
+                if self.orders.remove(&throw.id).is_some() {
+                    Outcome::Applied
+                } else {
+                    Outcome::UnknownOrder
+                }
+            }
+            _ => {
+                let Some(old) = self.orders.remove(&throw.id) else { return Outcome::UnknownOrder };
+                if throw.size == 0 {
+                    return Outcome::Incomplete;
+                }
+                if self.orders.contains_key(&throw.new_id) {
+                    return Outcome::DuplicateOrder;
+                }
+                self.orders.insert(throw.new_id, ModelOrder { price, size: throw.size, ..old });
+                Outcome::Applied
+            }
+        }
+    }
+
+    /// Best first.
+    fn levels(&self, instrument: u32, side: Side) -> Vec<Level> {
+        let mut levels = BTreeMap::<Price, (u32, u32)>::new();
+        for order in self.orders.values().filter(|order| order.instrument == instrument && order.side == side)
+        {
+            let level = levels.entry(order.price).or_default();
+            (level.0, level.1) = (level.0 + order.size, level.1 + 1);
+        }
+        let mut levels: Vec<_> =
+            levels.into_iter().map(|(price, (size, orders))| Level { price, size, orders }).collect();
+        if side == Side::Bid {
+            levels.reverse();
+        }
+        levels
+    }
+
+    fn round_lot_best(&self, instrument: u32, side: Side) -> Option<(Price, u32)> {
+        let mut shares = 0;
+        self.levels(instrument, side).into_iter().find_map(|level| {
+            shares += level.size;
+            (shares >= DEFAULT_ROUND_LOT)
+                .then_some((level.price, shares / DEFAULT_ROUND_LOT * DEFAULT_ROUND_LOT))
+        })
+    }
+}
+
+fn levels_of(book: BookRef<'_>, side: Side) -> Vec<Level> {
+    book.levels(side).collect()
+}
+
+proptest! {
+    #[test]
+    fn books_hold_what_the_model_holds_and_say_truly_how_deep_they_changed(throws in throws(300)) {
+        let capacity = Capacity { instruments: 1, orders: 8, levels: 4 };
+        let mut stage = BookStage::new(VENUES.map(|venue| (venue, capacity)));
+        let mut models: [Model; 3] = Default::default();
+        for throw in &throws {
+            let instrument = throw.instrument;
+            // What an execution, cancellation or replacement changes is the book of the order it refers to.
+            let told = models[throw.venue].orders.get(&throw.id).map_or(instrument, |order| order.instrument);
+            let touched = if throw.kind == EventKind::Add { instrument } else { told };
+            let before = [Side::Bid, Side::Ask].map(|side| models[throw.venue].levels(touched, side));
+            let expected = models[throw.venue].apply(throw);
+            let model = &models[throw.venue];
+            let after = [Side::Bid, Side::Ask].map(|side| model.levels(touched, side));
+            let first_change = (0..2)
+                .filter_map(|side| {
+                    let longest = before[side].len().max(after[side].len());
+                    (0..longest).find(|at| before[side].get(*at) != after[side].get(*at))
+                })
+                .min();
+            let mut checked = Ok(());
+            stage.process(&[event(throw)], &mut |update: BookUpdate<'_>| {
+                checked = (|| {
+                    prop_assert_eq!(update.outcome, expected);
+                    prop_assert_eq!(update.book.instrument().0, if expected == Outcome::UnknownOrder { instrument } else { touched });
+                    let book = update.book.of(InstrumentId(touched));
+                    prop_assert_eq!(levels_of(book, Side::Bid), after[0].clone());
+                    prop_assert_eq!(levels_of(book, Side::Ask), after[1].clone());
+                    if let Some(first_change) = first_change {
+                        prop_assert!(update.changed_within(first_change as u32 + 1), "{:?} {}", update.depth(), first_change);
+                    }
+                    Ok(())
+                })();
+            });
+            checked?;
+        }
+        for (model, venue) in models.iter().zip(VENUES) {
+            let books = stage.feed(venue).unwrap();
+            prop_assert_eq!(books.order_count(), model.orders.len());
+            for instrument in 0..INSTRUMENTS {
+                let queue = books.book(InstrumentId(instrument)).queue();
+                prop_assert_eq!(queue.len(), model.orders.values().filter(|order| order.instrument == instrument).count());
+                for order in queue {
+                    let expected = ModelOrder { instrument, side: order.side, price: order.price, size: order.size };
+                    prop_assert_eq!(model.orders.get(&order.id), Some(&expected));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_nbbo_is_the_best_round_lot_of_all_venues(throws in throws(300)) {
+        let capacity = Capacity { instruments: 1, orders: 8, levels: 4 };
+        let books = BookStage::new(VENUES.map(|venue| (venue, capacity)));
+        // One venue is named, the others join; tables start too small.
+        let nbbo = NbboStage::new(NbboRules::default(), [VENUES[0]], 1);
+        let mut chain = tapeworks_flow::Through::new(books, nbbo);
+        let mut models: [Model; 3] = Default::default();
+        for throw in &throws {
+            models[throw.venue].apply(throw);
+            chain.process(&[event(throw)], &mut |_: NbboUpdate<'_>| {});
+            for instrument in 0..INSTRUMENTS {
+                let nbbo = chain.second.nbbo(InstrumentId(instrument));
+                for (side, best) in [(Side::Bid, nbbo.bid), (Side::Ask, nbbo.ask)] {
+                    let quotes = models.iter().filter_map(|model| model.round_lot_best(instrument, side));
+                    let price = quotes.clone().map(|quote| quote.0);
+                    let price = if side == Side::Bid { price.max() } else { price.min() };
+                    prop_assert_eq!(best.price, price);
+                    let size: u32 = quotes.clone().filter(|quote| Some(quote.0) == price).map(|quote| quote.1).sum();
+                    prop_assert_eq!(best.size, size);
+                    let largest = quotes.filter(|quote| Some(quote.0) == price).map(|quote| quote.1).max();
+                    prop_assert_eq!(best.venue_size, largest.unwrap_or(0));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn batches_of_any_length_give_the_same_updates(throws in throws(200), cut in 1usize..100) {
+        let run = |batch: usize| {
+            let mut stage = BookStage::new([]);
+            let events: Vec<_> = throws.iter().map(event).collect();
+            let mut seen = Vec::new();
+            for batch in events.chunks(batch) {
+                stage.process(batch, &mut |update: BookUpdate<'_>| {
+                    seen.push((*update.event, update.before, update.outcome, update.depth(), update.book.best(Side::Bid)));
+                });
+            }
+            seen
+        };
+        prop_assert_eq!(run(1), run(cut));
+    }
+}
+
+#[test]
+fn a_chain_over_a_buffer_carries_events_to_the_books() {
+    /// Doubles nothing, passes all: stands for a decoder.
+    struct Pass;
+    impl<S: tapeworks_flow::Sink<Event>> Stage<Event, S> for Pass {
+        fn process(&mut self, batch: &[Event], sink: &mut S) {
+            batch.iter().for_each(|event| sink.put(*event));
+        }
+    }
+    let mut chain = Chain::new(Pass, BookStage::new([]), 8);
+    let throw = Throw {
+        venue: 0,
+        instrument: 0,
+        kind: EventKind::Add,
+        id: 1,
+        new_id: 0,
+        side: Side::Bid,
+        ticks: 5,
+        size: 100,
+    };
+    let mut best = None;
+    chain.process(&[event(&throw)], &mut |update: BookUpdate<'_>| best = update.book.best(Side::Bid));
+    assert_eq!(best, Some(Level { price: Price::from_e4(500), size: 100, orders: 1 }));
+}

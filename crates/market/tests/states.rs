@@ -1,0 +1,215 @@
+//! Halts, closed venues, gaps, quotes and sessions, told as short stories.
+
+use tapeworks_flow::{Stage, Through};
+use tapeworks_market::event::{Gap, Session, Status, StatusAction};
+use tapeworks_market::nbbo::{MarketState, NbboRules, StaleBooks};
+use tapeworks_market::{
+    BookStage, Event, EventKind, Flags, InstrumentId, NbboStage, NbboUpdate, Price, Publisher, Side,
+};
+
+const NASDAQ: Publisher = Publisher::XNAS_ITCH;
+const BX: Publisher = Publisher::XBOS_ITCH;
+const ONE: InstrumentId = InstrumentId(0);
+const TWO: InstrumentId = InstrumentId(1);
+
+struct Market(Through<BookStage, NbboStage>);
+
+impl Market {
+    fn new(rules: NbboRules) -> Self {
+        Self(Through::new(BookStage::new([]), NbboStage::new(rules, [NASDAQ, BX], 4)))
+    }
+
+    /// Sends one event; returns the updates it gave: instrument, flags, whether the NBBO changed.
+    fn send(&mut self, event: Event) -> Vec<(InstrumentId, Flags, bool)> {
+        let mut updates = Vec::new();
+        self.0.process(&[event], &mut |update: NbboUpdate<'_>| {
+            updates.push((update.book.event.instrument, update.book.event.flags, update.changed));
+        });
+        updates
+    }
+
+    fn order(
+        &mut self,
+        venue: Publisher,
+        instrument: InstrumentId,
+        id: u64,
+        side: Side,
+        cents: u32,
+        size: u32,
+    ) {
+        let mut event = Event::new(EventKind::Add, venue, instrument);
+        (event.order_id, event.side, event.size) = (id, side, size);
+        event.price = Some(Price::from_e4(cents * 100));
+        self.send(event);
+    }
+
+    fn bid(&self, instrument: InstrumentId) -> Option<(String, u32, Publisher)> {
+        let bid = self.0.second.nbbo(instrument).bid;
+        bid.price.map(|price| (price.to_string(), bid.size, bid.publisher))
+    }
+
+    fn status(&mut self, venue: Publisher, action: StatusAction, is_trading: Option<bool>) {
+        let status =
+            Status { action, reason: 0, is_trading, is_quoting: None, is_short_sell_restricted: None };
+        self.send(Event::new(EventKind::Status, venue, ONE).with_status(status));
+    }
+}
+
+fn quote(side: Side, cents: u32, size: u32, flags: Flags) -> Event {
+    let mut event = Event::new(EventKind::Quote, Publisher::IEXG_TOPS, ONE);
+    (event.side, event.size, event.flags) = (side, size, flags);
+    event.price = (cents > 0).then(|| Price::from_e4(cents * 100));
+    event
+}
+
+#[test]
+fn a_halted_venue_does_not_count_and_its_book_goes_on() {
+    let mut market = Market::new(NbboRules::default());
+    market.order(NASDAQ, ONE, 1, Side::Bid, 1000, 100);
+    market.order(BX, ONE, 1, Side::Bid, 1001, 300);
+    assert_eq!(market.bid(ONE), Some(("10.01".into(), 300, BX)));
+    market.status(BX, StatusAction::NotAvailableForTrading, Some(false));
+    assert_eq!(market.bid(ONE), Some(("10.00".into(), 100, NASDAQ)));
+    market.order(BX, ONE, 2, Side::Bid, 1002, 100);
+    assert_eq!(market.bid(ONE), Some(("10.00".into(), 100, NASDAQ)));
+    market.status(BX, StatusAction::None, Some(true));
+    assert_eq!(market.bid(ONE), Some(("10.02".into(), 100, BX)));
+}
+
+#[test]
+fn a_closed_venue_leaves_every_nbbo_at_once() {
+    let mut market = Market::new(NbboRules::default());
+    for instrument in [ONE, TWO] {
+        market.order(NASDAQ, instrument, 1 + u64::from(instrument.0), Side::Bid, 1000, 100);
+        market.order(BX, instrument, 1 + u64::from(instrument.0), Side::Bid, 1001, 100);
+    }
+    let close = Event::new(EventKind::Session, BX, InstrumentId::ALL).with_session(Session::EndOfSystemHours);
+    let updates = market.send(close);
+    assert_eq!(
+        updates.iter().filter(|update| update.2).map(|update| update.0).collect::<Vec<_>>(),
+        [ONE, TWO]
+    );
+    assert_eq!(market.bid(TWO), Some(("10.00".into(), 100, NASDAQ)));
+}
+
+#[test]
+fn odd_lots_add_up_to_a_round_lot_at_the_worst_of_their_prices() {
+    let mut market = Market::new(NbboRules::default());
+    market.order(NASDAQ, ONE, 1, Side::Bid, 1003, 60);
+    assert_eq!(market.bid(ONE), None);
+    market.order(NASDAQ, ONE, 2, Side::Bid, 1001, 70);
+    assert_eq!(market.bid(ONE), Some(("10.01".into(), 100, NASDAQ)));
+    // A venue that defines a lot of 40 shares makes the first order one.
+    let mut definition = Event::new(EventKind::Definition, NASDAQ, ONE);
+    definition.size = 40;
+    market.send(definition);
+    assert_eq!(market.bid(ONE), Some(("10.03".into(), 40, NASDAQ)));
+}
+
+#[test]
+fn size_is_added_over_venues_and_the_venue_is_the_one_with_most() {
+    let mut market = Market::new(NbboRules::default());
+    market.order(NASDAQ, ONE, 1, Side::Bid, 1000, 100);
+    market.order(BX, ONE, 1, Side::Bid, 1000, 300);
+    let nbbo = market.0.second.nbbo(ONE);
+    assert_eq!(
+        (nbbo.bid.size, nbbo.bid.venue_size, nbbo.bid.publisher, nbbo.bid.venues),
+        (400, 300, BX, 0b11)
+    );
+}
+
+#[test]
+fn locked_and_crossed_markets_are_flagged_and_shown() {
+    let mut market = Market::new(NbboRules::default());
+    market.order(NASDAQ, ONE, 1, Side::Bid, 1000, 100);
+    assert_eq!(market.0.second.nbbo(ONE).state(), MarketState::OneSided);
+    market.order(BX, ONE, 1, Side::Ask, 1001, 100);
+    assert_eq!(market.0.second.nbbo(ONE).state(), MarketState::Normal);
+    market.order(BX, ONE, 2, Side::Ask, 1000, 100);
+    assert_eq!(market.0.second.nbbo(ONE).state(), MarketState::Locked);
+    market.order(BX, ONE, 3, Side::Ask, 999, 100);
+    assert_eq!(market.0.second.nbbo(ONE).state(), MarketState::Crossed);
+    assert_eq!((market.0.second.counts().locked, market.0.second.counts().crossed), (1, 1));
+}
+
+#[test]
+fn a_gap_flags_what_it_may_have_touched_until_a_clear() {
+    let mut market = Market::new(NbboRules::default());
+    market.order(NASDAQ, ONE, 1, Side::Bid, 1000, 100);
+    market.order(BX, ONE, 1, Side::Bid, 1000, 100);
+    let gap = Event::new(EventKind::Gap, NASDAQ, InstrumentId::ALL).with_gap(Gap { first: 5, count: 2 });
+    let updates = market.send(gap);
+    assert!(updates.contains(&(ONE, Flags::LAST.with(Flags::MAYBE_BAD_BOOK), true)), "{updates:?}");
+    assert!(market.0.second.nbbo(ONE).flags.contains(Flags::MAYBE_BAD_BOOK));
+    assert!(market.0.first.feed(NASDAQ).unwrap().book(ONE).is_stale());
+    assert!(!market.0.first.feed(BX).unwrap().book(ONE).is_stale(), "another venue lost nothing");
+    market.send(Event::new(EventKind::Clear, NASDAQ, ONE));
+    assert!(!market.0.first.feed(NASDAQ).unwrap().book(ONE).is_stale());
+    assert!(market.0.first.feed(NASDAQ).unwrap().book(TWO).is_stale(), "only the one was cleared");
+    assert_eq!(market.bid(ONE), Some(("10.00".into(), 100, BX)));
+    assert_eq!(market.0.second.nbbo(ONE).flags, Flags(0));
+}
+
+#[test]
+fn a_gap_of_one_instrument_leaves_the_others_alone() {
+    let mut market = Market::new(NbboRules::default());
+    market.order(NASDAQ, ONE, 1, Side::Bid, 1000, 100);
+    market.order(NASDAQ, TWO, 2, Side::Bid, 1000, 100);
+    market.send(Event::new(EventKind::Gap, NASDAQ, ONE).with_gap(Gap { first: 5, count: 2 }));
+    let books = market.0.first.feed(NASDAQ).unwrap();
+    assert!(books.book(ONE).is_stale() && !books.book(TWO).is_stale());
+}
+
+#[test]
+fn a_stale_book_can_be_excluded_instead() {
+    let mut market = Market::new(NbboRules { stale_books: StaleBooks::Exclude, ..NbboRules::default() });
+    market.order(NASDAQ, ONE, 1, Side::Bid, 1001, 100);
+    market.order(BX, ONE, 1, Side::Bid, 1000, 100);
+    market.send(Event::new(EventKind::Gap, NASDAQ, InstrumentId::ALL).with_gap(Gap { first: 5, count: 2 }));
+    assert_eq!(market.bid(ONE), Some(("10.00".into(), 100, BX)));
+}
+
+#[test]
+fn a_quote_replaces_its_side_and_heals_a_gap() {
+    let mut market = Market::new(NbboRules::default());
+    let gap = Event::new(EventKind::Gap, Publisher::IEXG_TOPS, InstrumentId::ALL);
+    market.send(gap.with_gap(Gap { first: 1, count: 1 }));
+    market.send(quote(Side::Bid, 1000, 200, Flags(0)));
+    assert_eq!(market.bid(ONE), None, "the quote's other side is still to come");
+    let updates = market.send(quote(Side::Ask, 1002, 100, Flags::LAST));
+    assert_eq!(updates, [(ONE, Flags::LAST, true)]);
+    assert_eq!(market.bid(ONE), Some(("10.00".into(), 200, Publisher::IEXG_TOPS)));
+    market.send(quote(Side::Bid, 0, 0, Flags(0)));
+    market.send(quote(Side::Ask, 1002, 100, Flags::LAST));
+    assert_eq!(market.bid(ONE), None);
+}
+
+#[test]
+fn a_group_of_levels_counts_when_its_last_has_come() {
+    let level = |cents: u32, size, flags| {
+        let mut event = Event::new(EventKind::Level, Publisher::IEXG_DEEP, ONE);
+        (event.side, event.size, event.flags) = (Side::Bid, size, flags);
+        event.price = Some(Price::from_e4(cents * 100));
+        event
+    };
+    let mut market = Market::new(NbboRules::default());
+    for cents in [1000, 999, 998, 997, 996] {
+        market.send(level(cents, 100, Flags::LAST));
+    }
+    // The top goes, then, last of the group, a level far below changes.
+    market.send(level(1000, 0, Flags(0)));
+    assert_eq!(market.bid(ONE).unwrap().0, "10.00");
+    market.send(level(996, 500, Flags::LAST));
+    assert_eq!(market.bid(ONE).unwrap().0, "9.99");
+}
+
+#[test]
+fn the_start_of_messages_begins_with_empty_books() {
+    let mut market = Market::new(NbboRules::default());
+    market.order(NASDAQ, ONE, 1, Side::Bid, 1000, 100);
+    let start =
+        Event::new(EventKind::Session, NASDAQ, InstrumentId::ALL).with_session(Session::StartOfMessages);
+    market.send(start);
+    assert_eq!(market.bid(ONE), None);
+    assert_eq!(market.0.first.feed(NASDAQ).unwrap().order_count(), 0);
+}
