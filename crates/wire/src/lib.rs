@@ -1,1 +1,78 @@
 //! Exchange protocols as declarations: zero-copy codecs and the schema each one carries.
+//!
+//! A protocol is a [`protocol!`] declaration that reads like the exchange's document: offsets, names and order are
+//! the document's, so that one can be checked against the other line by line. From it come, at compile time,
+//! the views ([`nasdaq::itch50::AddOrder`]), the plain forms with their encoders, `Message::decode`, the checks
+//! that every byte is declared exactly once, and a constant [`schema::Schema`]. Everything else (dump,
+//! reference page, Wireshark dissector, random messages) is derived from that schema at run time, once for all
+//! protocols: see [`schema`].
+//!
+//! # Cost
+//! `Message::decode` reads the tag and the length and answers a reference: no copy, no allocation, no panic.
+//! An accessor is one load (and one byte swap) at a constant offset of an array whose length is in its type, so
+//! there is no bounds check. A message costs the cache lines it lies on, nothing else.
+//!
+//! # The declaration
+//! ```
+//! tapeworks_wire::protocol! {
+//!     /// What the protocol is, and which document describes it.
+//!     protocol "example-1.0" {
+//!         title: "Example",
+//!         version: "1.0",
+//!         endian: big,
+//!         tag: ascii<1> @ 0,   // where the message type is; also u8, u16, ..
+//!         length: exact,       // or `extensible`: later versions may append bytes, which are ignored
+//!     }
+//!
+//!     enum Side: ascii<1> { Buy = 'B', Sell = 'S' }          // `Unknown(raw)` is added
+//!
+//!     flags Conditions: u8 { OddLot = 5, ExtendedHours = 6 }  // bit numbers
+//!
+//!     group Level = 12 bytes {                                // an entry of a repeating group
+//!         price @ 0: price<u64, 4>,                           // integer with implied decimals
+//!         size  @ 8: u32,
+//!     }
+//!
+//!     /// Comments become documentation.
+//!     message Order = 'A', 20..=24 bytes {                    // shortest and longest version
+//!         timestamp  @ 1: nanoseconds_since_midnight<u48>,
+//!         symbol     @ 7: ascii<8>,
+//!         side       @ 15: Side,
+//!         shares     @ 16: little u32,                        // against the protocol's byte order
+//!         display    @ 20 since "1.1": u32,
+//!     }
+//!
+//!     message Depth = 'D', 10.. bytes {
+//!         symbol      @ 1 : ascii<8>,
+//!         level_count @ 9 : u8,
+//!         levels      @ 10: group<Level, level_count>,
+//!     }
+//! }
+//! # fn main() {}
+//! ```
+//! Field types: `u8` to `u64` with `u24` and `u48`, `i8` to `i64`; `ascii<N>`, `ascii_number<N>` (digits), `bytes<N>`;
+//! `price<INTEGER, PLACES>`; `nanoseconds_since_midnight<INTEGER>`, `nanoseconds_since_epoch`, `nanoseconds`,
+//! `seconds_since_midnight`, `seconds_since_epoch`; the enums and flag sets of the declaration;
+//! `optional<TYPE, SENTINEL>` (the sentinel, or `min`, `max`, reads as `None`); and at the end
+//! `group<ENTRY, COUNT_FIELD>`, `blocks<INTEGER, COUNT_FIELD>` (messages behind lengths) or `rest`.
+//! `header NAME = N bytes { .. }` is a message without a tag.
+
+extern crate self as tapeworks_wire;
+
+mod error;
+pub mod framing;
+mod group;
+pub mod iex;
+pub mod nasdaq;
+mod registry;
+pub mod schema;
+mod value;
+
+pub use error::{DecodeError, EncodeError, TagNumber};
+pub use group::{Group, GroupEntries, GroupEntry};
+pub use registry::{Carrier, Protocol, Role, Transport, protocol_by_name, protocols};
+pub use tapeworks_wire_macros::protocol;
+pub use value::{
+    Ascii, AsciiNumber, Decimal, Nanoseconds, NanosecondsSinceEpoch, NanosecondsSinceMidnight, RawPrice,
+    SecondsSinceEpoch, SecondsSinceMidnight,
+};

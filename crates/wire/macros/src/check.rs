@@ -1,0 +1,324 @@
+//! The rules of a declaration. Every fault found is reported, each at the token that caused it.
+
+use std::collections::HashMap;
+
+use proc_macro2::Span;
+use syn::Error;
+
+use crate::declaration::{Declaration, EnumRepr, Raw, Role, Structure, Type, Upper};
+
+/// Collects faults so that one compilation shows them all.
+#[derive(Default)]
+struct Faults(Option<Error>);
+
+impl Faults {
+    fn add(&mut self, span: Span, message: String) {
+        let error = Error::new(span, message);
+        match &mut self.0 {
+            Some(first) => first.combine(error),
+            None => self.0 = Some(error),
+        }
+    }
+}
+
+pub(crate) fn check(declaration: &Declaration) -> Result<(), Error> {
+    let mut faults = Faults::default();
+    type_names(declaration, &mut faults);
+    tags(declaration, &mut faults);
+    enums_and_flags(declaration, &mut faults);
+    for structure in &declaration.structures {
+        layout(declaration, structure, &mut faults);
+        tails(declaration, structure, &mut faults);
+    }
+    faults.0.map_or(Ok(()), Err)
+}
+
+fn type_names(declaration: &Declaration, faults: &mut Faults) {
+    let mut seen = HashMap::new();
+    let names = declaration
+        .enums
+        .iter()
+        .map(|item| (&item.name, "an enum"))
+        .chain(declaration.flags.iter().map(|item| (&item.name, "a flag set")))
+        .chain(declaration.structures.iter().map(|item| {
+            let what = match item.role {
+                Role::Message => "a message",
+                Role::Header => "a header",
+                Role::Group => "a group",
+            };
+            (&item.name, what)
+        }));
+    for (name, what) in names {
+        if name == "Message" {
+            faults.add(name.span(), "`Message` is the name of the enum over all messages".to_owned());
+        }
+        if let Some(before) = seen.insert(name.to_string(), what) {
+            faults.add(name.span(), format!("`{name}` is already the name of {before}"));
+        }
+    }
+}
+
+fn shown(raw: &Raw) -> String {
+    match raw {
+        Raw::Text(text) => format!("{:?}", String::from_utf8_lossy(text)),
+        Raw::Number(number) => format!("{number:#x}"),
+    }
+}
+
+fn tags(declaration: &Declaration, faults: &mut Faults) {
+    let mut seen: Vec<(&Raw, String)> = Vec::new();
+    for structure in &declaration.structures {
+        let Some((raw, span)) = &structure.tag else { continue };
+        let Some(place) = declaration.tag else {
+            faults.add(*span, "the protocol has messages but does not say where their `tag` is".to_owned());
+            continue;
+        };
+        let fits = match raw {
+            Raw::Text(text) => place.text && text.len() == place.bytes,
+            Raw::Number(number) => !place.text && (place.bytes == 8 || number >> (place.bytes * 8) == 0),
+        };
+        if !fits {
+            let kind = if place.text { "characters" } else { "byte integer" };
+            faults
+                .add(*span, format!("the tag {} does not fit: tags are {} {kind}", shown(raw), place.bytes));
+        }
+        if let Some((_, first)) = seen.iter().find(|(other, _)| *other == raw) {
+            faults.add(*span, format!("duplicate tag {}: message `{first}` has it already", shown(raw)));
+        }
+        seen.push((raw, structure.name.to_string()));
+    }
+}
+
+fn enums_and_flags(declaration: &Declaration, faults: &mut Faults) {
+    for enumeration in &declaration.enums {
+        if let EnumRepr::Integer(integer) = enumeration.repr
+            && (integer.signed || integer.container() != integer.bytes)
+        {
+            faults.add(enumeration.name.span(), "an integer enum is u8, u16, u32 or u64".to_owned());
+        }
+        let mut values: HashMap<String, String> = HashMap::new();
+        let mut names = HashMap::new();
+        for variant in &enumeration.variants {
+            if variant.name == "Unknown" {
+                faults.add(
+                    variant.name.span(),
+                    "`Unknown` is the variant for values that are not listed".to_owned(),
+                );
+            }
+            if names.insert(variant.name.to_string(), ()).is_some() {
+                faults.add(variant.name.span(), format!("duplicate variant `{}`", variant.name));
+            }
+            if let Some(first) = values.insert(shown(&variant.raw), variant.name.to_string()) {
+                faults.add(
+                    variant.raw_span,
+                    format!("duplicate value {}: variant `{first}` has it already", shown(&variant.raw)),
+                );
+            }
+        }
+    }
+    for set in &declaration.flags {
+        let mut bits: HashMap<usize, String> = HashMap::new();
+        let mut names = HashMap::new();
+        for flag in &set.flags {
+            if flag.bit >= set.repr.bytes * 8 {
+                faults.add(
+                    flag.bit_span,
+                    format!(
+                        "bit {} is out of range: {} has bits 0 to {}",
+                        flag.bit,
+                        set.repr.wire_name(),
+                        set.repr.bytes * 8 - 1
+                    ),
+                );
+            }
+            if let Some(first) = bits.insert(flag.bit, flag.name.to_string()) {
+                faults
+                    .add(flag.bit_span, format!("duplicate bit {}: flag `{first}` has it already", flag.bit));
+            }
+            if names.insert(flag.name.to_string(), ()).is_some() {
+                faults.add(flag.name.span(), format!("duplicate flag `{}`", flag.name));
+            }
+        }
+    }
+}
+
+/// Every byte of the structure is declared exactly once, in order.
+fn layout(declaration: &Declaration, structure: &Structure, faults: &mut Faults) {
+    /// Stretch of bytes that is already taken, and by what.
+    struct Taken {
+        start: usize,
+        end: usize,
+        by: String,
+    }
+    let tag = declaration.tag.filter(|_| structure.role == Role::Message).map(|tag| Taken {
+        start: tag.offset,
+        end: tag.offset + tag.bytes,
+        by: "the message's tag".to_owned(),
+    });
+    let mut names = HashMap::new();
+    let mut cursor = 0;
+    let mut previous: Option<Taken> = None;
+    let mut sound = true;
+    for field in &structure.fields {
+        if names.insert(field.name.to_string(), ()).is_some() {
+            faults.add(field.name.span(), format!("duplicate field name `{}`", field.name));
+        }
+        let Some(size) = declaration.size_of(&field.field_type) else {
+            faults.add(
+                field.type_span,
+                String::from(
+                    "unknown type: it is neither built in (u8 to u64, i8 to i64, ascii, ascii_number, bytes, price, \
+                     nanoseconds_since_midnight, optional, group, blocks, rest, ..) nor an enum or a flag set of this protocol"
+                ),
+            );
+            return;
+        };
+        if let Some(tag) = &tag
+            && cursor == tag.start
+        {
+            cursor = tag.end;
+            previous = Some(Taken { start: tag.start, end: tag.end, by: tag.by.clone() });
+        }
+        if field.offset < cursor {
+            let (start, end, by) = match &previous {
+                Some(taken) => (taken.start, taken.end, taken.by.as_str()),
+                None => (0, cursor, "what comes before"),
+            };
+            faults.add(
+                field.offset_span,
+                format!(
+                    "field `{}` @ {} overlaps {by}, which takes bytes {start} to {}: the next free byte is {cursor}",
+                    field.name,
+                    field.offset,
+                    end - 1
+                ),
+            );
+            sound = false;
+        } else if field.offset > cursor {
+            faults.add(
+                field.offset_span,
+                format!(
+                    "gap: bytes {cursor} to {} before field `{}` are not declared (reserved bytes are declared too: `reserved @ {cursor}: bytes<{}>`)",
+                    field.offset - 1,
+                    field.name,
+                    field.offset - cursor
+                ),
+            );
+            sound = false;
+        }
+        if let (Some(version), Type::Optional(..)) = (&field.since, &field.field_type) {
+            faults.add(
+                version.span(),
+                "a field is either `optional` or `since` a version, not both".to_owned(),
+            );
+        }
+        cursor = field.offset + size;
+        previous = Some(Taken { start: field.offset, end: cursor, by: format!("field `{}`", field.name) });
+        match (&structure.upper, &field.since) {
+            (Upper::Full(_), None) if cursor > structure.minimum => faults.add(
+                field.name.span(),
+                format!(
+                    "field `{}` lies past the minimum length {}: say since which version it exists (`@ {} since \"VERSION\":`)",
+                    field.name, structure.minimum, field.offset
+                ),
+            ),
+            (Upper::Full(_), Some(_)) if field.offset >= structure.minimum => {}
+            (_, Some(version)) => faults.add(
+                version.span(),
+                format!("field `{}` lies inside the minimum length {}: every message has it", field.name, structure.minimum),
+            ),
+            _ => {}
+        }
+    }
+    if let Some(tag) = &tag
+        && cursor == tag.start
+    {
+        cursor = tag.end;
+    }
+    let declared = match structure.upper {
+        Upper::Full(full) => full,
+        Upper::Exact | Upper::Open => structure.minimum,
+    };
+    if sound && cursor != declared {
+        faults.add(
+            structure.length_span,
+            format!("`{}` is declared {declared} bytes long, but its fields end at {cursor}", structure.name),
+        );
+    }
+    if let Upper::Full(full) = structure.upper {
+        if full <= structure.minimum {
+            faults.add(
+                structure.length_span,
+                format!("the full length {full} is not above the minimum {}", structure.minimum),
+            );
+        } else if sound && !structure.fields.iter().any(|field| field.offset == structure.minimum) {
+            faults.add(
+                structure.length_span,
+                format!("no field starts at the minimum length {}", structure.minimum),
+            );
+        }
+    }
+    if let Some(tag) = &tag
+        && tag.end > structure.minimum
+    {
+        faults.add(
+            structure.length_span,
+            format!("the tag ends at byte {}, past the declared length", tag.end),
+        );
+    }
+}
+
+/// Groups, blocks and `rest`: last, once, open-ended, with an integer count before them.
+fn tails(declaration: &Declaration, structure: &Structure, faults: &mut Faults) {
+    for (index, field) in structure.fields.iter().enumerate() {
+        if !field.field_type.is_tail() {
+            continue;
+        }
+        if structure.role == Role::Group {
+            faults.add(field.type_span, "an entry of a group has a fixed length".to_owned());
+        }
+        if index + 1 != structure.fields.len() {
+            faults.add(
+                field.type_span,
+                format!("field `{}` takes the rest of the message: it must be the last", field.name),
+            );
+        }
+        if structure.upper != Upper::Open {
+            faults.add(
+                structure.length_span,
+                format!(
+                    "`{}` ends in a part of variable length: declare `{}.. bytes`",
+                    structure.name, structure.minimum
+                ),
+            );
+        }
+        let count = match &field.field_type {
+            Type::Group { entry, count } => {
+                if declaration.structure(entry, Role::Group).is_none() {
+                    faults.add(entry.span(), format!("no group `{entry}` is declared"));
+                }
+                count
+            }
+            Type::Blocks { count, .. } => count,
+            _ => continue,
+        };
+        match structure.fields.iter().find(|candidate| candidate.name == *count) {
+            None => faults.add(count.span(), format!("no field `{count}` holds the count")),
+            Some(counter) => {
+                let is_count = matches!(counter.field_type, Type::Integer(integer) if !integer.signed);
+                if !is_count {
+                    faults.add(
+                        count.span(),
+                        format!("field `{count}` is not an unsigned integer: it cannot hold a count"),
+                    );
+                }
+            }
+        }
+    }
+    if structure.upper == Upper::Open && structure.tail().is_none() {
+        faults.add(
+            structure.length_span,
+            format!("`{}` has an open length but no group, blocks or rest at its end", structure.name),
+        );
+    }
+}

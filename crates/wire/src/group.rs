@@ -1,0 +1,112 @@
+//! Repeating groups: fixed-size entries one after the other, still in the receive buffer.
+
+use core::fmt;
+use core::marker::PhantomData;
+
+/// One entry of a repeating group: a view of a fixed number of bytes. `protocol!` implements it.
+pub trait GroupEntry<'a>: Sized {
+    /// Bytes per entry.
+    const LENGTH: usize;
+    /// The entry at the start of `bytes`; `None` if they are too few.
+    fn view(bytes: &'a [u8]) -> Option<Self>;
+}
+
+/// The entries of a repeating group. Two words; walking it touches only the entries.
+pub struct Group<'a, Entry> {
+    bytes: &'a [u8],
+    entry: PhantomData<Entry>,
+}
+
+impl<'a, Entry: GroupEntry<'a>> Group<'a, Entry> {
+    /// The whole entries in `bytes`; a cut entry at the end is left out.
+    #[inline]
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        let whole = bytes.len() - bytes.len() % Entry::LENGTH.max(1);
+        Self { bytes: bytes.get(..whole).unwrap_or_default(), entry: PhantomData }
+    }
+
+    /// How many entries.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes.len() / Entry::LENGTH.max(1)
+    }
+
+    /// No entries?
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The entry at `index`, from 0.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<Entry> {
+        Entry::view(self.bytes.get(index.checked_mul(Entry::LENGTH)?..)?)
+    }
+
+    /// The entries in order.
+    #[inline]
+    #[must_use]
+    pub fn iter(&self) -> GroupEntries<'a, Entry> {
+        GroupEntries { rest: self.bytes, entry: PhantomData }
+    }
+
+    /// The entries' bytes.
+    #[inline]
+    #[must_use]
+    pub const fn as_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+}
+
+impl<Entry> Clone for Group<'_, Entry> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<Entry> Copy for Group<'_, Entry> {}
+
+impl<Entry> PartialEq for Group<'_, Entry> {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl<Entry> Eq for Group<'_, Entry> {}
+
+impl<'a, Entry: GroupEntry<'a> + fmt::Debug> fmt::Debug for Group<'a, Entry> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl<'a, Entry: GroupEntry<'a>> IntoIterator for Group<'a, Entry> {
+    type Item = Entry;
+    type IntoIter = GroupEntries<'a, Entry>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// Walks the entries of a [`Group`].
+#[derive(Clone, Debug)]
+pub struct GroupEntries<'a, Entry> {
+    rest: &'a [u8],
+    entry: PhantomData<Entry>,
+}
+
+impl<'a, Entry: GroupEntry<'a>> Iterator for GroupEntries<'a, Entry> {
+    type Item = Entry;
+
+    #[inline]
+    fn next(&mut self) -> Option<Entry> {
+        let (entry, rest) = self.rest.split_at_checked(Entry::LENGTH)?;
+        self.rest = rest;
+        Entry::view(entry)
+    }
+}

@@ -1,0 +1,122 @@
+//! Every protocol of this crate, by name.
+
+use crate::schema::Schema;
+use crate::{iex, nasdaq};
+
+/// A protocol of this crate.
+#[derive(Clone, Copy, Debug)]
+pub struct Protocol {
+    /// Its schema, which has its name.
+    pub schema: &'static Schema,
+    /// Other names that people use.
+    pub aliases: &'static [&'static str],
+    /// What it does for others, or what carries it.
+    pub role: Role,
+}
+
+/// Transport or application.
+#[derive(Clone, Copy, Debug)]
+pub enum Role {
+    /// Carries messages of applications.
+    Transport(Transport),
+    /// Is carried by these transports.
+    Application(&'static [Carrier]),
+}
+
+/// How a transport carries messages.
+#[derive(Clone, Copy, Debug)]
+pub enum Transport {
+    /// In UDP packets with one header, messages in a field of blocks.
+    Datagram {
+        /// Name of the header.
+        header: &'static str,
+        /// A count that does not count, with its name: end of session.
+        special_count: Option<(u64, &'static str)>,
+        /// Name of the header's field that holds the length of the payload, if it has one.
+        payload_length: Option<&'static str>,
+    },
+    /// In packets on a TCP stream, each behind a two-byte length.
+    Stream {
+        /// Names of the messages and of their field that hold an application's message.
+        payloads: &'static [(&'static str, &'static str)],
+    },
+}
+
+/// A transport that carries an application.
+#[derive(Clone, Copy, Debug)]
+pub struct Carrier {
+    /// The transport's schema.
+    pub transport: &'static Schema,
+    /// The header's field and its value that announce the application; `None`: agreed out of band.
+    pub selector: Option<(&'static str, u64)>,
+}
+
+static PROTOCOLS: [&Protocol; 6] = [
+    &Protocol {
+        schema: &nasdaq::itch50::SCHEMA,
+        aliases: &["itch", "itch50", "totalview", "nasdaq-itch50", "bx-itch50", "psx-itch50"],
+        role: Role::Application(&[
+            Carrier { transport: &nasdaq::moldudp64::SCHEMA, selector: None },
+            Carrier { transport: &nasdaq::soupbintcp::SCHEMA, selector: None },
+        ]),
+    },
+    &Protocol {
+        schema: &nasdaq::moldudp64::SCHEMA,
+        aliases: &["mold", "moldudp64"],
+        role: Role::Transport(Transport::Datagram {
+            header: "DownstreamPacket",
+            special_count: Some((nasdaq::moldudp64::END_OF_SESSION as u64, "End of session")),
+            payload_length: None,
+        }),
+    },
+    &Protocol {
+        schema: &nasdaq::soupbintcp::SCHEMA,
+        aliases: &["soup", "soupbin", "soupbintcp"],
+        role: Role::Transport(Transport::Stream {
+            payloads: &[("SequencedData", "message"), ("UnsequencedData", "message")],
+        }),
+    },
+    &Protocol {
+        schema: &iex::tops16::SCHEMA,
+        aliases: &["tops", "tops16", "iex-tops"],
+        role: Role::Application(&[Carrier {
+            transport: &iex::tp::SCHEMA,
+            selector: Some(("message_protocol_id", 0x8003)),
+        }]),
+    },
+    &Protocol {
+        schema: &iex::deep10::SCHEMA,
+        aliases: &["deep", "deep10", "iex-deep"],
+        role: Role::Application(&[Carrier {
+            transport: &iex::tp::SCHEMA,
+            selector: Some(("message_protocol_id", 0x8004)),
+        }]),
+    },
+    &Protocol {
+        schema: &iex::tp::SCHEMA,
+        aliases: &["iextp", "iex-tp"],
+        role: Role::Transport(Transport::Datagram {
+            header: "Segment",
+            special_count: None,
+            payload_length: Some("payload_length"),
+        }),
+    },
+];
+
+/// Every protocol of this crate.
+#[must_use]
+pub fn protocols() -> &'static [&'static Protocol] {
+    &PROTOCOLS
+}
+
+/// The protocol of this name or alias, upper or lower case.
+#[must_use]
+pub fn protocol_by_name(name: &str) -> Option<&'static Protocol> {
+    PROTOCOLS
+        .iter()
+        .find(|protocol| {
+            protocol.schema.name.eq_ignore_ascii_case(name)
+                || protocol.aliases.iter().any(|alias| alias.eq_ignore_ascii_case(name))
+        })
+        .copied()
+}

@@ -1,0 +1,234 @@
+//! What a declaration says, as a constant: the source of everything that is derived at run time.
+
+use core::fmt;
+
+/// Byte order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Endian {
+    /// Most significant byte first.
+    Big,
+    /// Least significant byte first.
+    Little,
+}
+
+/// May a known message be longer than declared?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LengthRule {
+    /// No: another length is an error.
+    Exact,
+    /// Yes: later versions append fields; the bytes past the declared ones are ignored and reported.
+    Extensible,
+}
+
+/// Where the message type is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag {
+    /// Text or an integer.
+    pub text: bool,
+    /// Bytes.
+    pub length: usize,
+    /// Bytes from the start of the message.
+    pub offset: usize,
+}
+
+/// A protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schema {
+    /// Stable name: `nasdaq-totalview-itch-5.0`.
+    pub name: &'static str,
+    /// Name for people.
+    pub title: &'static str,
+    /// Version of the protocol.
+    pub version: &'static str,
+    /// Doc comment of the declaration.
+    pub doc: &'static str,
+    /// Byte order of fields that do not say their own.
+    pub endian: Endian,
+    /// Where the message type is; `None` if the protocol has only headers.
+    pub tag: Option<Tag>,
+    /// May messages be longer than declared?
+    pub length_rule: LengthRule,
+    /// Structures without a tag: packet headers.
+    pub headers: &'static [Structure],
+    /// Messages.
+    pub messages: &'static [Structure],
+    /// Entries of repeating groups.
+    pub groups: &'static [Structure],
+    /// Enumerations.
+    pub enums: &'static [EnumSchema],
+    /// Flag sets.
+    pub flags: &'static [FlagsSchema],
+}
+
+/// A message, a header or a group entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Structure {
+    /// Name in the declaration: `AddOrder`.
+    pub name: &'static str,
+    /// Name in words: `Add Order`.
+    pub title: &'static str,
+    /// Doc comment.
+    pub doc: &'static str,
+    /// The message type; text as a number, first character highest.
+    pub tag: Option<u64>,
+    /// Bytes of the shortest version, or of the fixed part.
+    pub minimum_length: usize,
+    /// Bytes of the longest known version; `None` if it ends in a part of variable length.
+    pub full_length: Option<usize>,
+    /// Fields in order of offset, without the tag.
+    pub fields: &'static [Field],
+}
+
+/// A field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Name in the declaration.
+    pub name: &'static str,
+    /// Doc comment.
+    pub doc: &'static str,
+    /// Bytes from the start of the structure (the tag included).
+    pub offset: usize,
+    /// Bytes; 0 for parts of variable length.
+    pub length: usize,
+    /// Byte order.
+    pub endian: Endian,
+    /// What it holds.
+    pub kind: Kind,
+    /// The version that added it, if shorter messages lack it.
+    pub since: Option<&'static str>,
+    /// The raw value that means none.
+    pub absent: Option<i128>,
+}
+
+/// What a field holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Unsigned integer.
+    Unsigned,
+    /// Signed integer.
+    Signed,
+    /// Left-justified, padded text.
+    Ascii,
+    /// Digits, padded.
+    AsciiNumber,
+    /// Bytes without a meaning of their own.
+    Bytes,
+    /// Integer with implied decimals.
+    Decimal {
+        /// Implied decimals.
+        places: u8,
+        /// Signed?
+        signed: bool,
+    },
+    /// Nanoseconds since midnight at the venue.
+    NanosecondsSinceMidnight,
+    /// Nanoseconds since 1970 UTC.
+    NanosecondsSinceEpoch,
+    /// Nanoseconds to be added to another time.
+    Nanoseconds,
+    /// Seconds since midnight at the venue.
+    SecondsSinceMidnight,
+    /// Seconds since 1970 UTC.
+    SecondsSinceEpoch,
+    /// One of a list of values.
+    Enum(&'static EnumSchema),
+    /// A set of bits.
+    Flags(&'static FlagsSchema),
+    /// Entries of fixed length to the end.
+    Group {
+        /// Layout of an entry.
+        entry: &'static Structure,
+        /// Name of the field that holds the count.
+        count: &'static str,
+    },
+    /// Length-prefixed blocks to the end.
+    Blocks {
+        /// Bytes of the length prefix.
+        length_bytes: usize,
+        /// Name of the field that holds the count.
+        count: &'static str,
+    },
+    /// All bytes to the end.
+    Rest,
+}
+
+/// An enumeration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EnumSchema {
+    /// Name in the declaration.
+    pub name: &'static str,
+    /// Doc comment.
+    pub doc: &'static str,
+    /// Bytes.
+    pub length: usize,
+    /// Text or an integer.
+    pub text: bool,
+    /// The listed values.
+    pub values: &'static [EnumValue],
+}
+
+/// A listed value of an enumeration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EnumValue {
+    /// Name in the declaration.
+    pub name: &'static str,
+    /// Name in words.
+    pub title: &'static str,
+    /// Raw value; text as a number, first character highest.
+    pub raw: u64,
+    /// Doc comment.
+    pub doc: &'static str,
+}
+
+/// A flag set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlagsSchema {
+    /// Name in the declaration.
+    pub name: &'static str,
+    /// Doc comment.
+    pub doc: &'static str,
+    /// Bytes.
+    pub length: usize,
+    /// The listed bits.
+    pub flags: &'static [Flag],
+}
+
+/// A listed bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flag {
+    /// Name in the declaration.
+    pub name: &'static str,
+    /// Name in words.
+    pub title: &'static str,
+    /// Bit number, 0 is the lowest.
+    pub bit: u8,
+    /// Doc comment.
+    pub doc: &'static str,
+}
+
+/// Writes the names of the set flags joined by ` | `, and the bits that have no name as a number; `0` if none is
+/// set.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_flags(out: &mut dyn fmt::Write, schema: &FlagsSchema, raw: u64) -> fmt::Result {
+    let mut rest = raw;
+    let mut first = true;
+    for flag in schema.flags {
+        let bit = 1u64 << flag.bit;
+        if raw & bit != 0 {
+            if !first {
+                out.write_str(" | ")?;
+            }
+            out.write_str(flag.name)?;
+            first = false;
+            rest &= !bit;
+        }
+    }
+    match (first, rest) {
+        (true, 0) => out.write_str("0"),
+        (_, 0) => Ok(()),
+        (true, rest) => write!(out, "{rest:#x}"),
+        (false, rest) => write!(out, " | {rest:#x}"),
+    }
+}
