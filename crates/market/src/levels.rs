@@ -105,8 +105,7 @@ const fn key_of(side: Side, price: Price) -> i64 {
 impl LevelStore {
     /// A table with room for `capacity` levels (at least 4).
     pub fn with_capacity(capacity: u32) -> Self {
-        let mut cells = HugeVec::zeroed(capacity.max(SMALLEST) as usize);
-        cells.prefault();
+        let cells = HugeVec::zeroed(capacity.max(SMALLEST) as usize);
         Self { cells, used: 0, free: [NO_BLOCK; CLASSES], growths: 0 }
     }
 

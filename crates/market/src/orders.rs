@@ -72,9 +72,7 @@ impl OrderIndex {
     /// A table for `capacity` orders at once; beyond that it grows, which is counted.
     pub fn with_capacity(capacity: usize) -> Self {
         let slots = (capacity.max(8) * 2).next_power_of_two();
-        let mut table = Self::with_slots(slots);
-        table.slots.prefault();
-        table
+        Self::with_slots(slots)
     }
 
     fn with_slots(slots: usize) -> Self {

@@ -1,12 +1,12 @@
 //! Large tables in huge pages.
 //!
 //! A table of hundreds of megabytes that is accessed at random misses the translation cache on nearly every access
-//! when it lies in 4 KiB pages; in 2 MiB pages the translations of 4 GiB fit into it. [`HugeVec`] allocates zeroed
-//! memory aligned to 2 MiB and advises the kernel (`MADV_HUGEPAGE`) to back it so; where the kernel does not, it is
-//! ordinary memory and everything still works. [`HugeVec::prefault`] touches every page at start-up, so that the
-//! first use of a page does not fault on the hot path.
+//! when it lies in 4 KiB pages; in 2 MiB pages the translations of gigabytes fit into it. [`HugeVec`] allocates
+//! memory aligned to 2 MiB, advises the kernel (`MADV_HUGEPAGE`) to back it so, and only then writes zeros to all of
+//! it: the advice comes too late for pages that were touched before, and the first use of a page does not fault on
+//! the hot path. Where the kernel does not follow the advice it is ordinary memory and everything still works.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
@@ -37,13 +37,15 @@ unsafe impl<T: Send> Send for HugeVec<T> {}
 unsafe impl<T: Sync> Sync for HugeVec<T> {}
 
 impl<T: FromZeros + Copy> HugeVec<T> {
-    /// Allocates `length` zeroed elements.
+    /// Allocates `length` zeroed elements, every page of them touched.
     ///
     /// # Panics
     /// When `length * size_of::<T>()` overflows `isize`. Aborts, as every allocation does, when memory is exhausted.
     pub fn zeroed(length: usize) -> Self {
         let bytes = length.checked_mul(size_of::<T>()).filter(|bytes| *bytes <= isize::MAX as usize / 2);
-        let Some(bytes) = bytes else { panic!("{length} elements of {} bytes do not fit into memory", size_of::<T>()) };
+        let Some(bytes) = bytes else {
+            panic!("{length} elements of {} bytes do not fit into memory", size_of::<T>())
+        };
         let huge = bytes >= HUGE_THRESHOLD_BYTES;
         let align = if huge { HUGE_PAGE_BYTES } else { CACHE_LINE_BYTES }.max(align_of::<T>());
         let Ok(layout) = Layout::from_size_align(bytes, align) else {
@@ -53,7 +55,7 @@ impl<T: FromZeros + Copy> HugeVec<T> {
             return Self { start: NonNull::dangling(), length, layout };
         }
         // SAFETY: the layout's size is not zero.
-        let memory = unsafe { alloc_zeroed(layout) };
+        let memory = unsafe { alloc(layout) };
         let Some(start) = NonNull::new(memory.cast::<T>()) else { handle_alloc_error(layout) };
         #[cfg(target_os = "linux")]
         if huge {
@@ -61,18 +63,9 @@ impl<T: FromZeros + Copy> HugeVec<T> {
             // contents. A refusal (an old kernel, a container) leaves ordinary pages, which is fine.
             unsafe { libc::madvise(memory.cast(), layout.size(), libc::MADV_HUGEPAGE) };
         }
+        // SAFETY: the allocation has this many bytes.
+        unsafe { memory.write_bytes(0, layout.size()) };
         Self { start, length, layout }
-    }
-
-    /// Writes to every page, so that later accesses do not fault. The contents stay as they are.
-    pub fn prefault(&mut self) {
-        let step = (4096 / size_of::<T>().max(1)).max(1);
-        for index in (0..self.length).step_by(step) {
-            let item = self[index];
-            // A volatile write, or the compiler would see that nothing changes.
-            // SAFETY: the index is below the length; the element is initialised.
-            unsafe { self.start.as_ptr().add(index).write_volatile(item) };
-        }
     }
 }
 
@@ -122,7 +115,6 @@ mod tests {
             if length > 0 {
                 assert_eq!(table.as_ptr() as usize % CACHE_LINE_BYTES, 0);
                 table[length - 1] = 5;
-                table.prefault();
                 assert_eq!(table[length - 1], 5);
             }
         }
