@@ -86,8 +86,8 @@ impl FrameBuilder {
     /// Puts an IEEE 802.1Q tag with this VLAN identifier (its low 12 bits) into each frame.
     #[must_use]
     pub fn with_vlan(mut self, vlan: u16) -> Self {
-        self.link[12..14].copy_from_slice(&0x8100_u16.to_be_bytes());
-        self.link[14..16].copy_from_slice(&(vlan & 0x0fff).to_be_bytes());
+        self.link[12..14].copy_from_slice(&headers::ETHERTYPE_VLAN.to_be_bytes());
+        self.link[14..16].copy_from_slice(&(vlan & headers::VLAN_IDENTIFIER_BITS).to_be_bytes());
         self.link[16..18].copy_from_slice(&headers::ETHERTYPE_IPV4.to_be_bytes());
         self.link_length = 18;
         self

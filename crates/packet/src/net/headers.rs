@@ -1,14 +1,18 @@
 //! The general path: every link layer, tag, option, extension and fragment, one header after another.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::{Datagram, HeaderError, Layer, TcpFlags, TcpHeader, Transport, ip_v6};
+use super::{Datagram, HeaderError, Layer, TcpFlags, TcpHeader, Transport};
 use crate::capture::LinkType;
 
 pub(super) const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
-/// IEEE 802.1Q, IEEE 802.1ad, and what came before the latter.
-const ETHERTYPES_VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
+/// IEEE 802.1Q.
+pub(super) const ETHERTYPE_VLAN: u16 = 0x8100;
+/// IEEE 802.1ad, for the outer of two tags, and what was used for that before.
+const ETHERTYPES_OUTER_VLAN: [u16; 2] = [0x88a8, 0x9100];
+/// Of a tag's first 16 bits; the others are priority.
+pub(super) const VLAN_IDENTIFIER_BITS: u16 = 0x0fff;
 
 pub(super) const PROTOCOL_TCP: u8 = 6;
 pub(super) const PROTOCOL_UDP: u8 = 17;
@@ -109,10 +113,10 @@ fn link(link_type: LinkType, cursor: &mut Cursor<'_>) -> Result<(u16, Option<u16
         other => return Err(HeaderError::UnsupportedLink(other)),
     };
     let mut vlan = None;
-    while ETHERTYPES_VLAN.contains(&ethertype) {
+    while ethertype == ETHERTYPE_VLAN || ETHERTYPES_OUTER_VLAN.contains(&ethertype) {
         let tag = cursor.header::<4>(Layer::Vlan)?;
         cursor.at += 4;
-        vlan = Some(u16::from_be_bytes([tag[0], tag[1]]) & 0x0fff);
+        vlan = Some(u16::from_be_bytes([tag[0], tag[1]]) & VLAN_IDENTIFIER_BITS);
         ethertype = u16::from_be_bytes([tag[2], tag[3]]);
     }
     Ok((ethertype, vlan))
@@ -204,7 +208,9 @@ fn ipv6(cursor: Cursor<'_>) -> Result<Network<'_>, HeaderError> {
     let mut destination = [0; 16];
     source.copy_from_slice(&header[8..24]);
     destination.copy_from_slice(&header[24..40]);
-    Ok(Network { source: ip_v6(source), destination: ip_v6(destination), protocol, payload, truncated })
+    let source = IpAddr::V6(Ipv6Addr::from(source));
+    let destination = IpAddr::V6(Ipv6Addr::from(destination));
+    Ok(Network { source, destination, protocol, payload, truncated })
 }
 
 fn udp<'a>(network: &Network<'a>, vlan: Option<u16>) -> Result<Datagram<'a>, HeaderError> {

@@ -1,1 +1,321 @@
-//! Tests of the headers.
+//! Tests of the headers: what is built is parsed again and checked by smoltcp; the straight path agrees with the general
+//! one; every cut and every bend gives an error and no panic.
+
+use proptest::prelude::*;
+use smoltcp::phy::ChecksumCapabilities;
+use smoltcp::wire::{
+    EthernetFrame, EthernetProtocol, IpAddress, Ipv4Packet, Ipv4Repr, TcpPacket, TcpRepr, UdpPacket, UdpRepr,
+};
+
+use super::build::{BuildError, FrameBuilder, MAX_HEADERS_BYTES};
+use super::*;
+
+const SOURCE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 1, 2, 3), 5000);
+const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(233, 54, 12, 111), 26477);
+
+fn builder() -> FrameBuilder {
+    FrameBuilder::to_group([2, 0, 0, 0, 0, 1], SOURCE, GROUP)
+}
+
+fn udp_frame(builder: &mut FrameBuilder, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0xee; payload.len() + MAX_HEADERS_BYTES];
+    let length = builder.udp(payload, &mut frame).expect("the buffer is large enough");
+    frame.truncate(length);
+    frame
+}
+
+fn ethernet(bytes: &[u8]) -> Result<Datagram<'_>, HeaderError> {
+    parse(LinkType::ETHERNET, bytes)
+}
+
+/// An IPv6 packet with `extensions` (type and bytes) before a UDP datagram.
+fn ipv6_udp(extensions: &[(u8, &[u8])], payload: &[u8]) -> Vec<u8> {
+    let length = extensions.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() + 8 + payload.len();
+    let mut packet = vec![0x60, 0, 0, 0];
+    packet.extend((length as u16).to_be_bytes());
+    packet.push(extensions.first().map_or(17, |(kind, _)| *kind));
+    packet.push(64);
+    packet.extend([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    packet.extend([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+    for (index, (_, bytes)) in extensions.iter().enumerate() {
+        let next = extensions.get(index + 1).map_or(17, |(kind, _)| *kind);
+        packet.push(next);
+        packet.extend(&bytes[1..]);
+    }
+    packet.extend(1_u16.to_be_bytes());
+    packet.extend(2_u16.to_be_bytes());
+    packet.extend((8 + payload.len() as u16).to_be_bytes());
+    packet.extend([0, 0]);
+    packet.extend(payload);
+    packet
+}
+
+#[test]
+fn smoltcp_reads_what_we_build_and_finds_the_checksums_right() {
+    for payload_length in [0, 1, 2, 3, 4, 5, 1_472, 9_000] {
+        let payload: Vec<u8> = (0..payload_length).map(|index| (index * 7 + 3) as u8).collect();
+        let frame = udp_frame(&mut builder(), &payload);
+        let ethernet = EthernetFrame::new_checked(&frame[..]).expect("a frame");
+        assert_eq!(ethernet.ethertype(), EthernetProtocol::Ipv4);
+        assert_eq!(ethernet.dst_addr().0, [0x01, 0, 0x5e, 54, 12, 111]);
+        let ipv4 = Ipv4Packet::new_checked(ethernet.payload()).expect("a packet");
+        let checksums = ChecksumCapabilities::default();
+        Ipv4Repr::parse(&ipv4, &checksums).expect("the IPv4 checksum is right");
+        assert_eq!((ipv4.hop_limit(), ipv4.dont_frag(), ipv4.ident()), (32, true, 0));
+        let udp = UdpPacket::new_checked(ipv4.payload()).expect("a datagram");
+        let (source, destination) = (IpAddress::Ipv4(ipv4.src_addr()), IpAddress::Ipv4(ipv4.dst_addr()));
+        assert!(udp.verify_checksum(&source, &destination));
+        let parsed = UdpRepr::parse(&udp, &source, &destination, &checksums).expect("a datagram");
+        assert_eq!((parsed.src_port, parsed.dst_port), (5000, 26477));
+        assert_eq!(udp.payload(), payload);
+    }
+}
+
+#[test]
+fn smoltcp_reads_the_segments_that_we_build() {
+    let header = TcpHeader {
+        sequence: 0xfeed_f00d,
+        acknowledgment: 0x0102_0304,
+        flags: TcpFlags::PSH | TcpFlags::ACK,
+    };
+    let mut frame = [0; 200];
+    let length = builder().tcp(header, b"SoupBin", &mut frame).expect("the buffer is large enough");
+    let ipv4 = Ipv4Packet::new_checked(&frame[14..length]).expect("a packet");
+    let tcp = TcpPacket::new_checked(ipv4.payload()).expect("a segment");
+    let (source, destination) = (IpAddress::Ipv4(ipv4.src_addr()), IpAddress::Ipv4(ipv4.dst_addr()));
+    let parsed = TcpRepr::parse(&tcp, &source, &destination, &ChecksumCapabilities::default());
+    let parsed = parsed.expect("the checksum is right");
+    assert_eq!(parsed.seq_number.0 as u32, header.sequence);
+    assert_eq!(parsed.ack_number.map(|number| number.0 as u32), Some(header.acknowledgment));
+    assert_eq!(parsed.payload, b"SoupBin");
+
+    let ours = ethernet(&frame[..length]).expect("a segment");
+    assert_eq!(ours.transport, Transport::Tcp(header));
+    assert_eq!((ours.payload, ours.payload_offset), (&b"SoupBin"[..], 54));
+}
+
+#[test]
+fn a_udp_checksum_of_zero_is_sent_in_its_other_form() {
+    // Of all two-byte payloads one makes the sum zero.
+    let zero_forms = (0..=u16::MAX)
+        .filter(|payload| {
+            let frame = udp_frame(&mut builder(), &payload.to_be_bytes());
+            assert_ne!(frame[40..42], [0, 0]);
+            frame[40..42] == [0xff, 0xff]
+        })
+        .count();
+    assert_eq!(zero_forms, 1);
+}
+
+#[test]
+fn a_frame_that_does_not_fit_is_refused() {
+    let mut small = [0; 45];
+    assert_eq!(builder().udp(b"abcd", &mut small), Err(BuildError::BufferTooSmall { need: 46, got: 45 }));
+    let mut large = vec![0; 70_000];
+    let refused = builder().udp(&vec![0; 65_508], &mut large);
+    assert_eq!(refused, Err(BuildError::PayloadTooLong { length: 65_508, limit: 65_507 }));
+    assert_eq!(builder().udp(&vec![0; 65_507], &mut large), Ok(65_549));
+}
+
+#[test]
+fn stacked_tags_are_passed_and_the_innermost_told() {
+    let frame = udp_frame(&mut builder().with_vlan(141), b"tick");
+    let datagram = ethernet(&frame).expect("a datagram");
+    assert_eq!((datagram.vlan, datagram.payload, datagram.payload_offset), (Some(141), &b"tick"[..], 46));
+
+    let mut stacked = frame.clone();
+    stacked.splice(12..12, [0x88, 0xa8, 0x60, 0x07]);
+    let datagram = ethernet(&stacked).expect("a datagram");
+    assert_eq!((datagram.vlan, datagram.payload, datagram.payload_offset), (Some(141), &b"tick"[..], 50));
+}
+
+#[test]
+fn ethernet_padding_is_no_payload() {
+    let mut frame = udp_frame(&mut builder(), b"x");
+    frame.resize(60, 0xaa);
+    let datagram = ethernet(&frame).expect("a datagram");
+    assert_eq!((datagram.payload, datagram.truncated), (&b"x"[..], false));
+}
+
+#[test]
+fn a_packet_cut_by_the_capture_gives_what_there_is() {
+    let frame = udp_frame(&mut builder(), b"whole messages");
+    let datagram = ethernet(&frame[..50]).expect("the headers are there");
+    assert_eq!((datagram.payload, datagram.truncated), (&b"whole me"[..], true));
+    let error = ethernet(&frame[..40]).expect_err("the UDP header is cut");
+    assert_eq!(error, HeaderError::TooShort { layer: Layer::Udp, offset: 34, need: 8, got: 6 });
+    assert_eq!(error.to_string(), "UDP header at byte 34 needs 8 bytes, 6 left");
+    assert!(error.is_malformed());
+}
+
+#[test]
+fn only_the_first_fragment_has_ports() {
+    let mut frame = udp_frame(&mut builder(), b"first fragment");
+    frame[20] = 0x20; // more fragments
+    let first = ethernet(&frame).expect("the first fragment has the UDP header");
+    assert_eq!((first.destination, first.truncated), (SocketAddr::V4(GROUP), true));
+    frame[20..22].copy_from_slice(&[0x20, 0x03]);
+    let error = ethernet(&frame).expect_err("a later fragment");
+    assert_eq!(error, HeaderError::Fragment { identification: 0, fragment_offset: 24, more: true });
+    assert!(!error.is_malformed());
+}
+
+#[test]
+fn ipv4_options_are_passed() {
+    let mut frame = udp_frame(&mut builder(), b"after options");
+    frame.splice(34..34, [0x94, 0x04, 0, 0]); // router alert
+    frame[14] = 0x46;
+    frame[17] += 4;
+    let datagram = ethernet(&frame).expect("a datagram");
+    assert_eq!((datagram.payload, datagram.payload_offset), (&b"after options"[..], 46));
+}
+
+#[test]
+fn lengths_left_to_the_network_card_mean_what_was_captured() {
+    let mut frame = udp_frame(&mut builder(), b"offloaded");
+    frame[16..18].fill(0);
+    frame[38..40].fill(0);
+    let datagram = ethernet(&frame).expect("a datagram");
+    assert_eq!((datagram.payload, datagram.truncated), (&b"offloaded"[..], false));
+}
+
+#[test]
+fn ipv6_extension_headers_are_passed() {
+    let hop_by_hop: &[u8] = &[0, 0, 1, 4, 0, 0, 0, 0];
+    let destination: &[u8] = &[0, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let first_fragment: &[u8] = &[0, 0, 0, 1, 0, 0, 0, 9];
+    let packet = ipv6_udp(&[(0, hop_by_hop), (60, destination)], b"six");
+    let datagram = parse(LinkType::IPV6, &packet).expect("a datagram");
+    assert_eq!((datagram.payload, datagram.payload_offset, datagram.truncated), (&b"six"[..], 72, false));
+    assert_eq!(datagram.destination.to_string(), "[ff02::2]:2");
+
+    let packet = ipv6_udp(&[(44, first_fragment)], b"six");
+    assert!(parse(LinkType::RAW, &packet).expect("a first fragment").truncated);
+    let packet = ipv6_udp(&[(44, &[0, 0, 0, 0x18, 0, 0, 0, 9])], b"six");
+    let fragment = HeaderError::Fragment { identification: 9, fragment_offset: 24, more: false };
+    assert_eq!(parse(LinkType::RAW, &packet), Err(fragment));
+}
+
+#[test]
+fn every_link_layer_leads_to_the_same_datagram() {
+    let frame = udp_frame(&mut builder(), b"payload");
+    let ip = &frame[14..];
+    let with = |header: &[u8]| [header, ip].concat();
+    let mut cooked = [0; 16];
+    cooked[14] = 0x08;
+    let mut cooked2 = [0; 20];
+    cooked2[0] = 0x08;
+    for (link_type, bytes) in [
+        (LinkType::RAW, with(&[])),
+        (LinkType(12), with(&[])),
+        (LinkType::IPV4, with(&[])),
+        (LinkType::NULL, with(&[2, 0, 0, 0])),
+        (LinkType::NULL, with(&[0, 0, 0, 2])),
+        (LinkType::LOOP, with(&[0, 0, 0, 2])),
+        (LinkType::LINUX_SLL, with(&cooked)),
+        (LinkType::LINUX_SLL2, with(&cooked2)),
+    ] {
+        let datagram = parse(link_type, &bytes).expect("a datagram");
+        assert_eq!(
+            (datagram.payload, datagram.source),
+            (&b"payload"[..], SocketAddr::V4(SOURCE)),
+            "{link_type}"
+        );
+        assert_eq!(datagram.payload_offset, bytes.len() - 7);
+    }
+    assert_eq!(parse(LinkType(147), &frame), Err(HeaderError::UnsupportedLink(LinkType(147))));
+}
+
+#[test]
+fn packets_of_other_kinds_are_told_from_damage() {
+    let mut frame = udp_frame(&mut builder(), b"");
+    frame[23] = 2;
+    assert_eq!(ethernet(&frame), Err(HeaderError::NotTransport { protocol: 2 }));
+    frame[12..14].copy_from_slice(&[0x08, 0x06]);
+    assert_eq!(ethernet(&frame), Err(HeaderError::NotIp { ethertype: 0x0806 }));
+    assert!(ethernet(&frame).is_err_and(|error| !error.is_malformed()));
+    let mut frame = udp_frame(&mut builder(), b"");
+    frame[14] = 0x65;
+    let error = HeaderError::BadVersion { layer: Layer::Ipv4, offset: 14, version: 6 };
+    assert_eq!(ethernet(&frame), Err(error));
+    frame[14] = 0x44;
+    let error = HeaderError::BadLength { layer: Layer::Ipv4, offset: 14, length: 16, minimum: 20 };
+    assert_eq!(ethernet(&frame), Err(error));
+}
+
+/// Frames of any kind with a few bytes changed and the end cut off: close enough to right to reach every branch.
+fn bent_packet() -> impl Strategy<Value = (u16, Vec<u8>)> {
+    let links = prop::sample::select(vec![0_u16, 1, 1, 1, 1, 12, 101, 108, 113, 228, 229, 276]);
+    let kinds = 0_u8..4;
+    let changes = proptest::collection::vec((0_usize..80, any::<u8>()), 0..4);
+    (links, kinds, proptest::collection::vec(any::<u8>(), 0..64), changes, 0_usize..200).prop_map(
+        |(link, kind, payload, changes, keep)| {
+            let header = TcpHeader { sequence: 1, acknowledgment: 2, flags: TcpFlags::ACK };
+            let mut bytes = match kind {
+                0 => udp_frame(&mut builder(), &payload),
+                1 => udp_frame(&mut builder().with_vlan(7), &payload),
+                2 => {
+                    let mut frame = vec![0; payload.len() + MAX_HEADERS_BYTES];
+                    let length = builder().tcp(header, &payload, &mut frame).expect("large enough");
+                    frame.truncate(length);
+                    frame
+                }
+                _ => {
+                    let hop_by_hop: &[u8] = &[0, 0, 1, 4, 0, 0, 0, 0];
+                    let mut frame = vec![0; 12];
+                    frame.extend([0x86, 0xdd]);
+                    frame.extend(ipv6_udp(&[(0, hop_by_hop), (43, hop_by_hop)], &payload));
+                    frame
+                }
+            };
+            for (at, value) in changes {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte = value;
+                }
+            }
+            bytes.truncate(keep);
+            (link, bytes)
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn a_built_frame_is_parsed_to_what_it_was_built_from(
+        source: (u32, u16), destination: (u32, u16), vlan in proptest::option::of(0_u16..0x1000),
+        payload in proptest::collection::vec(any::<u8>(), 0..1500),
+    ) {
+        let source = SocketAddrV4::new(source.0.into(), source.1);
+        let destination = SocketAddrV4::new(destination.0.into(), destination.1);
+        let mut builder = FrameBuilder::new([2; 6], [4; 6], source, destination);
+        if let Some(vlan) = vlan {
+            builder = builder.with_vlan(vlan);
+        }
+        let frame = udp_frame(&mut builder, &payload);
+        let datagram = ethernet(&frame).expect("a datagram");
+        let payload_offset = builder.udp_headers_bytes();
+        prop_assert_eq!(datagram, Datagram {
+            source: source.into(), destination: destination.into(), vlan, transport: Transport::Udp,
+            payload: &payload, payload_offset, truncated: false,
+        });
+    }
+
+    #[test]
+    fn the_straight_path_agrees_with_the_general_one((link, bytes) in bent_packet()) {
+        let link_type = LinkType(link);
+        prop_assert_eq!(parse(link_type, &bytes), headers::parse(link_type, &bytes));
+    }
+
+    #[test]
+    fn a_payload_lies_inside_the_packet((link, bytes) in bent_packet()) {
+        if let Ok(datagram) = parse(LinkType(link), &bytes) {
+            let end = datagram.payload_offset + datagram.payload.len();
+            prop_assert_eq!(datagram.payload, &bytes[datagram.payload_offset..end]);
+        }
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(link in 0_u16..300, bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = parse(LinkType(link), &bytes).map_err(|error| error.to_string());
+    }
+}
