@@ -107,7 +107,13 @@ pub struct Inline<'e, B, T, S> {
     sink: &'e mut S,
 }
 
-impl<B: Stage<T, S>, T, S> Inline<'_, B, T, S> {
+impl<'e, B: Stage<T, S>, T, S> Inline<'e, B, T, S> {
+    /// An edge into `stage` over `buffer`, whose capacity is the longest batch. For a loop that drives the first stage
+    /// itself and decides when a batch ends (a file whose packets may be taken together).
+    pub const fn new(stage: &'e mut B, buffer: &'e mut Vec<T>, sink: &'e mut S) -> Self {
+        Self { stage, buffer, sink }
+    }
+
     #[inline]
     fn flush(&mut self) {
         if !self.buffer.is_empty() {

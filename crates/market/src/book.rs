@@ -277,7 +277,7 @@ impl Books {
     #[cold]
     #[inline(never)]
     fn widen(&mut self, instrument: InstrumentId) -> Option<()> {
-        if instrument == InstrumentId::ALL {
+        if instrument >= InstrumentId::UNKNOWN {
             return None;
         }
         let wanted = (instrument.index() + 1).next_power_of_two();

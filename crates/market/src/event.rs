@@ -52,6 +52,9 @@ pub enum EventKind {
     /// A message of the venue without a normalised meaning (indications, participants, collars): kept for its
     /// sequence number, changes nothing.
     Other = 17,
+    /// The instrument's number stands for a symbol from here on: [`Event::symbol`]. Comes before any other event of
+    /// the instrument.
+    SymbolMapping = 18,
 }
 
 /// DBN's actions.
@@ -397,13 +400,30 @@ impl Event {
         })
     }
 
+    /// Writes `symbol` into an event of kind [`EventKind::SymbolMapping`].
+    #[must_use]
+    pub const fn with_symbol(mut self, symbol: Symbol) -> Self {
+        let symbol = u128::from_le_bytes(*symbol.as_bytes());
+        self.kind = EventKind::SymbolMapping;
+        self.order_id = symbol as u64;
+        self.aux = (symbol >> 64) as u64;
+        self
+    }
+
+    fn symbol_bits(&self) -> Symbol {
+        Symbol::from_bytes(&(u128::from(self.order_id) | u128::from(self.aux) << 64).to_le_bytes())
+    }
+
+    /// The symbol that the instrument's number stands for, of a [`EventKind::SymbolMapping`].
+    pub fn symbol(&self) -> Option<Symbol> {
+        (self.kind == EventKind::SymbolMapping).then(|| self.symbol_bits())
+    }
+
     /// Writes `definition` into an event of kind [`EventKind::Definition`].
     #[must_use]
     pub const fn with_definition(mut self, definition: Definition) -> Self {
-        let symbol = u128::from_le_bytes(*definition.symbol.as_bytes());
+        self = self.with_symbol(definition.symbol);
         self.kind = EventKind::Definition;
-        self.order_id = symbol as u64;
-        self.aux = (symbol >> 64) as u64;
         self.size = definition.round_lot;
         self.price = definition.reference_price;
         self.detail = definition.class & 0x7F;
@@ -416,9 +436,8 @@ impl Event {
         if self.kind != EventKind::Definition {
             return None;
         }
-        let symbol = u128::from(self.order_id) | u128::from(self.aux) << 64;
         Some(Definition {
-            symbol: Symbol::from_bytes(&symbol.to_le_bytes()),
+            symbol: self.symbol_bits(),
             round_lot: self.size,
             reference_price: self.price,
             class: self.detail,
@@ -577,6 +596,7 @@ mod tests {
             is_etp: false,
         };
         assert_eq!(blank(EventKind::Definition).with_definition(definition).definition(), Some(definition));
+        assert_eq!(blank(EventKind::Other).with_symbol(definition.symbol).symbol(), Some(definition.symbol));
     }
 
     #[test]

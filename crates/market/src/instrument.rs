@@ -13,6 +13,9 @@ use std::fmt;
 pub struct InstrumentId(pub u32);
 
 impl InstrumentId {
+    /// No instrument: a place in a table that nothing is known of yet.
+    pub const UNKNOWN: Self = Self(u32::MAX - 1);
+
     /// Every instrument of a venue: of a gap, a session event, the clearing of all books.
     pub const ALL: Self = Self(u32::MAX);
 

@@ -257,7 +257,7 @@ impl NbboStage {
     #[cold]
     #[inline(never)]
     fn widen(&mut self, instrument: InstrumentId) -> Option<()> {
-        if instrument == InstrumentId::ALL {
+        if instrument >= InstrumentId::UNKNOWN {
             return None;
         }
         let instruments = (instrument.index() + 1).next_power_of_two();
