@@ -3,8 +3,9 @@
 //! [`CaptureReader`] hands out one packet at a time, as a slice of the mapped file or of the stream's buffer. Which
 //! format it is, and how it is compressed, is told by the first bytes. [`Writer`] writes either format.
 //!
-//! Cost of a packet from a mapped file: the record's header is read once (16 bytes, in pcapng 28), about 5 ns with no
-//! copy and no allocation; the packet's own bytes are not touched.
+//! Cost of a packet from a mapped file: its record's header is read once (16 bytes, in pcapng 28), with no copy and
+//! no allocation; the packet's own bytes are not touched. Measured with packets of 150 bytes, the file in the page
+//! cache: 20 ns, most of it the page faults that any map has.
 
 mod pcap;
 mod pcapng;

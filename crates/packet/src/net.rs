@@ -3,10 +3,10 @@
 //! [`parse`] reads Ethernet II (with IEEE 802.1Q and 802.1ad tags), Linux cooked captures, BSD loopback and raw IP;
 //! IPv4 (RFC 791) and IPv6 (RFC 8200) with options and extension headers; UDP (RFC 768) and TCP (RFC 9293).
 //!
-//! Cost: a packet of exchange multicast (Ethernet with or without a VLAN tag, IPv4 without options, UDP) is taken by a
-//! straight path over its 42 or 46 bytes of headers, one or two cache lines: a few nanoseconds. Everything else goes through
-//! the general path, some 10 ns. Checksums are not verified: network cards do that, and captures made
-//! on a sender hold unfinished ones.
+//! Cost: a packet of exchange multicast (Ethernet with or without a VLAN tag, IPv4 without options, UDP) is taken by
+//! a straight path over its 42 or 46 bytes of headers, one or two cache lines: 8 ns with the headers in cache and the
+//! whole result stored, less where the consumer uses only parts of it. Everything else goes through the general path.
+//! Checksums are not verified: network cards do that, and captures made on a sender hold unfinished ones.
 
 pub mod build;
 mod headers;

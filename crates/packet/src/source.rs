@@ -2,17 +2,20 @@
 //! a buffer. Both look the same to a reader: a window of bytes that can be refilled and consumed.
 //!
 //! Cost: on a mapped file [`ByteSource::fill`] is one comparison and [`ByteSource::take`] one addition; nothing is
-//! copied. On a stream, bytes are decompressed once into a buffer of [`STREAM_BUFFER_BYTES`], and what a refill finds
-//! unconsumed (less than the caller asked for) is moved to its front. Memory does not grow with the file.
+//! copied, and the kernel is asked for the file's length once for every 2 MiB. On a stream, bytes are decompressed
+//! once into a buffer of [`STREAM_BUFFER_BYTES`], and what a refill finds unconsumed (less than the caller asked for)
+//! is moved to its front. Memory does not grow with the file.
 //!
 //! # A file that changes while it is read
 //!
 //! A mapped file belongs to whoever may write it. If another process truncates it, touching a page past its new end
-//! raises SIGBUS, which ends this process; if another process overwrites it, the bytes change under the reader, which then
-//! reports the nonsense as it would any damaged file. Neither can be prevented from this side on Linux. The length is
-//! taken once, at the opening, so a file that grows is read up to what it was. Open a file that is still being written, or that
-//! lies on storage not to be trusted, with [`ByteSource::open_unmapped`]: it is read with `read(2)`, and a truncation
-//! is then an early end.
+//! raises SIGBUS, which ends this process. The length is looked at again for every 2 MiB, so that happens only if the
+//! truncation falls within the 2 MiB being read; one further on is an error like any other. If another process
+//! overwrites the file, the bytes change under the reader, which then reports the nonsense as it would any damaged
+//! file. Neither can be prevented from this side. A file that grows is read up to the length it had at the opening.
+//!
+//! Open a file that is still being written, or that lies on storage not to be trusted, with
+//! [`ByteSource::open_unmapped`]: it is read with `read(2)`, and a truncation is then an early end.
 
 use std::fmt;
 use std::fs::File;
@@ -29,6 +32,9 @@ pub const STREAM_BUFFER_BYTES: usize = 1 << 20;
 
 /// Size in bytes of each read from a compressed file.
 const COMPRESSED_READ_BYTES: usize = 128 << 10;
+
+/// How much of a mapped file is shown at a time: after so many bytes its length is looked at again.
+const MAPPED_STEP_BYTES: usize = 2 << 20;
 
 /// How a file is compressed, told by its first bytes and never by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +95,7 @@ pub struct ByteSource {
 }
 
 enum Backing {
-    Mapped(Mmap),
+    Mapped(Mapped),
     Memory(Vec<u8>),
     Streamed(Box<Stream>),
 }
@@ -133,16 +139,16 @@ impl ByteSource {
         let magic_len = read_up_to(&mut file, &mut magic).map_err(failed)?;
         if may_map && Compression::detect(&magic[..magic_len]) == Compression::None {
             // SAFETY: the map is private to this `ByteSource`, read-only, and handed out only as slices that borrow
-            // it. Its bytes may change, or vanish with SIGBUS, if another process writes or truncates the file: the
-            // module documentation says so and offers `open_unmapped`. All parsing of mapped bytes copies a field
-            // before it checks and uses it, so changing bytes give wrong packets, never a wrong memory access.
+            // it. What cannot be ruled out here, as with any map of a file, is that another process writes or
+            // truncates it meanwhile: the module documentation says what follows, and offers `open_unmapped`. The
+            // bytes are plain numbers and text, valid whatever their value, and every length among them is checked.
             let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
             // Only advice (read ahead, drop behind): a kernel that refuses it reads the same bytes.
             let _ = map.advise(Advice::Sequential);
             let total_len = Some(map.len() as u64);
             return Ok(Self {
                 name: name.into(),
-                backing: Backing::Mapped(map),
+                backing: Backing::Mapped(Mapped { map, file, present: 0 }),
                 cursor: 0,
                 base: 0,
                 compression: Compression::None,
@@ -297,7 +303,7 @@ impl ByteSource {
     #[inline]
     fn window(&self) -> &[u8] {
         match &self.backing {
-            Backing::Mapped(map) => map,
+            Backing::Mapped(mapped) => &mapped.map[..mapped.present],
             Backing::Memory(bytes) => bytes,
             Backing::Streamed(stream) => &stream.buffer[..stream.filled],
         }
@@ -305,7 +311,17 @@ impl ByteSource {
 
     #[cold]
     fn refill(&mut self, min_bytes: usize) {
-        let Backing::Streamed(stream) = &mut self.backing else { return };
+        let stream = match &mut self.backing {
+            Backing::Memory(_) => return,
+            Backing::Mapped(mapped) => {
+                if let Err(cause) = mapped.extend(self.cursor.saturating_add(min_bytes)) {
+                    let offset = mapped.present as u64;
+                    self.failure = Some(CaptureError::Io { file: self.name.clone(), offset, cause });
+                }
+                return;
+            }
+            Backing::Streamed(stream) => stream,
+        };
         if stream.ended {
             return;
         }
@@ -344,6 +360,32 @@ impl fmt::Debug for ByteSource {
             .field("position", &self.position())
             .field("total_len", &self.total_len)
             .finish_non_exhaustive()
+    }
+}
+
+/// A mapped file, of which the window shows what was found to be there.
+struct Mapped {
+    map: Mmap,
+    file: File,
+    /// Bytes from the file's beginning that are in the window.
+    present: usize,
+}
+
+impl Mapped {
+    /// Moves the window's end to `end` and then some, or to the file's end, if the file still has those bytes.
+    ///
+    /// Asking for the length costs a system call for every [`MAPPED_STEP_BYTES`]. Having the pages brought in by that
+    /// call too (`MADV_POPULATE_READ`) was slower than faulting them in, by a seventh.
+    fn extend(&mut self, end: usize) -> io::Result<()> {
+        let end = end.max(self.present.saturating_add(MAPPED_STEP_BYTES)).min(self.map.len());
+        if end > self.present {
+            if self.file.metadata()?.len() < end as u64 {
+                let problem = "the file is shorter than when it was opened";
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, problem));
+            }
+            self.present = end;
+        }
+        Ok(())
     }
 }
 

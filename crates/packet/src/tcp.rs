@@ -2,11 +2,11 @@
 //! what was sent twice removed and what the capture missed reported.
 //!
 //! A [`Reassembler`] is given every TCP [`Datagram`] of a capture and calls back with [`StreamEvent`]s. It keeps
-//! segments that arrived early, up to [`Limits`]; beyond that it gives the missing bytes up as a hole. It is an observer: it
-//! trusts neither end, acknowledges nothing, and verifies no checksum.
+//! segments that arrived early, up to [`Limits`]; beyond that it gives the missing bytes up as a hole. It is an
+//! observer: it trusts neither end, acknowledges nothing, and verifies no checksum.
 //!
-//! Cost: a segment in order is one hash lookup and handed on as it lies in the packet. A segment out of order is copied
-//! (one allocation), a new connection is one allocation.
+//! Cost: a segment in order is one hash lookup and handed on as it lies in the packet. A segment out of order is
+//! copied (one allocation), a new connection is one allocation.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::{Entry, HashMap};
@@ -173,8 +173,8 @@ impl Reassembler {
         stream.accept(header, datagram.payload, datagram.truncated, &self.limits, &mut session);
     }
 
-    /// Ends all flows, in the order of their last segment: what waits behind a hole is delivered with the hole. Call it at the end of the
-    /// capture.
+    /// Ends all flows, in the order of their last segment: what waits behind a hole is delivered with the hole. Call
+    /// it at the end of the capture.
     pub fn finish(&mut self, mut report: impl FnMut(StreamEvent<'_>)) {
         let mut flows: Vec<_> = self.flows.drain().collect();
         flows.sort_by_key(|(_, stream)| stream.last_segment);

@@ -1,4 +1,5 @@
 //! Capture files made by hand and by the writer: every container, every kind of block, every kind of damage.
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::io::{Cursor, Read, Write};
@@ -377,6 +378,29 @@ fn a_mapped_file_and_its_compressed_forms_give_the_same() {
         assert_eq!(source.total_len(), Some(bytes.len() as u64));
         assert_eq!(read_all(source).0, expected, "{name}");
     }
+}
+
+#[test]
+fn a_file_that_is_truncated_while_it_is_read_gives_an_error() {
+    let folder = Folder::new("truncated");
+    let packets: Vec<_> = (0..5_000).map(|index| (index, vec![0; 1_000])).collect();
+    let path = folder.file("shrinking.pcap", &write(WriterOptions::default(), &packets));
+    let mut reader = CaptureReader::open(&path).expect("opens");
+    reader.next_packet().expect("reads").expect("has packets");
+    // To what has been brought in already, so that no page in use vanishes.
+    fs::OpenOptions::new().write(true).open(&path).and_then(|file| file.set_len(4 << 20)).expect("shrinks");
+    let error = loop {
+        match reader.next_packet() {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("the end came without an error"),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(
+        error.ends_with("cannot read at offset 4194304: the file is shorter than when it was opened"),
+        "{error}"
+    );
+    assert!(reader.tally().packets > 4_000);
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! Framed files: batches of any size give the same messages; cuts and damage are told.
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::io::{Cursor, Write};
 
@@ -14,8 +15,11 @@ fn file_of(messages: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
+/// Each message and where it lies.
+type Messages = Vec<(u64, Vec<u8>)>;
+
 /// All messages with their offsets, the batches they came in, and the error that ended the reading.
-fn read_all(mut reader: FramedReader) -> (Vec<(u64, Vec<u8>)>, usize, Option<String>) {
+fn read_all(mut reader: FramedReader) -> (Messages, usize, Option<String>) {
     let (mut messages, mut batches) = (Vec::new(), 0);
     loop {
         match reader.next_batch() {

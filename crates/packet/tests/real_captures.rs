@@ -1,5 +1,6 @@
 //! Real captures of exchange traffic, and the same packets in containers written by other tools. The expected values
 //! are those that `tshark` 4.0 prints.
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
 

@@ -1,5 +1,6 @@
-//! The pcapng format: blocks, of which the enhanced, simple and obsolete packet blocks hold packets, the section header
-//! sets the byte order, and the interface descriptions set link type and time unit. Other blocks are passed over.
+//! The pcapng format: blocks, of which the enhanced, simple and obsolete packet blocks hold packets, the section
+//! header sets the byte order, and the interface descriptions set link type and time unit. Other blocks are passed
+//! over.
 
 use super::{ByteOrder, Fault, LinkType, MAX_BLOCK_BYTES, MAX_CAPTURED_BYTES, Record, Step, four};
 

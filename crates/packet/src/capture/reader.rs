@@ -13,8 +13,8 @@ pub struct CapturedPacket<'a> {
     pub number: u64,
     /// Where its first captured byte lies in the file, or in the decompressed content of a compressed file.
     pub offset: u64,
-    /// When it was captured, in nanoseconds since 1970-01-01 00:00 UTC. A pcapng simple packet block has no time: it gets the
-    /// time of the packet before it (0 if there is none) and is counted in [`Tally::without_time`].
+    /// When it was captured, in nanoseconds since 1970-01-01 00:00 UTC. A pcapng simple packet block has no time: it
+    /// gets the time of the packet before it (0 if there is none) and is counted in [`Tally::without_time`].
     pub timestamp_ns: u64,
     /// What the first byte belongs to.
     pub link_type: LinkType,
@@ -80,7 +80,8 @@ impl CaptureReader {
     /// Reads the capture in `source`, which stands at its beginning.
     ///
     /// # Errors
-    /// [`CaptureError::Empty`], [`CaptureError::UnknownFormat`], [`CaptureError::TruncatedHeader`], or the source's failure.
+    /// [`CaptureError::Empty`], [`CaptureError::UnknownFormat`], [`CaptureError::TruncatedHeader`], or the source's
+    /// failure.
     pub fn new(mut source: ByteSource) -> Result<Self, CaptureError> {
         let first_bytes = source.fill(pcap::FILE_HEADER_BYTES);
         let got = first_bytes.len();
@@ -138,8 +139,8 @@ impl CaptureReader {
         }))
     }
 
-    /// When the next packet was captured, in nanoseconds since 1970-01-01 00:00 UTC, without handing it out: what merging
-    /// several captures by time needs. `None` at the end.
+    /// When the next packet was captured, in nanoseconds since 1970-01-01 00:00 UTC, without handing it out: what
+    /// merging several captures by time needs. `None` at the end.
     ///
     /// # Errors
     /// As [`CaptureReader::next_packet`].

@@ -91,8 +91,8 @@ impl<W: Write> Writer<W> {
     /// Writes a packet captured whole at `timestamp_ns` (nanoseconds since 1970-01-01 00:00 UTC).
     ///
     /// # Errors
-    /// What the sink says; [`io::ErrorKind::InvalidInput`] for a packet longer than [`MAX_CAPTURED_BYTES`] or, in pcap, a time
-    /// after the year 2106.
+    /// What the sink says; [`io::ErrorKind::InvalidInput`] for a packet longer than [`MAX_CAPTURED_BYTES`] or, in
+    /// pcap, a time after the year 2106.
     #[inline]
     pub fn write_packet(&mut self, timestamp_ns: u64, bytes: &[u8]) -> io::Result<()> {
         // A longer packet is refused below, so the conversion loses nothing.

@@ -1,7 +1,7 @@
 //! Headers written: a payload becomes an Ethernet frame with IPv4 and UDP or TCP around it, checksums included.
 //!
-//! Per frame a [`FrameBuilder`] writes 42 bytes of headers (46 with a tag, 54 and 58 for TCP) and sums the payload once, four
-//! bytes at a step. It allocates nothing: frames go into the caller's buffer.
+//! Per frame a [`FrameBuilder`] writes 42 bytes of headers (46 with a tag, 54 and 58 for TCP) and sums the payload
+//! once, four bytes at a step. It allocates nothing: frames go into the caller's buffer.
 
 use std::net::SocketAddrV4;
 
