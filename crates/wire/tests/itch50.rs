@@ -1,5 +1,7 @@
 //! Nasdaq TotalView-ITCH 5.0 against bytes written by hand after the document.
 
+#![allow(clippy::unwrap_used)]
+
 use tapeworks_wire::nasdaq::itch50::{AddOrder, AddOrderFields, BuySellIndicator, Message};
 use tapeworks_wire::{Ascii, Decimal, DecodeError, EncodeError, NanosecondsSinceMidnight};
 

@@ -78,9 +78,12 @@ fn tags(declaration: &Declaration, faults: &mut Faults) {
             Raw::Number(number) => !place.text && (place.bytes == 8 || number >> (place.bytes * 8) == 0),
         };
         if !fits {
-            let kind = if place.text { "characters" } else { "byte integer" };
-            faults
-                .add(*span, format!("the tag {} does not fit: tags are {} {kind}", shown(raw), place.bytes));
+            let expected = match (place.text, place.bytes) {
+                (true, 1) => "one character".to_owned(),
+                (true, count) => format!("text of {count} characters"),
+                (false, count) => format!("an integer of {} bits", count * 8),
+            };
+            faults.add(*span, format!("the tag {} does not fit: a tag is {expected}", shown(raw)));
         }
         if let Some((_, first)) = seen.iter().find(|(other, _)| *other == raw) {
             faults.add(*span, format!("duplicate tag {}: message `{first}` has it already", shown(raw)));
@@ -142,6 +145,11 @@ fn enums_and_flags(declaration: &Declaration, faults: &mut Faults) {
     }
 }
 
+/// `byte 5` or `bytes 5 to 7`; `end` is not included.
+fn stretch(start: usize, end: usize) -> String {
+    if end == start + 1 { format!("byte {start}") } else { format!("bytes {start} to {}", end - 1) }
+}
+
 /// Every byte of the structure is declared exactly once, in order.
 fn layout(declaration: &Declaration, structure: &Structure, faults: &mut Faults) {
     /// Stretch of bytes that is already taken, and by what.
@@ -166,10 +174,9 @@ fn layout(declaration: &Declaration, structure: &Structure, faults: &mut Faults)
         let Some(size) = declaration.size_of(&field.field_type) else {
             faults.add(
                 field.type_span,
-                String::from(
-                    "unknown type: it is neither built in (u8 to u64, i8 to i64, ascii, ascii_number, bytes, price, \
-                     nanoseconds_since_midnight, optional, group, blocks, rest, ..) nor an enum or a flag set of this protocol"
-                ),
+                "unknown type: neither built in (u8 to u64, i8 to i64, ascii, ascii_number, bytes, price, \
+                 nanoseconds_since_midnight, optional, group, blocks, rest, ..) nor an enum or a flag set of this protocol"
+                    .to_owned(),
             );
             return;
         };
@@ -187,10 +194,10 @@ fn layout(declaration: &Declaration, structure: &Structure, faults: &mut Faults)
             faults.add(
                 field.offset_span,
                 format!(
-                    "field `{}` @ {} overlaps {by}, which takes bytes {start} to {}: the next free byte is {cursor}",
+                    "field `{}` @ {} overlaps {by}, which takes {}: the next free byte is {cursor}",
                     field.name,
                     field.offset,
-                    end - 1
+                    stretch(start, end)
                 ),
             );
             sound = false;
@@ -198,10 +205,25 @@ fn layout(declaration: &Declaration, structure: &Structure, faults: &mut Faults)
             faults.add(
                 field.offset_span,
                 format!(
-                    "gap: bytes {cursor} to {} before field `{}` are not declared (reserved bytes are declared too: `reserved @ {cursor}: bytes<{}>`)",
-                    field.offset - 1,
+                    "gap: {} before field `{}` not declared (reserved bytes are declared too: `reserved @ {cursor}: bytes<{}>`)",
+                    stretch(cursor, field.offset),
                     field.name,
                     field.offset - cursor
+                ),
+            );
+            sound = false;
+        } else if let Some(tag) = &tag
+            && cursor < tag.start
+            && field.offset + size > tag.start
+        {
+            faults.add(
+                field.offset_span,
+                format!(
+                    "field `{}` @ {} overlaps {}, which takes {}",
+                    field.name,
+                    field.offset,
+                    tag.by,
+                    stretch(tag.start, tag.end)
                 ),
             );
             sound = false;
@@ -270,12 +292,12 @@ fn layout(declaration: &Declaration, structure: &Structure, faults: &mut Faults)
 
 /// Groups, blocks and `rest`: last, once, open-ended, with an integer count before them.
 fn tails(declaration: &Declaration, structure: &Structure, faults: &mut Faults) {
+    if structure.role == Role::Group && !structure.is_fixed() {
+        faults.add(structure.length_span, "an entry of a group has a fixed length".to_owned());
+    }
     for (index, field) in structure.fields.iter().enumerate() {
         if !field.field_type.is_tail() {
             continue;
-        }
-        if structure.role == Role::Group {
-            faults.add(field.type_span, "an entry of a group has a fixed length".to_owned());
         }
         if index + 1 != structure.fields.len() {
             faults.add(

@@ -1,6 +1,25 @@
-//! What a declaration says, as a constant: the source of everything that is derived at run time.
+//! What a declaration says, as a constant, and what is derived from it at run time, once for all protocols:
+//!
+//! - [`Schema::decode`]: the fields of a message with names, offsets and values, as text and JSON;
+//! - [`markdown`](fn@markdown), [`json`](fn@json): the reference page, the schema for programs;
+//! - [`wireshark`](fn@wireshark): a dissector;
+//! - [`arbitrary`](fn@arbitrary): random valid messages for tests.
+//!
+//! The generated views do not use any of this: the hot path reads at constant offsets.
+
+mod arbitrary;
+mod json;
+mod markdown;
+mod value;
+mod wireshark;
 
 use core::fmt;
+
+pub use arbitrary::{SplitMix64, arbitrary};
+pub use json::json;
+pub use markdown::markdown;
+pub use value::{Decoded, FieldValue, Value};
+pub use wireshark::wireshark;
 
 /// Byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,6 +169,31 @@ pub enum Kind {
     },
     /// All bytes to the end.
     Rest,
+}
+
+impl Kind {
+    /// The kind's name, as in the JSON form of a schema.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Unsigned => "unsigned",
+            Self::Signed => "signed",
+            Self::Ascii => "ascii",
+            Self::AsciiNumber => "ascii_number",
+            Self::Bytes => "bytes",
+            Self::Decimal { .. } => "decimal",
+            Self::NanosecondsSinceMidnight => "nanoseconds_since_midnight",
+            Self::NanosecondsSinceEpoch => "nanoseconds_since_epoch",
+            Self::Nanoseconds => "nanoseconds",
+            Self::SecondsSinceMidnight => "seconds_since_midnight",
+            Self::SecondsSinceEpoch => "seconds_since_epoch",
+            Self::Enum(_) => "enum",
+            Self::Flags(_) => "flags",
+            Self::Group { .. } => "group",
+            Self::Blocks { .. } => "blocks",
+            Self::Rest => "rest",
+        }
+    }
 }
 
 /// An enumeration.

@@ -1,0 +1,125 @@
+//! Real packets: every message of the captures decodes, and some are compared value by value.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use tapeworks_wire::iex::{deep10, tops16, tp};
+use tapeworks_wire::nasdaq::{itch50, moldudp64};
+
+fn captures(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures").join(folder);
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+/// The UDP payloads of a little-endian pcap file of Ethernet (with VLAN tags) and IPv4: all that the captures are.
+fn payloads(file: &Path) -> Vec<Vec<u8>> {
+    let bytes = std::fs::read(file).unwrap();
+    let mut at = 24;
+    let mut found = Vec::new();
+    while at < bytes.len() {
+        let length = u32::from_le_bytes(bytes[at + 8..at + 12].try_into().unwrap()) as usize;
+        let packet = &bytes[at + 16..at + 16 + length];
+        let mut ip = 14;
+        while packet[ip - 2..ip] == [0x81, 0] {
+            ip += 4;
+        }
+        assert_eq!(packet[ip - 2..ip], [8, 0], "not IPv4");
+        let udp = ip + usize::from(packet[ip] & 15) * 4;
+        let udp_length = usize::from(u16::from_be_bytes([packet[udp + 4], packet[udp + 5]]));
+        found.push(packet[udp + 8..udp + udp_length].to_vec());
+        at += 16 + length;
+    }
+    found
+}
+
+fn count(counts: &mut BTreeMap<&'static str, usize>, name: &'static str) {
+    *counts.entry(name).or_default() += 1;
+}
+
+fn nasdaq_counts(folder: &str) -> BTreeMap<&'static str, usize> {
+    let mut counts = BTreeMap::new();
+    for payload in captures(folder).iter().flat_map(|file| payloads(file)) {
+        let packet = moldudp64::DownstreamPacket::decode(&payload).unwrap();
+        let mut blocks = packet.blocks();
+        for block in blocks.by_ref() {
+            let message = itch50::Message::decode(block.unwrap()).unwrap();
+            let mut again = [0; 64];
+            let length = message.encode_into(&mut again).unwrap();
+            assert_eq!(&again[..length], message.as_bytes());
+            count(&mut counts, message.name());
+        }
+        assert!(blocks.trailing().is_empty());
+    }
+    counts
+}
+
+#[test]
+fn every_message_of_the_nasdaq_captures_decodes() {
+    let expected = [
+        ("AddOrder", 37),
+        ("AddOrderWithMpid", 2),
+        ("MarketParticipantPosition", 1),
+        ("OrderDelete", 2),
+        ("OrderReplace", 1),
+        ("StockTradingAction", 1),
+    ];
+    assert_eq!(nasdaq_counts("nasdaq-itch50"), BTreeMap::from(expected));
+    assert_eq!(nasdaq_counts("nasdaq-bx-itch50"), BTreeMap::from([("AddOrder", 1), ("OrderDelete", 1)]));
+}
+
+#[test]
+fn every_message_of_the_iex_captures_decodes() {
+    let mut counts = BTreeMap::new();
+    for folder in ["iex-tops15", "iex-tops16", "iex-deep"] {
+        for payload in captures(folder).iter().flat_map(|file| payloads(file)) {
+            let segment = tp::Segment::decode(&payload).unwrap();
+            assert_eq!(payload.len(), 40 + usize::from(segment.payload_length()));
+            let mut blocks = segment.blocks();
+            for block in blocks.by_ref() {
+                let block = block.unwrap();
+                let (name, length) = match segment.message_protocol_id() {
+                    tp::MessageProtocolId::Tops => {
+                        let message = tops16::Message::decode(block).unwrap();
+                        (message.name(), message.as_bytes().len())
+                    }
+                    tp::MessageProtocolId::Deep => {
+                        let message = deep10::Message::decode(block).unwrap();
+                        (message.name(), message.as_bytes().len())
+                    }
+                    other => panic!("{other:?}"),
+                };
+                assert_eq!(length, block.len(), "{name} has bytes that are not declared");
+                count(&mut counts, name);
+            }
+            assert!(blocks.trailing().is_empty());
+        }
+    }
+    assert_eq!(counts.get("QuoteUpdate"), Some(&IEX_QUOTES));
+    assert_eq!(counts.get("PriceLevelBuyUpdate"), Some(&1));
+    assert_eq!(counts.get("PriceLevelSellUpdate"), Some(&1));
+    assert_eq!(counts.get("SecurityDirectory"), Some(&2));
+}
+
+const IEX_QUOTES: usize = 15;
+
+#[test]
+fn a_real_add_order_has_the_values_that_other_tools_show() {
+    let files = captures("nasdaq-itch50");
+    let file = files.iter().find(|file| file.ends_with("AddOrderNoMpidAttributionMessage.pcap")).unwrap();
+    let payload = payloads(file).remove(0);
+    let packet = moldudp64::DownstreamPacket::decode(&payload).unwrap();
+    assert_eq!(packet.session().as_str(), Some("000010059B"));
+    assert_eq!(packet.sequence_number(), 14_757_721);
+    let block = packet.blocks().next().unwrap().unwrap();
+    let itch50::Message::AddOrder(order) = itch50::Message::decode(block).unwrap() else {
+        panic!("not an add")
+    };
+    assert_eq!(order.timestamp().to_string(), "09:29:59.999894278");
+    assert_eq!(order.stock().as_str(), Some("IVOO"));
+    assert_eq!(order.buy_sell_indicator(), itch50::BuySellIndicator::Buy);
+    assert_eq!((order.shares(), order.price().to_string().as_str()), (1_600, "87.3900"));
+}

@@ -1,0 +1,170 @@
+//! What holds for every message of every protocol.
+
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+use tapeworks_wire::schema::{Kind, Schema, SplitMix64, Structure, arbitrary, json, markdown};
+use tapeworks_wire::{iex, nasdaq, protocol_by_name, protocols};
+
+/// Encodes what it decodes from random valid bytes, for each message of the protocol.
+macro_rules! round_trip {
+    ($test:ident, $protocol:path) => {
+        #[test]
+        fn $test() {
+            use $protocol::{Message, SCHEMA};
+            let mut random = SplitMix64::new(0x7a9e);
+            for structure in SCHEMA.messages {
+                for _ in 0..500 {
+                    let mut bytes = Vec::new();
+                    arbitrary(&SCHEMA, structure, &mut random, &mut bytes);
+                    let message = Message::decode(&bytes)
+                        .unwrap_or_else(|error| panic!("{}: {error}: {bytes:02x?}", structure.name));
+                    assert_eq!(message.name(), structure.name);
+                    assert_eq!(message.as_bytes(), bytes);
+                    let mut again = vec![0; bytes.len()];
+                    assert_eq!(message.encode_into(&mut again), Ok(bytes.len()));
+                    assert_eq!(again, bytes, "{message:?}");
+                    assert_eq!(SCHEMA.decode(&bytes).error, None);
+                }
+            }
+        }
+    };
+}
+
+round_trip!(itch50_encodes_what_it_decodes, nasdaq::itch50);
+round_trip!(soupbintcp_encodes_what_it_decodes, nasdaq::soupbintcp);
+round_trip!(tops16_encodes_what_it_decodes, iex::tops16);
+round_trip!(deep10_encodes_what_it_decodes, iex::deep10);
+
+#[test]
+fn headers_encode_what_they_decode() {
+    let mut random = SplitMix64::new(0x7a9e);
+    for _ in 0..500 {
+        let (mut bytes, mut again) = (Vec::new(), [0; 1024]);
+        let schema = &nasdaq::moldudp64::SCHEMA;
+        arbitrary(schema, schema.structure("DownstreamPacket").unwrap(), &mut random, &mut bytes);
+        let view = nasdaq::moldudp64::DownstreamPacket::decode(&bytes).unwrap();
+        let length = view.to_fields().encode_into(&mut again).unwrap();
+        assert_eq!(again[..length], bytes);
+        assert_eq!(view.blocks().filter(Result::is_ok).count(), usize::from(view.message_count()));
+
+        bytes.clear();
+        arbitrary(schema, schema.structure("RequestPacket").unwrap(), &mut random, &mut bytes);
+        let view = nasdaq::moldudp64::RequestPacket::decode(&bytes).unwrap();
+        assert_eq!(view.to_fields().encode()[..], bytes);
+
+        bytes.clear();
+        let schema = &iex::tp::SCHEMA;
+        arbitrary(schema, schema.structure("Segment").unwrap(), &mut random, &mut bytes);
+        let view = iex::tp::Segment::decode(&bytes).unwrap();
+        let length = view.to_fields().encode_into(&mut again).unwrap();
+        assert_eq!(again[..length], bytes);
+    }
+}
+
+/// Lengths of the fields and the tag add up to the whole structure, without holes or overlaps.
+fn covered(schema: &Schema, structure: &Structure) {
+    let full = structure.full_length.unwrap_or(structure.minimum_length);
+    let mut owners = vec![0; full];
+    if let (Some(tag), Some(_)) = (schema.tag, structure.tag) {
+        owners[tag.offset..tag.offset + tag.length].iter_mut().for_each(|owner| *owner += 1);
+    }
+    for field in structure.fields {
+        if matches!(field.kind, Kind::Group { .. } | Kind::Blocks { .. } | Kind::Rest) {
+            assert_eq!(field.offset, full, "{}.{}", structure.name, field.name);
+        }
+        owners[field.offset..field.offset + field.length].iter_mut().for_each(|owner| *owner += 1);
+    }
+    assert!(owners.iter().all(|owner| *owner == 1), "{}: {owners:?}", structure.name);
+}
+
+#[test]
+fn the_schema_covers_every_byte_of_every_structure_once() {
+    for protocol in protocols() {
+        let schema = protocol.schema;
+        for structure in schema.messages.iter().chain(schema.headers).chain(schema.groups) {
+            covered(schema, structure);
+        }
+    }
+}
+
+#[test]
+fn every_protocol_is_found_by_its_names_and_has_its_forms() {
+    for protocol in protocols() {
+        for name in protocol.aliases.iter().chain([&protocol.schema.name]) {
+            let found = protocol_by_name(&name.to_uppercase()).unwrap();
+            assert_eq!(found.schema.name, protocol.schema.name);
+        }
+        let page = markdown(protocol.schema);
+        let object: serde_json::Value = serde_json::from_str(&json(protocol.schema)).unwrap();
+        assert_eq!(object["name"], protocol.schema.name);
+        for message in protocol.schema.messages {
+            assert!(page.contains(&format!("### {}\n", message.name)));
+            let listed =
+                object["messages"].as_array().unwrap().iter().find(|each| each["name"] == message.name);
+            assert_eq!(listed.unwrap()["fields"].as_array().unwrap().len(), message.fields.len());
+        }
+    }
+    assert!(protocol_by_name("no such protocol").is_none());
+}
+
+#[test]
+fn the_json_of_a_message_is_json_whatever_it_holds() {
+    let mut random = SplitMix64::new(1);
+    for protocol in protocols() {
+        for structure in protocol.schema.messages.iter().chain(protocol.schema.headers) {
+            for _ in 0..50 {
+                let (mut bytes, mut text) = (Vec::new(), String::new());
+                arbitrary(protocol.schema, structure, &mut random, &mut bytes);
+                structure.decode(&bytes).write_json(&mut text);
+                let object: serde_json::Value = serde_json::from_str(&text).unwrap();
+                assert_eq!(object.as_object().unwrap().len(), structure.fields.len());
+            }
+        }
+    }
+}
+
+/// Decodes with the generated code and with the schema, which must agree on what is wrong.
+macro_rules! agree {
+    ($bytes:expr, $($protocol:path),*) => { $({
+        use $protocol::{Message, SCHEMA};
+        let described = SCHEMA.decode($bytes);
+        match Message::decode($bytes) {
+            Ok(message) => {
+                prop_assert_eq!(described.error, None);
+                prop_assert_eq!(described.name(), Some(message.name()));
+                prop_assert_eq!(described.trailing, $bytes.len() - message.as_bytes().len());
+                let debug = format!("{:?}", message);
+                prop_assert!(!debug.is_empty());
+            }
+            Err(error) => prop_assert_eq!(described.error, Some(error)),
+        }
+        let mut text = String::new();
+        described.write_json(&mut text);
+        described.for_each_field(|found| text.push_str(&found.value.to_string()));
+    })* };
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_a_decoder_panic(bytes in proptest::collection::vec(any::<u8>(), 0..128), tag in any::<prop::sample::Index>()) {
+        use nasdaq::{moldudp64, soupbintcp};
+        let mut tagged = bytes.clone();
+        if let Some(first) = tagged.first_mut() {
+            let messages = nasdaq::itch50::SCHEMA.messages.iter().chain(iex::deep10::SCHEMA.messages).chain(iex::tops16::SCHEMA.messages);
+            let tags: Vec<u8> = messages.filter_map(|message| message.tag).map(|tag| tag as u8).collect();
+            *first = *tag.get(&tags);
+        }
+        for bytes in [&bytes, &tagged] {
+            agree!(bytes, nasdaq::itch50, nasdaq::soupbintcp, iex::tops16, iex::deep10);
+            if let Ok(packet) = moldudp64::DownstreamPacket::decode(bytes) {
+                prop_assert!(packet.blocks().count() <= usize::from(packet.count()));
+            }
+            if let Ok(segment) = iex::tp::Segment::decode(bytes) {
+                prop_assert!(segment.blocks().count() <= usize::from(segment.message_count()));
+            }
+            let walked: usize = soupbintcp::Packets::new(bytes).flatten().map(<[u8]>::len).sum();
+            prop_assert!(walked <= bytes.len());
+        }
+    }
+}

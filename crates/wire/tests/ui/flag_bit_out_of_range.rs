@@ -1,0 +1,8 @@
+tapeworks_wire::protocol! {
+    protocol "x" { title: "X", version: "1", endian: big, tag: ascii<1> @ 0, length: exact }
+    flags Conditions: u8 {
+        OddLot = 8,
+    }
+}
+
+fn main() {}

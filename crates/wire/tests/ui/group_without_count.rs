@@ -1,0 +1,9 @@
+tapeworks_wire::protocol! {
+    protocol "x" { title: "X", version: "1", endian: big, tag: ascii<1> @ 0, length: exact }
+    group Level = 4 bytes { size @ 0: u32 }
+    message Depth = 'D', 1.. bytes {
+        levels @ 1: group<Level, level_count>,
+    }
+}
+
+fn main() {}

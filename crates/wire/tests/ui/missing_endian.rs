@@ -1,0 +1,5 @@
+tapeworks_wire::protocol! {
+    protocol "x" { title: "X", version: "1", length: exact }
+}
+
+fn main() {}

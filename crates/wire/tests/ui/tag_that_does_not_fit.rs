@@ -1,0 +1,11 @@
+tapeworks_wire::protocol! {
+    protocol "x" { title: "X", version: "1", endian: big, tag: ascii<1> @ 0, length: exact }
+    message Quote = "QQ", 5 bytes {
+        shares @ 1: u32,
+    }
+    message Trade = 0x51, 5 bytes {
+        shares @ 1: u32,
+    }
+}
+
+fn main() {}
