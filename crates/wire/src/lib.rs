@@ -68,6 +68,21 @@ mod registry;
 pub mod schema;
 mod value;
 
+/// The `COUNT` bytes at `OFFSET`: what the accessors that `protocol!` writes are made of. That they lie inside the
+/// array is checked at compile time.
+#[doc(hidden)]
+#[inline(always)]
+#[must_use]
+pub fn bytes_at<const OFFSET: usize, const COUNT: usize, const LENGTH: usize>(
+    bytes: &[u8; LENGTH],
+) -> [u8; COUNT] {
+    const { assert!(OFFSET + COUNT <= LENGTH) };
+    match bytes.get(OFFSET..).and_then(|bytes| bytes.first_chunk::<COUNT>()) {
+        Some(found) => *found,
+        None => [0; COUNT],
+    }
+}
+
 pub use error::{DecodeError, EncodeError, TagNumber};
 pub use group::{Group, GroupEntries, GroupEntry};
 pub use registry::{Carrier, Protocol, Role, Transport, protocol_by_name, protocols};

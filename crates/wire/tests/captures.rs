@@ -2,39 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+mod capture_files;
 
+use std::collections::BTreeMap;
+
+use capture_files::{captures, payloads};
 use tapeworks_wire::iex::{deep10, tops16, tp};
 use tapeworks_wire::nasdaq::{itch50, moldudp64};
-
-fn captures(folder: &str) -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures").join(folder);
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    files
-}
-
-/// The UDP payloads of a little-endian pcap file of Ethernet (with VLAN tags) and IPv4: all that the captures are.
-fn payloads(file: &Path) -> Vec<Vec<u8>> {
-    let bytes = std::fs::read(file).unwrap();
-    let mut at = 24;
-    let mut found = Vec::new();
-    while at < bytes.len() {
-        let length = u32::from_le_bytes(bytes[at + 8..at + 12].try_into().unwrap()) as usize;
-        let packet = &bytes[at + 16..at + 16 + length];
-        let mut ip = 14;
-        while packet[ip - 2..ip] == [0x81, 0] {
-            ip += 4;
-        }
-        assert_eq!(packet[ip - 2..ip], [8, 0], "not IPv4");
-        let udp = ip + usize::from(packet[ip] & 15) * 4;
-        let udp_length = usize::from(u16::from_be_bytes([packet[udp + 4], packet[udp + 5]]));
-        found.push(packet[udp + 8..udp + udp_length].to_vec());
-        at += 16 + length;
-    }
-    found
-}
 
 fn count(counts: &mut BTreeMap<&'static str, usize>, name: &'static str) {
     *counts.entry(name).or_default() += 1;

@@ -77,9 +77,11 @@ fn endian_path(endian: Endian) -> TokenStream {
 
 // ---- reading and writing ---------------------------------------------------------------------------------
 
+/// An expression for `count` bytes at a constant offset of an array: one load, not `count` loads that the optimiser
+/// has to find together again (it does not where a mask lets it drop some of them).
 fn bytes_at(base: &TokenStream, offset: usize, count: usize) -> TokenStream {
-    let places = (offset..offset + count).map(Literal::usize_unsuffixed);
-    quote! { [#(#base[#places]),*] }
+    let (offset, count) = (Literal::usize_unsuffixed(offset), Literal::usize_unsuffixed(count));
+    quote! { ::tapeworks_wire::bytes_at::<#offset, #count, _>(#base) }
 }
 
 /// An expression for the integer at a constant offset of an array of `available` bytes. Odd widths are read as

@@ -1,8 +1,8 @@
 //! The `protocol!` macro of `tapeworks-wire`.
 //!
-//! Three passes, one file each: [`declaration`] reads the tokens into a tree, [`check`] holds it against the
+//! Three passes, one file each: `declaration` reads the tokens into a tree, `check` holds it against the
 //! rules (every byte declared once, lengths, tags, names, types) and reports each fault at the token that
-//! caused it, [`generate`] writes the Rust. The syntax is documented in `tapeworks_wire`, beside the code that
+//! caused it, `generate` writes the Rust. The syntax is documented in `tapeworks_wire`, beside the code that
 //! the expansion relies on.
 
 mod check;

@@ -362,11 +362,12 @@ local function register_stream(transport)
         set_columns(pinfo, transport, { name })
         return range:len()
     end
-    function proto.dissector(tvb, pinfo, root)
+    local function dissect(tvb, pinfo, root)
         dissect_tcp_pdus(tvb, root, 2, function(buffer, _, offset) return size_at(buffer, offset) end,
             function(buffer, info, tree) return one(buffer, info, tree) end)
         return tvb:len()
     end
+    proto.dissector = dissect
     proto:register_heuristic("tcp", function(tvb, pinfo, root)
         if tvb:len() < 3 then return false end
         local range = tvb()
@@ -385,7 +386,10 @@ local function register_stream(transport)
             end
             if not known then return false end
         end
-        proto.dissector(tvb, pinfo, root)
+        -- Later segments of this connection come here too. The function is called, not the registered dissector:
+        -- one more level of dissectors and Wireshark would no longer put cut packets together.
+        pinfo.conversation = proto
+        dissect(tvb, pinfo, root)
         return true
     end)
     DissectorTable.get("tcp.port"):add_for_decode_as(proto)

@@ -1,0 +1,158 @@
+//! The generated dissector in a real tshark: it must see the same fields with the same values in the captures as the
+//! decoder does. Where no tshark is installed there is nothing to compare with, and the test says so.
+
+#![allow(clippy::unwrap_used)]
+
+mod capture_files;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use capture_files::{captures, payloads};
+use tapeworks_wire::schema::{Decoded, Schema, Value, wireshark};
+use tapeworks_wire::{iex, nasdaq, protocols};
+
+fn tshark(script: &Path, arguments: &[&str]) -> String {
+    let output = Command::new("tshark")
+        .arg("-X")
+        .arg(format!("lua_script:{}", script.display()))
+        .args(arguments)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && !errors.contains("Lua"), "{errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn is_installed() -> bool {
+    let found = Command::new("tshark").arg("--version").output().is_ok_and(|output| output.status.success());
+    if !found {
+        eprintln!("tshark is not installed: nothing to compare the dissector with");
+    }
+    found
+}
+
+/// A script file that is removed with the value.
+struct Script(PathBuf);
+
+impl Script {
+    fn new(name: &str) -> Self {
+        let file = std::env::temp_dir().join(format!("tapeworks-{}-{name}.lua", std::process::id()));
+        std::fs::write(&file, wireshark(protocols())).unwrap();
+        Self(file)
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        let _left_behind_at_worst = std::fs::remove_file(&self.0);
+    }
+}
+
+fn snake(title: &str) -> String {
+    title.to_lowercase().replace(' ', "_")
+}
+
+/// The values of a message's fields as tshark prints them, under the dissector's field names.
+fn expect(values: &mut BTreeMap<String, Vec<String>>, schema: &Schema, decoded: Decoded<'_>) {
+    let protocol = schema.name.replace(['-', '.'], "_");
+    let structure = snake(decoded.structure.unwrap().title);
+    decoded.for_each_field(|found| {
+        let mut name = format!("{protocol}.{structure}.{}", found.field.name);
+        let text = match found.value {
+            Value::Decimal { raw, .. } => {
+                name.push_str("_raw");
+                raw.to_string()
+            }
+            Value::Text(text) => String::from_utf8_lossy(text).into_owned(),
+            Value::Enum { schema, bytes, .. } if schema.text => {
+                String::from_utf8_lossy(bytes).trim_end().to_owned()
+            }
+            Value::Enum { raw, .. } => raw.to_string(),
+            Value::Flags { raw, .. } => format!("{raw:#04x}"),
+            Value::Bytes(_) if found.field.length == 0 => return,
+            Value::NanosecondsSinceMidnight(raw) | Value::NanosecondsSinceEpoch(raw) => raw.to_string(),
+            other => other.to_string(),
+        };
+        values.entry(name).or_default().push(text);
+    });
+}
+
+#[test]
+fn tshark_shows_the_fields_that_the_decoder_reads() {
+    if !is_installed() {
+        return;
+    }
+    let script = Script::new("fields");
+    let mut compared = 0;
+    for folder in ["nasdaq-itch50", "nasdaq-bx-itch50", "iex-tops15", "iex-tops16", "iex-deep"] {
+        for file in captures(folder) {
+            let mut expected = BTreeMap::new();
+            for payload in payloads(&file) {
+                if folder.starts_with("nasdaq") {
+                    let schema = &nasdaq::moldudp64::SCHEMA;
+                    expect(&mut expected, schema, schema.headers[0].decode(&payload));
+                    for block in nasdaq::moldudp64::DownstreamPacket::decode(&payload).unwrap().blocks() {
+                        let schema = &nasdaq::itch50::SCHEMA;
+                        expect(&mut expected, schema, schema.decode(block.unwrap()));
+                    }
+                } else {
+                    let (header, deep) = (&iex::tp::SCHEMA, folder == "iex-deep");
+                    expect(&mut expected, header, header.headers[0].decode(&payload));
+                    for block in iex::tp::Segment::decode(&payload).unwrap().blocks() {
+                        let schema = if deep { &iex::deep10::SCHEMA } else { &iex::tops16::SCHEMA };
+                        expect(&mut expected, schema, schema.decode(block.unwrap()));
+                    }
+                }
+            }
+            let file = file.to_str().unwrap();
+            let mut arguments = vec!["-r", file, "-T", "fields", "-E", "separator=|", "-E", "aggregator=;"];
+            for name in expected.keys() {
+                arguments.extend(["-e", name]);
+            }
+            let printed = tshark(&script.0, &arguments);
+            let mut shown = vec![Vec::new(); expected.len()];
+            for line in printed.lines() {
+                for (values, column) in shown.iter_mut().zip(line.split('|')) {
+                    // A blank value and no value print alike: a packet without the field has an empty column.
+                    values.extend(column.split(';').map(str::to_owned));
+                }
+            }
+            for ((name, values), shown) in expected.iter().zip(shown) {
+                let without_blank = |values: &[String]| {
+                    values.iter().filter(|value| !value.is_empty()).cloned().collect::<Vec<_>>()
+                };
+                assert_eq!(without_blank(&shown), without_blank(values), "{name} in {file}");
+                compared += values.len();
+            }
+        }
+    }
+    assert!(compared > 700, "only {compared} values were compared");
+}
+
+#[test]
+fn tshark_marks_cut_and_unknown_messages() {
+    if !is_installed() {
+        return;
+    }
+    let script = Script::new("faults");
+    let file = captures("nasdaq-itch50")
+        .into_iter()
+        .find(|file| file.ends_with("AddOrderNoMpidAttributionMessage.pcap"))
+        .unwrap();
+    let good = std::fs::read(&file).unwrap();
+    let payload = payloads(&file).remove(0);
+    let start = good.windows(payload.len()).position(|window| window == payload).unwrap();
+    for (fault, expert) in
+        [(b'z', "Unknown message type"), (b'F', "Cut: AddOrderWithMpid needs bytes up to 40, 36 there")]
+    {
+        let mut faulty = good.clone();
+        faulty[start + 22] = fault;
+        let copy =
+            Script(std::env::temp_dir().join(format!("tapeworks-{}-{fault}.pcap", std::process::id())));
+        std::fs::write(&copy.0, faulty).unwrap();
+        let shown = tshark(&script.0, &["-r", copy.0.to_str().unwrap(), "-V"]);
+        assert!(shown.contains(expert), "{expert} is not in:\n{shown}");
+    }
+}
