@@ -51,8 +51,8 @@ impl Capacity {
     /// Room for what `messages` order-by-order messages can leave behind, up to a full day of the busiest venue
     /// (some 8 million orders resting at once).
     pub fn for_messages(messages: u64) -> Self {
-        let orders = (messages / 4).clamp(1 << 12, 1 << 23) as usize;
-        Self { instruments: 16_384, orders, levels: orders.clamp(1 << 16, 1 << 22) as u32 }
+        let orders = (messages / 8).clamp(1 << 12, 1 << 23) as usize;
+        Self { instruments: 16_384, orders, levels: orders.clamp(1 << 18, 1 << 22) as u32 }
     }
 }
 
@@ -687,6 +687,7 @@ pub struct BookStage {
     places: Vec<u8>,
     /// The feed of the last event: bursts come from one.
     last: (Publisher, usize),
+    unnamed: Capacity,
 }
 
 /// Publisher numbers are 16 bits; the table covers them all.
@@ -737,7 +738,7 @@ impl BookStage {
             return self.last.1;
         }
         let place = match self.places[usize::from(publisher.0)] {
-            NO_PLACE => self.admit(publisher, Capacity::default()),
+            NO_PLACE => self.admit(publisher, self.unnamed),
             place => usize::from(place),
         };
         self.last = (publisher, place);

@@ -1,0 +1,105 @@
+//! The trading day: midnight in New York.
+//!
+//! ITCH tells time as nanoseconds since midnight of the exchange's day. Which midnight that is follows from the
+//! receive time of the packets, or from the name or option of a file that has none. Time zone and daylight-saving
+//! rules are those of the IANA zone `America/New_York`, never a fixed offset.
+
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan};
+use tapeworks_market::Nanos;
+
+/// The zone of the US equity markets.
+pub const ZONE: &str = "America/New_York";
+
+/// New York's time zone; UTC if the zone data were missing, which the bundled database excludes.
+fn zone() -> TimeZone {
+    TimeZone::get(ZONE).unwrap_or(TimeZone::UTC)
+}
+
+/// The instant of midnight in New York at the start of `date`. `None` for dates before 1970 or beyond 2500.
+pub fn midnight_of(date: Date) -> Option<Nanos> {
+    let start = date.to_zoned(zone()).ok()?.timestamp();
+    u64::try_from(start.as_nanosecond()).ok().map(Nanos)
+}
+
+/// The date in New York at `time`.
+pub fn date_at(time: Nanos) -> Option<Date> {
+    let timestamp = Timestamp::from_nanosecond(i128::from(time.0)).ok()?;
+    Some(timestamp.to_zoned(zone()).date())
+}
+
+/// The midnight that began the New York day of `time`.
+pub fn midnight_before(time: Nanos) -> Option<Nanos> {
+    midnight_of(date_at(time)?)
+}
+
+/// The day after `date`, for ranges that exclude their end.
+pub fn day_after(date: Date) -> Option<Date> {
+    date.checked_add(1.day()).ok()
+}
+
+/// A date as people and Nasdaq's files write it: `2025-11-14`, `20251114` or `11142025`, anywhere in `text` as a word
+/// of digits. The last form is that of `11142025.NASDAQ_ITCH50.gz`; `S111425` is that of `S111425-v50.txt.gz`.
+pub fn date_in(text: &str) -> Option<Date> {
+    let iso = |word: &str| word.parse::<Date>().ok();
+    if let Some(date) = (0..text.len()).find_map(|start| text.get(start..start + 10).and_then(iso)) {
+        return Some(date);
+    }
+    text.split(|c: char| !c.is_ascii_digit()).find_map(|digits| {
+        let number = |from: usize, to: usize| digits.get(from..to)?.parse::<i16>().ok();
+        let date = |year: i16, month: i16, day: i16| {
+            let date = Date::new(year, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()?;
+            (1990..2100).contains(&year).then_some(date)
+        };
+        match digits.len() {
+            8 => date(number(0, 4)?, number(4, 6)?, number(6, 8)?)
+                .or_else(|| date(number(4, 8)?, number(0, 2)?, number(2, 4)?)),
+            6 => date(2000 + number(4, 6)?, number(0, 2)?, number(2, 4)?),
+            _ => None,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::civil::date;
+
+    use super::*;
+
+    const HOUR: u64 = 3600 * Nanos::SECOND;
+
+    #[test]
+    fn midnight_is_new_yorks_in_winter_and_in_summer() {
+        // 2025-11-14 00:00 EST is 05:00 UTC; 2025-07-14 00:00 EDT is 04:00 UTC.
+        assert_eq!(midnight_of(date(2025, 11, 14)).unwrap().0, 1_763_096_400 * Nanos::SECOND);
+        assert_eq!(midnight_of(date(2025, 7, 14)).unwrap().0, 1_752_465_600 * Nanos::SECOND);
+    }
+
+    #[test]
+    fn days_on_which_the_clock_changes_have_23_and_25_hours() {
+        let length = |day| midnight_of(day_after(day).unwrap()).unwrap().since(midnight_of(day).unwrap());
+        assert_eq!(length(date(2025, 3, 9)), 23 * HOUR);
+        assert_eq!(length(date(2025, 11, 2)), 25 * HOUR);
+        assert_eq!(length(date(2025, 11, 3)), 24 * HOUR);
+    }
+
+    #[test]
+    fn an_evening_in_new_york_belongs_to_its_own_day() {
+        // 2025-11-15 02:00 UTC is 21:00 of the 14th in New York.
+        let evening = Nanos(1_763_172_000 * Nanos::SECOND);
+        assert_eq!(date_at(evening), Some(date(2025, 11, 14)));
+        assert_eq!(midnight_before(evening), midnight_of(date(2025, 11, 14)));
+    }
+
+    #[test]
+    fn dates_are_found_in_the_names_of_files() {
+        for name in
+            ["11142025.NASDAQ_ITCH50.gz", "S111425-v50.txt.gz", "itch-2025-11-14.bin", "x_20251114_y.itch"]
+        {
+            assert_eq!(date_in(name), Some(date(2025, 11, 14)), "{name}");
+        }
+        assert_eq!(date_in("NASDAQ_ITCH50"), None);
+        assert_eq!(date_in("99999999"), None);
+    }
+}

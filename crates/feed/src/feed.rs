@@ -1,0 +1,891 @@
+//! The feed stage: datagrams or file messages in, events out.
+
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
+
+use tapeworks_flow::{Sink, Stage};
+use tapeworks_market::event::Gap;
+use tapeworks_market::instrument::Symbol;
+use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Line, Nanos, Publisher};
+use tapeworks_packet::net::{Datagram, Transport};
+use tapeworks_packet::tcp::{Flow, Limits, Reassembler, StreamEvent};
+use tapeworks_wire::framing::FramingError;
+use tapeworks_wire::iex::{deep10, tops16, tp};
+use tapeworks_wire::nasdaq::{itch50, moldudp64, soupbintcp};
+use tapeworks_wire::{Ascii, DecodeError};
+
+use crate::clock;
+use crate::iex::{IexNormaliser, Target};
+use crate::itch::{Context, ItchNormaliser};
+use crate::problem::{Problem, ProblemKind, Problems};
+use crate::recognise::{self, Application};
+use crate::sequence::{SequenceCounters, SequenceTracker};
+use crate::symbols::SymbolTable;
+
+pub use crate::recognise::Framing as FileFormat;
+
+/// A captured datagram.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// The file, by its place among the inputs.
+    pub file: u16,
+    /// The packet in the file, from 1.
+    pub number: u64,
+    /// Where its payload starts in the file, in bytes.
+    pub offset: u64,
+    /// When it was received.
+    pub received: Nanos,
+    /// Its addresses and payload.
+    pub datagram: Datagram<'a>,
+}
+
+/// A message of a file without packets.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// The file, by its place among the inputs.
+    pub file: u16,
+    /// Where the message starts in the file, in bytes.
+    pub offset: u64,
+    /// The message, without its length.
+    pub bytes: &'a [u8],
+}
+
+/// What the user knows better than the bytes say.
+#[derive(Clone, Debug, Default)]
+pub struct FeedOptions {
+    /// What is spoken on every channel, instead of recognising it.
+    pub application: Option<Application>,
+    /// The feed of ITCH channels, instead of telling it by the multicast group.
+    pub publisher: Option<Publisher>,
+    /// Midnight of the day in New York, instead of taking it from the receive times.
+    pub midnight: Option<Nanos>,
+    /// The only symbols that are wanted.
+    pub symbols: Option<HashSet<Symbol>>,
+}
+
+/// What tells one channel from another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ChannelIdentity {
+    /// A session of MoldUDP64 at a port: both lines of a channel have the same.
+    MoldUdp64 {
+        /// The session.
+        session: [u8; 10],
+        /// The UDP port.
+        port: u16,
+    },
+    /// A channel and session of IEX-TP at a port.
+    IexTp {
+        /// The message protocol.
+        protocol: u16,
+        /// The channel.
+        channel: u32,
+        /// The session.
+        session: u32,
+    },
+    /// One direction of a TCP connection.
+    SoupBinTcp {
+        /// Who sends.
+        source: SocketAddr,
+        /// Who receives.
+        destination: SocketAddr,
+    },
+    /// A file without packets.
+    File {
+        /// The file, by its place among the inputs.
+        file: u16,
+    },
+}
+
+impl std::fmt::Display for ChannelIdentity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::MoldUdp64 { session, port } => {
+                write!(f, "MoldUDP64 session {} port {port}", Ascii(*session))
+            }
+            Self::IexTp { channel, session, .. } => write!(f, "IEX-TP channel {channel} session {session}"),
+            Self::SoupBinTcp { source, destination } => write!(f, "SoupBinTCP {source} to {destination}"),
+            Self::File { file } => write!(f, "file {}", file + 1),
+        }
+    }
+}
+
+/// What a channel carried.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ChannelCounters {
+    /// Packets, duplicates included.
+    pub packets: u64,
+    /// Of those, the ones that brought nothing new, by line A and B.
+    pub duplicate_packets: [u64; 2],
+    /// Messages handed on.
+    pub messages: u64,
+    /// Packets without messages.
+    pub heartbeats: u64,
+    /// Ends of session.
+    pub ends_of_session: u64,
+}
+
+/// A channel of a venue.
+#[derive(Debug)]
+pub struct Channel {
+    identity: ChannelIdentity,
+    application: Application,
+    publisher: Publisher,
+    number: u8,
+    tracker: SequenceTracker,
+    normaliser: Normaliser,
+    /// Destinations that carry it: line A first.
+    lines: Vec<SocketAddr>,
+    counters: ChannelCounters,
+}
+
+#[derive(Debug)]
+enum Normaliser {
+    Itch(ItchNormaliser),
+    Iex(IexNormaliser),
+}
+
+impl Channel {
+    /// What tells it from others.
+    pub const fn identity(&self) -> &ChannelIdentity {
+        &self.identity
+    }
+
+    /// What is spoken on it.
+    pub const fn application(&self) -> Application {
+        self.application
+    }
+
+    /// The feed.
+    pub const fn publisher(&self) -> Publisher {
+        self.publisher
+    }
+
+    /// What it carried.
+    pub const fn counters(&self) -> &ChannelCounters {
+        &self.counters
+    }
+
+    /// What came twice, late or not at all.
+    pub const fn sequence(&self) -> &SequenceCounters {
+        self.tracker.counters()
+    }
+
+    /// Where it was sent: line A first.
+    pub fn lines(&self) -> &[SocketAddr] {
+        &self.lines
+    }
+
+    fn line_of(&mut self, destination: SocketAddr) -> Line {
+        match self.lines.iter().position(|line| *line == destination) {
+            Some(0) => Line::A,
+            Some(_) => Line::B,
+            None => {
+                self.lines.push(destination);
+                if self.lines.len() == 1 { Line::A } else { Line::B }
+            }
+        }
+    }
+}
+
+/// Where packets are sent.
+#[derive(Debug)]
+struct Destination {
+    address: SocketAddr,
+    application: Option<Application>,
+    /// The channel of its last packet, and the line that this destination is of it.
+    channel: Option<(usize, Line)>,
+    is_told: bool,
+}
+
+/// One direction of a TCP connection.
+#[derive(Debug)]
+struct Connection {
+    /// The start of a packet whose end is still to come.
+    rest: Vec<u8>,
+    /// `None`: not recognised yet, or not ours.
+    channel: Option<usize>,
+    is_given_up: bool,
+}
+
+/// What went in, and what was passed over.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FeedCounters {
+    /// Datagrams taken.
+    pub packets: u64,
+    /// Datagrams and stream segments in no protocol of ours.
+    pub unrecognised_packets: u64,
+    /// Bytes of streams passed over: after a hole, or of no protocol of ours.
+    pub skipped_stream_bytes: u64,
+}
+
+/// Translates datagrams, or the messages of files, into events.
+#[derive(Debug)]
+pub struct Feed {
+    options: FeedOptions,
+    symbols: SymbolTable,
+    channels: Vec<Channel>,
+    by_identity: HashMap<ChannelIdentity, usize>,
+    destinations: Vec<Destination>,
+    by_address: HashMap<SocketAddr, usize>,
+    last_destination: usize,
+    reassembler: Reassembler,
+    connections: HashMap<Flow, Connection>,
+    problems: Problems,
+    counters: FeedCounters,
+}
+
+/// Bytes of MoldUDP64's header.
+const MOLD_HEADER: usize = 20;
+/// Bytes of IEX-TP's header.
+const SEGMENT_HEADER: usize = 40;
+
+/// The feed of an ITCH multicast group. The groups are those of Nasdaq's multicast configuration (lines A and B); any
+/// other group is taken for Nasdaq itself.
+fn itch_publisher(destination: SocketAddr) -> Publisher {
+    match destination.ip() {
+        IpAddr::V4(group) => match group.octets() {
+            [233, 54, 12, 40] | [233, 49, 196, 40] => Publisher::XBOS_ITCH,
+            [233, 54, 12, 45] | [233, 49, 196, 45] => Publisher::XPSX_ITCH,
+            _ => Publisher::XNAS_ITCH,
+        },
+        IpAddr::V6(_) => Publisher::XNAS_ITCH,
+    }
+}
+
+impl Feed {
+    /// A feed that has seen nothing.
+    pub fn new(options: FeedOptions) -> Self {
+        Self {
+            symbols: SymbolTable::new(options.symbols.clone()),
+            options,
+            channels: Vec::new(),
+            by_identity: HashMap::new(),
+            destinations: Vec::new(),
+            by_address: HashMap::new(),
+            last_destination: 0,
+            reassembler: Reassembler::new(Limits::default()),
+            connections: HashMap::new(),
+            problems: Problems::default(),
+            counters: FeedCounters::default(),
+        }
+    }
+
+    /// The symbols seen so far.
+    pub const fn instruments(&self) -> &Instruments {
+        self.symbols.instruments()
+    }
+
+    /// The channels seen so far.
+    pub fn channels(&self) -> &[Channel] {
+        &self.channels
+    }
+
+    /// What did not fit.
+    pub const fn problems(&self) -> &Problems {
+        &self.problems
+    }
+
+    /// What went in.
+    pub const fn counters(&self) -> &FeedCounters {
+        &self.counters
+    }
+
+    /// Notes a problem that the caller found before the packet got here (its network headers).
+    pub fn note(&mut self, problem: Problem) {
+        self.problems.note(problem);
+    }
+
+    fn admit(
+        &mut self,
+        identity: ChannelIdentity,
+        application: Application,
+        publisher: Publisher,
+        midnight: Nanos,
+    ) -> usize {
+        if let Some(index) = self.by_identity.get(&identity) {
+            return *index;
+        }
+        let normaliser = match application {
+            Application::TotalViewItch50 => {
+                Normaliser::Itch(ItchNormaliser::new(publisher, midnight, self.options.midnight.is_some()))
+            }
+            Application::IexTops16 | Application::IexDeep10 => Normaliser::Iex(IexNormaliser::new(publisher)),
+        };
+        let index = self.channels.len();
+        self.channels.push(Channel {
+            identity,
+            application,
+            publisher,
+            // More than 256 channels share the numbers; the sequence numbers stay their own.
+            number: index as u8,
+            tracker: SequenceTracker::default(),
+            normaliser,
+            lines: Vec::new(),
+            counters: ChannelCounters::default(),
+        });
+        self.by_identity.insert(identity, index);
+        index
+    }
+
+    fn midnight(&self, received: Option<Nanos>) -> Nanos {
+        let known = self.options.midnight.or_else(|| received.and_then(clock::midnight_before));
+        known.unwrap_or_default()
+    }
+
+    #[inline]
+    fn destination(&mut self, address: SocketAddr) -> usize {
+        match self.destinations.get(self.last_destination) {
+            Some(last) if last.address == address => self.last_destination,
+            _ => self.other_destination(address),
+        }
+    }
+
+    fn other_destination(&mut self, address: SocketAddr) -> usize {
+        let destinations = &mut self.destinations;
+        let application = self.options.application;
+        self.last_destination = *self.by_address.entry(address).or_insert_with(|| {
+            destinations.push(Destination { address, application, channel: None, is_told: false });
+            destinations.len() - 1
+        });
+        self.last_destination
+    }
+
+    /// One datagram.
+    #[inline]
+    fn packet<S: Sink<Event>>(&mut self, packet: &Packet<'_>, sink: &mut S) {
+        self.counters.packets += 1;
+        if packet.datagram.truncated {
+            self.problems.note(Problem {
+                file: packet.file,
+                packet: packet.number,
+                offset: packet.offset,
+                kind: ProblemKind::CutPacket,
+            });
+        }
+        if !matches!(packet.datagram.transport, Transport::Udp) {
+            self.segment_of_stream(packet, sink);
+            return;
+        }
+        let at = self.destination(packet.datagram.destination);
+        let application = match self.destinations[at].application {
+            Some(application) => application,
+            None => match self.recognise(at, packet) {
+                Some(application) => application,
+                None => return,
+            },
+        };
+        match application {
+            Application::TotalViewItch50 => self.mold(at, packet, sink),
+            Application::IexTops16 | Application::IexDeep10 => self.iex_segment(at, packet, sink),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn recognise(&mut self, at: usize, packet: &Packet<'_>) -> Option<Application> {
+        let application = recognise::udp_payload(packet.datagram.payload);
+        let destination = &mut self.destinations[at];
+        destination.application = application;
+        if application.is_none() {
+            self.counters.unrecognised_packets += 1;
+            if !std::mem::replace(&mut destination.is_told, true) {
+                let kind = ProblemKind::UnknownProtocol { destination: destination.address };
+                self.problems.note(Problem {
+                    file: packet.file,
+                    packet: packet.number,
+                    offset: packet.offset,
+                    kind,
+                });
+            }
+        }
+        application
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn change_channel(
+        &mut self,
+        at: usize,
+        packet: &Packet<'_>,
+        identity: ChannelIdentity,
+        application: Application,
+    ) -> (usize, Line) {
+        let address = self.destinations[at].address;
+        let publisher = match application {
+            Application::TotalViewItch50 => self.options.publisher.unwrap_or_else(|| itch_publisher(address)),
+            Application::IexTops16 => Publisher::IEXG_TOPS,
+            Application::IexDeep10 => Publisher::IEXG_DEEP,
+        };
+        let midnight = self.midnight(Some(packet.received));
+        let index = self.admit(identity, application, publisher, midnight);
+        let line = self.channels[index].line_of(address);
+        self.destinations[at].channel = Some((index, line));
+        (index, line)
+    }
+
+    #[inline]
+    fn mold<S: Sink<Event>>(&mut self, at: usize, packet: &Packet<'_>, sink: &mut S) {
+        let payload = packet.datagram.payload;
+        let header = match moldudp64::DownstreamPacket::decode(payload) {
+            Ok(header) => header,
+            Err(error) => return self.bad_header(packet, error),
+        };
+        let identity = ChannelIdentity::MoldUdp64 {
+            session: header.session().0,
+            port: packet.datagram.destination.port(),
+        };
+        let (index, line) = match self.destinations[at].channel {
+            Some((index, line)) if self.channels[index].identity == identity => (index, line),
+            _ => self.change_channel(at, packet, identity, Application::TotalViewItch50),
+        };
+        let channel = &mut self.channels[index];
+        let count = u64::from(header.count());
+        let context = Context {
+            received: Some(packet.received),
+            sequence: header.sequence_number(),
+            channel: channel.number,
+            line,
+        };
+        let Some(skip) =
+            channel.begin(count, header.is_end_of_session(), &context, packet, &mut self.problems, sink)
+        else {
+            return;
+        };
+        let blocks = header.blocks();
+        channel.messages(
+            blocks,
+            MOLD_HEADER,
+            count,
+            skip,
+            context,
+            packet,
+            &mut self.problems,
+            &mut self.symbols,
+            sink,
+        );
+    }
+
+    #[inline]
+    fn iex_segment<S: Sink<Event>>(&mut self, at: usize, packet: &Packet<'_>, sink: &mut S) {
+        let payload = packet.datagram.payload;
+        let header = match tp::Segment::decode(payload) {
+            Ok(header) => header,
+            Err(error) => return self.bad_header(packet, error),
+        };
+        let identity = ChannelIdentity::IexTp {
+            protocol: header.message_protocol_id().raw(),
+            channel: header.channel_id(),
+            session: header.session_id(),
+        };
+        let (index, line) = match self.destinations[at].channel {
+            Some((index, line)) if self.channels[index].identity == identity => (index, line),
+            _ => {
+                let application = match header.message_protocol_id() {
+                    tp::MessageProtocolId::Tops => Application::IexTops16,
+                    tp::MessageProtocolId::Deep => Application::IexDeep10,
+                    tp::MessageProtocolId::Unknown(_) => match self.options.application {
+                        Some(application) => application,
+                        None => {
+                            self.counters.unrecognised_packets += 1;
+                            return;
+                        }
+                    },
+                };
+                self.change_channel(at, packet, identity, application)
+            }
+        };
+        let channel = &mut self.channels[index];
+        let count = u64::from(header.message_count());
+        let context = Context {
+            received: Some(packet.received),
+            sequence: header.first_message_sequence_number(),
+            channel: channel.number,
+            line,
+        };
+        let Some(skip) = channel.begin(count, false, &context, packet, &mut self.problems, sink) else {
+            return;
+        };
+        let blocks = header.blocks();
+        channel.messages(
+            blocks,
+            SEGMENT_HEADER,
+            count,
+            skip,
+            context,
+            packet,
+            &mut self.problems,
+            &mut self.symbols,
+            sink,
+        );
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn bad_header(&mut self, packet: &Packet<'_>, error: DecodeError) {
+        self.problems.note(Problem {
+            file: packet.file,
+            packet: packet.number,
+            offset: packet.offset,
+            kind: ProblemKind::Message(error),
+        });
+    }
+
+    /// A segment of a TCP connection: SoupBinTCP, or nothing of ours.
+    #[cold]
+    #[inline(never)]
+    fn segment_of_stream<S: Sink<Event>>(&mut self, packet: &Packet<'_>, sink: &mut S) {
+        let mut reassembler = std::mem::take(&mut self.reassembler);
+        reassembler.push(&packet.datagram, |event| self.stream_event(event, packet, sink));
+        self.reassembler = reassembler;
+    }
+
+    fn stream_event<S: Sink<Event>>(&mut self, event: StreamEvent<'_>, packet: &Packet<'_>, sink: &mut S) {
+        match event {
+            StreamEvent::Opened { flow, .. } => {
+                self.connections
+                    .insert(flow, Connection { rest: Vec::new(), channel: None, is_given_up: false });
+            }
+            StreamEvent::Bytes { flow, bytes, .. } => self.stream_bytes(flow, bytes, packet, sink),
+            StreamEvent::Hole { flow, lost, .. } => {
+                let Some(connection) = self.connections.get_mut(&flow) else { return };
+                // Behind a hole nobody knows where a packet begins.
+                connection.is_given_up = true;
+                let Some(index) = connection.channel else { return };
+                let place = (packet.file, packet.number, packet.offset);
+                self.note_at(place, ProblemKind::StreamHole { lost });
+                let channel = &mut self.channels[index];
+                let next = channel.tracker.next().unwrap_or(1);
+                let gap = Gap { first: next, count: 1 };
+                channel.tracker.lose(gap);
+                let context = Context {
+                    received: Some(packet.received),
+                    sequence: next,
+                    channel: channel.number,
+                    line: Line::A,
+                };
+                sink.put(channel.gap_event(gap, &context));
+            }
+            StreamEvent::Closed { flow, .. } => {
+                self.connections.remove(&flow);
+            }
+        }
+    }
+
+    fn stream_bytes<S: Sink<Event>>(&mut self, flow: Flow, bytes: &[u8], packet: &Packet<'_>, sink: &mut S) {
+        let Some(mut connection) = self.connections.remove(&flow) else { return };
+        if connection.is_given_up {
+            self.counters.skipped_stream_bytes += bytes.len() as u64;
+            self.connections.insert(flow, connection);
+            return;
+        }
+        let joined;
+        let stream = if connection.rest.is_empty() {
+            bytes
+        } else {
+            connection.rest.extend_from_slice(bytes);
+            joined = std::mem::take(&mut connection.rest);
+            &joined
+        };
+        if connection.channel.is_none() {
+            if recognise::soup_stream(stream) {
+                let identity =
+                    ChannelIdentity::SoupBinTcp { source: flow.source, destination: flow.destination };
+                let publisher = self.options.publisher.unwrap_or(Publisher::XNAS_ITCH);
+                let midnight = self.midnight(Some(packet.received));
+                let index = self.admit(identity, Application::TotalViewItch50, publisher, midnight);
+                self.channels[index].lines.push(flow.destination);
+                connection.channel = Some(index);
+            } else {
+                self.counters.unrecognised_packets += 1;
+                self.counters.skipped_stream_bytes += stream.len() as u64;
+                connection.is_given_up = true;
+                let kind = ProblemKind::UnknownProtocol { destination: flow.destination };
+                self.note_at((packet.file, packet.number, packet.offset), kind);
+            }
+        }
+        if let Some(index) = connection.channel {
+            let mut packets = soupbintcp::Packets::new(stream);
+            for soup in packets.by_ref().filter_map(Result::ok) {
+                // Without its length; what follows is the type and the body.
+                let body = soup.get(2..).unwrap_or_default();
+                self.soup_packet(
+                    index,
+                    body,
+                    Some(packet.received),
+                    (packet.file, packet.number, packet.offset),
+                    sink,
+                );
+            }
+            connection.rest = packets.rest().to_vec();
+        }
+        self.connections.insert(flow, connection);
+    }
+
+    /// One SoupBinTCP packet without its length.
+    fn soup_packet<S: Sink<Event>>(
+        &mut self,
+        index: usize,
+        body: &[u8],
+        received: Option<Nanos>,
+        place: (u16, u64, u64),
+        sink: &mut S,
+    ) {
+        let channel = &mut self.channels[index];
+        channel.counters.packets += 1;
+        match body.split_first() {
+            Some((&soupbintcp::SequencedData::TAG, message)) => {
+                channel.numbered_message(
+                    message,
+                    received,
+                    place,
+                    &mut self.problems,
+                    &mut self.symbols,
+                    sink,
+                );
+            }
+            Some((&soupbintcp::LoginAccepted::TAG, login)) => {
+                // Session, then the number of the first message to come.
+                let number =
+                    login.last_chunk::<20>().and_then(|digits| tapeworks_wire::AsciiNumber(*digits).value());
+                if let Some(number) = number {
+                    channel.tracker.arrive(number, 0);
+                }
+            }
+            Some((&soupbintcp::EndOfSession::TAG, _)) => channel.counters.ends_of_session += 1,
+            Some((&soupbintcp::ServerHeartbeat::TAG, _)) => channel.counters.heartbeats += 1,
+            Some(_) => {}
+            None => self.note_at(place, ProblemKind::Message(DecodeError::Empty)),
+        }
+    }
+
+    #[cold]
+    fn note_at(&mut self, (file, packet, offset): (u16, u64, u64), kind: ProblemKind) {
+        self.problems.note(Problem { file, packet, offset, kind });
+    }
+
+    /// A message of a file without packets.
+    #[inline]
+    fn frame<S: Sink<Event>>(&mut self, index: usize, format: FileFormat, frame: &Frame<'_>, sink: &mut S) {
+        let channel = &mut self.channels[index];
+        let place = (frame.file, channel.counters.messages + 1, frame.offset);
+        match format {
+            FileFormat::LengthPrefixed => {
+                channel.numbered_message(
+                    frame.bytes,
+                    None,
+                    place,
+                    &mut self.problems,
+                    &mut self.symbols,
+                    sink,
+                );
+            }
+            FileFormat::SoupBinTcp => self.soup_packet(index, frame.bytes, None, place, sink),
+        }
+    }
+
+    /// The stage that takes the messages of one file without packets. The feed is that of the options, else Nasdaq's;
+    /// without a midnight in the options, times count from the epoch.
+    pub fn file(&mut self, file: u16, format: FileFormat) -> FileFeed<'_> {
+        let publisher = self.options.publisher.unwrap_or(Publisher::XNAS_ITCH);
+        let midnight = self.midnight(None);
+        let index =
+            self.admit(ChannelIdentity::File { file }, Application::TotalViewItch50, publisher, midnight);
+        FileFeed { feed: self, index, format }
+    }
+}
+
+impl Channel {
+    /// Takes a packet's place in the sequence. Returns how many of its messages to skip, `None` when all.
+    #[inline]
+    fn begin<S: Sink<Event>>(
+        &mut self,
+        count: u64,
+        is_end: bool,
+        context: &Context,
+        packet: &Packet<'_>,
+        problems: &mut Problems,
+        sink: &mut S,
+    ) -> Option<u64> {
+        self.counters.packets += 1;
+        let arrival = self.tracker.arrive(context.sequence, count);
+        if let Some(gap) = arrival.gap {
+            let kind = ProblemKind::Gap(gap);
+            problems.note(Problem { file: packet.file, packet: packet.number, offset: packet.offset, kind });
+            sink.put(self.gap_event(gap, context));
+        }
+        if count == 0 {
+            *(if is_end { &mut self.counters.ends_of_session } else { &mut self.counters.heartbeats }) += 1;
+            return None;
+        }
+        if arrival.skip == count {
+            self.counters.duplicate_packets[usize::from(context.line == Line::B)] += 1;
+            return None;
+        }
+        Some(arrival.skip)
+    }
+
+    #[cold]
+    fn gap_event(&self, gap: Gap, context: &Context) -> Event {
+        let mut event = Event::new(EventKind::Gap, self.publisher, InstrumentId::ALL).with_gap(gap);
+        event.ts_recv = context.received.unwrap_or_default();
+        event.ts_event = event.ts_recv;
+        event.channel_sequence = context.sequence;
+        event.channel = context.channel;
+        event.line = context.line;
+        event
+    }
+
+    /// Translates the messages of one packet.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one call in each of two transports; a struct would only rename them"
+    )]
+    #[inline]
+    fn messages<'b, S: Sink<Event>, Order: tapeworks_wire::framing::PrefixOrder>(
+        &mut self,
+        mut blocks: tapeworks_wire::framing::Blocks<'b, Order>,
+        header: usize,
+        count: u64,
+        skip: u64,
+        mut context: Context,
+        packet: &Packet<'_>,
+        problems: &mut Problems,
+        symbols: &mut SymbolTable,
+        sink: &mut S,
+    ) {
+        let first = context.sequence;
+        let mut number = 0;
+        loop {
+            let offset = packet.offset + (header + blocks.offset()) as u64;
+            let Some(block) = blocks.next() else { break };
+            match block {
+                Ok(message) => {
+                    if number >= skip {
+                        context.sequence = first.saturating_add(number);
+                        let place = (packet.file, packet.number, offset + 2);
+                        self.message(message, &context, place, problems, symbols, sink);
+                    }
+                    number += 1;
+                }
+                Err(error) => {
+                    // The rest of the packet is lost; the numbers of its messages are known.
+                    let gap = Gap { first: first.saturating_add(number), count: count - number };
+                    self.broken(error, gap, &context, packet, offset, problems, sink);
+                }
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the same as of its one caller")]
+    #[cold]
+    #[inline(never)]
+    fn broken<S: Sink<Event>>(
+        &mut self,
+        error: FramingError,
+        gap: Gap,
+        context: &Context,
+        packet: &Packet<'_>,
+        offset: u64,
+        problems: &mut Problems,
+        sink: &mut S,
+    ) {
+        if !packet.datagram.truncated {
+            let kind = ProblemKind::Framing(error);
+            problems.note(Problem { file: packet.file, packet: packet.number, offset, kind });
+        }
+        self.tracker.lose(gap);
+        sink.put(self.gap_event(gap, context));
+    }
+
+    /// A message whose number is the next of its channel.
+    #[inline]
+    fn numbered_message<S: Sink<Event>>(
+        &mut self,
+        message: &[u8],
+        received: Option<Nanos>,
+        place: (u16, u64, u64),
+        problems: &mut Problems,
+        symbols: &mut SymbolTable,
+        sink: &mut S,
+    ) {
+        let sequence = self.tracker.next().unwrap_or(1);
+        self.tracker.arrive(sequence, 1);
+        let context = Context { received, sequence, channel: self.number, line: Line::A };
+        self.message(message, &context, place, problems, symbols, sink);
+    }
+
+    /// Translates one message.
+    #[inline]
+    fn message<S: Sink<Event>>(
+        &mut self,
+        message: &[u8],
+        context: &Context,
+        place: (u16, u64, u64),
+        problems: &mut Problems,
+        symbols: &mut SymbolTable,
+        sink: &mut S,
+    ) {
+        self.counters.messages += 1;
+        let result = match &mut self.normaliser {
+            Normaliser::Itch(normaliser) => itch50::Message::decode(message)
+                .map(|message| normaliser.normalise(message, context, symbols, sink)),
+            Normaliser::Iex(normaliser) => {
+                let mut target = Target { context, symbols, sink: &mut *sink };
+                if self.application == Application::IexDeep10 {
+                    deep10::Message::decode(message).map(|message| normaliser.deep(message, &mut target))
+                } else {
+                    tops16::Message::decode(message).map(|message| normaliser.tops(message, &mut target))
+                }
+            }
+        };
+        if let Err(error) = result {
+            self.bad_message(error, context, place, problems, sink);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn bad_message<S: Sink<Event>>(
+        &mut self,
+        error: DecodeError,
+        context: &Context,
+        (file, packet, offset): (u16, u64, u64),
+        problems: &mut Problems,
+        sink: &mut S,
+    ) {
+        problems.note(Problem { file, packet, offset, kind: ProblemKind::Message(error) });
+        // A message of an unknown type is new and says nothing about books; one that is known and cannot be read may
+        // have changed one.
+        if !matches!(error, DecodeError::UnknownMessage { .. }) {
+            let gap = Gap { first: context.sequence, count: 1 };
+            self.tracker.lose(gap);
+            sink.put(self.gap_event(gap, context));
+        }
+    }
+}
+
+impl<'p, S: Sink<Event>> Stage<Packet<'p>, S> for Feed {
+    #[inline]
+    fn process(&mut self, batch: &[Packet<'p>], sink: &mut S) {
+        for packet in batch {
+            self.packet(packet, sink);
+        }
+    }
+}
+
+/// The feed of one file without packets: see [`Feed::file`].
+#[derive(Debug)]
+pub struct FileFeed<'f> {
+    feed: &'f mut Feed,
+    index: usize,
+    format: FileFormat,
+}
+
+impl<'b, S: Sink<Event>> Stage<Frame<'b>, S> for FileFeed<'_> {
+    #[inline]
+    fn process(&mut self, batch: &[Frame<'b>], sink: &mut S) {
+        for frame in batch {
+            self.feed.frame(self.index, self.format, frame, sink);
+        }
+    }
+}

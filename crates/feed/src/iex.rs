@@ -1,0 +1,385 @@
+//! IEX TOPS and DEEP to normalised events.
+//!
+//! What is peculiar here: instruments are named by symbol in every message; TOPS tells both sides of a quote at once,
+//! which become two events, the second with [`Flags::LAST`]; DEEP tells price levels, and its event flag says when the
+//! book is consistent; a quote's flag can say that the symbol is halted without a status message.
+//!
+//! Cost: the message's own line, one lookup of the symbol and the event or events.
+
+use tapeworks_flow::Sink;
+use tapeworks_market::event::{Definition, Imbalance, Session, Status, StatusAction};
+use tapeworks_market::instrument::Symbol;
+use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Nanos, Price, Publisher, Side};
+use tapeworks_wire::iex::{deep10, tops16};
+use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
+
+use crate::itch::{Context, OPERATIONAL};
+use crate::symbols::{SymbolTable, UNWANTED};
+
+/// Translates the messages of one TOPS or DEEP channel.
+#[derive(Debug)]
+pub(crate) struct IexNormaliser {
+    publisher: Publisher,
+    /// By instrument: whether the last quote said that the symbol is halted.
+    halted: Vec<bool>,
+}
+
+/// The messages that TOPS and DEEP share, field for field, told once for both.
+macro_rules! shared_messages {
+    ($normaliser:ident, $message:ident, $protocol:ident, $to:ident) => {
+        match $message {
+            $protocol::Message::SystemEvent(system) => {
+                use $protocol::SystemEventCode as Code;
+                let session = match system.system_event() {
+                    Code::StartOfMessages => Some(Session::StartOfMessages),
+                    Code::StartOfSystemHours => Some(Session::StartOfSystemHours),
+                    Code::StartOfRegularMarketHours => Some(Session::StartOfMarketHours),
+                    Code::EndOfRegularMarketHours => Some(Session::EndOfMarketHours),
+                    Code::EndOfSystemHours => Some(Session::EndOfSystemHours),
+                    Code::EndOfMessages => Some(Session::EndOfMessages),
+                    Code::Unknown(_) => None,
+                };
+                $normaliser.session(session, system.timestamp(), $to)
+            }
+            $protocol::Message::SecurityDirectory(directory) => {
+                let flags = directory.security_directory_flags();
+                let definition = Definition {
+                    symbol: Symbol::from_bytes(&directory.symbol().0),
+                    round_lot: directory.round_lot_size(),
+                    reference_price: price(directory.adjusted_poc_price()),
+                    class: b' ',
+                    is_test: flags.test_security(),
+                    is_etp: flags.etp(),
+                };
+                $normaliser.put(directory.symbol(), directory.timestamp(), $to, |event| {
+                    event.with_definition(definition)
+                })
+            }
+            $protocol::Message::TradingStatus(status) => {
+                use $protocol::TradingStatusCode as Code;
+                let (action, is_trading) = match status.trading_status() {
+                    Code::TradingHaltedAcrossAllUsEquityMarkets => (StatusAction::Halt, Some(false)),
+                    Code::TradingHaltReleasedIntoAnOrderAcceptancePeriodOnIex => {
+                        (StatusAction::PreOpen, Some(false))
+                    }
+                    Code::TradingPausedAndOrderAcceptancePeriodOnIex => (StatusAction::Pause, Some(false)),
+                    Code::TradingOnIex => (StatusAction::Trading, Some(true)),
+                    Code::Unknown(_) => (StatusAction::None, None),
+                };
+                let reason = reason(status.reason());
+                $normaliser.put(status.symbol(), status.timestamp(), $to, |event| {
+                    event.with_status(Status {
+                        action,
+                        reason,
+                        is_trading,
+                        is_quoting: is_trading,
+                        is_short_sell_restricted: None,
+                    })
+                })
+            }
+            $protocol::Message::OperationalHaltStatus(halt) => {
+                use $protocol::OperationalHaltCode as Code;
+                let is_trading = match halt.operational_halt_status() {
+                    Code::IexSpecificOperationalTradingHalt => Some(false),
+                    Code::NotOperationallyHaltedOnIex => Some(true),
+                    Code::Unknown(_) => None,
+                };
+                $normaliser.put(halt.symbol(), halt.timestamp(), $to, |event| {
+                    event.with_status(operational(is_trading))
+                })
+            }
+            $protocol::Message::ShortSalePriceTestStatus(test) => {
+                use $protocol::ShortSalePriceTest as Code;
+                let restricted = match test.short_sale_price_test_status() {
+                    Code::NotInEffect => Some(false),
+                    Code::InEffect => Some(true),
+                    Code::Unknown(_) => None,
+                };
+                $normaliser.put(test.symbol(), test.timestamp(), $to, |event| {
+                    event.with_status(Status {
+                        action: StatusAction::ShortSaleRestrictionChange,
+                        reason: 0,
+                        is_trading: None,
+                        is_quoting: None,
+                        is_short_sell_restricted: restricted,
+                    })
+                })
+            }
+            $protocol::Message::TradeReport(trade) => {
+                let is_cross = trade.sale_condition_flags().single_price_cross_trade();
+                $normaliser.put(trade.symbol(), trade.timestamp(), $to, |mut event| {
+                    event.kind = EventKind::Trade;
+                    event.size = trade.size();
+                    event.price = price(trade.price());
+                    event.aux = trade.trade_id();
+                    event.detail = if is_cross { Event::CROSS } else { 0 };
+                    event
+                })
+            }
+            $protocol::Message::TradeBreak(broken) => {
+                $normaliser.put(broken.symbol(), broken.timestamp(), $to, |mut event| {
+                    event.kind = EventKind::TradeBreak;
+                    event.size = broken.size();
+                    event.price = price(broken.price());
+                    event.aux = broken.trade_id();
+                    event
+                })
+            }
+            $protocol::Message::AuctionInformation(auction) => {
+                use $protocol::ImbalanceSide as Code;
+                let side = match auction.imbalance_side() {
+                    Code::Buy => Side::Bid,
+                    Code::Sell => Side::Ask,
+                    Code::None | Code::Unknown(_) => Side::None,
+                };
+                let time = u64::from(auction.scheduled_auction_time().0) * Nanos::SECOND;
+                let imbalance = Imbalance {
+                    paired: auction.paired_shares(),
+                    imbalance: auction.imbalance_shares(),
+                    side,
+                    auction_type: auction.auction_type().raw(),
+                    variation: b'~',
+                    extensions: auction.extension_number(),
+                    auction_time: (time != 0).then_some(Nanos(time)),
+                    reference_price: price(auction.reference_price()),
+                    continuous_clearing_price: price(auction.auction_book_clearing_price()),
+                    auction_clearing_price: None,
+                    indicative_price: price(auction.indicative_clearing_price()),
+                    upper_collar: price(auction.upper_auction_collar()),
+                    lower_collar: price(auction.lower_auction_collar()),
+                };
+                $normaliser.imbalance(auction.symbol(), auction.timestamp(), imbalance, $to)
+            }
+            $protocol::Message::OfficialPrice(official) => {
+                $normaliser.put(official.symbol(), official.timestamp(), $to, |event| event)
+            }
+            $protocol::Message::RetailLiquidityIndicator(interest) => {
+                $normaliser.put(interest.symbol(), interest.timestamp(), $to, |event| event)
+            }
+            own => return Some(own),
+        }
+    };
+}
+
+/// Where a message came from and where its events go.
+pub(crate) struct Target<'t, S> {
+    pub(crate) context: &'t Context,
+    pub(crate) symbols: &'t mut SymbolTable,
+    pub(crate) sink: &'t mut S,
+}
+
+impl IexNormaliser {
+    pub(crate) const fn new(publisher: Publisher) -> Self {
+        Self { publisher, halted: Vec::new() }
+    }
+
+    /// Translates one TOPS message.
+    #[inline]
+    pub(crate) fn tops<S: Sink<Event>>(&mut self, message: tops16::Message<'_>, to: &mut Target<'_, S>) {
+        match message {
+            tops16::Message::QuoteUpdate(quote) => self.quote(&quote, to),
+            other => {
+                // Quotes were told above; nothing else is TOPS's own.
+                let _ = self.shared_tops(other, to);
+            }
+        }
+    }
+
+    /// Translates one DEEP message.
+    #[inline]
+    pub(crate) fn deep<S: Sink<Event>>(&mut self, message: deep10::Message<'_>, to: &mut Target<'_, S>) {
+        match message {
+            deep10::Message::PriceLevelBuyUpdate(level) => {
+                let is_last = level.event_flags().event_processing_complete();
+                self.level(
+                    level.symbol(),
+                    level.timestamp(),
+                    Side::Bid,
+                    level.price(),
+                    level.size(),
+                    is_last,
+                    to,
+                );
+            }
+            deep10::Message::PriceLevelSellUpdate(level) => {
+                let is_last = level.event_flags().event_processing_complete();
+                self.level(
+                    level.symbol(),
+                    level.timestamp(),
+                    Side::Ask,
+                    level.price(),
+                    level.size(),
+                    is_last,
+                    to,
+                );
+            }
+            other => {
+                if let Some(deep10::Message::SecurityEvent(event)) = self.shared_deep(other, to) {
+                    self.put(event.symbol(), event.timestamp(), to, |event| event);
+                }
+            }
+        }
+    }
+
+    /// `Some`: the message is one of TOPS's own.
+    #[inline(never)]
+    fn shared_tops<'m, S: Sink<Event>>(
+        &mut self,
+        message: tops16::Message<'m>,
+        to: &mut Target<'_, S>,
+    ) -> Option<tops16::Message<'m>> {
+        shared_messages!(self, message, tops16, to);
+        None
+    }
+
+    /// `Some`: the message is one of DEEP's own.
+    #[inline(never)]
+    fn shared_deep<'m, S: Sink<Event>>(
+        &mut self,
+        message: deep10::Message<'m>,
+        to: &mut Target<'_, S>,
+    ) -> Option<deep10::Message<'m>> {
+        shared_messages!(self, message, deep10, to);
+        None
+    }
+
+    #[inline]
+    fn event(&self, instrument: InstrumentId, timestamp: NanosecondsSinceEpoch, context: &Context) -> Event {
+        let mut event = Event::new(EventKind::Other, self.publisher, instrument);
+        event.ts_event = Nanos(timestamp.nanoseconds());
+        event.ts_recv = context.received.unwrap_or(event.ts_event);
+        event.channel_sequence = context.sequence;
+        event.channel = context.channel;
+        event.line = context.line;
+        event
+    }
+
+    #[inline]
+    fn resolve<S: Sink<Event>>(&self, symbol: Ascii<8>, to: &mut Target<'_, S>) -> InstrumentId {
+        let sink = &mut *to.sink;
+        to.symbols.resolve(symbol.0, self.publisher, |mapping| sink.put(mapping))
+    }
+
+    /// Puts the event of one message about one instrument, as `complete` makes it.
+    #[inline]
+    fn put<S: Sink<Event>>(
+        &mut self,
+        symbol: Ascii<8>,
+        timestamp: NanosecondsSinceEpoch,
+        to: &mut Target<'_, S>,
+        complete: impl FnOnce(Event) -> Event,
+    ) {
+        let instrument = self.resolve(symbol, to);
+        if instrument != UNWANTED {
+            to.sink.put(complete(self.event(instrument, timestamp, to.context)));
+        }
+    }
+
+    fn session<S: Sink<Event>>(
+        &mut self,
+        session: Option<Session>,
+        timestamp: NanosecondsSinceEpoch,
+        to: &mut Target<'_, S>,
+    ) {
+        let event = self.event(InstrumentId::ALL, timestamp, to.context);
+        to.sink.put(session.map_or(event, |session| event.with_session(session)));
+    }
+
+    fn imbalance<S: Sink<Event>>(
+        &mut self,
+        symbol: Ascii<8>,
+        timestamp: NanosecondsSinceEpoch,
+        imbalance: Imbalance,
+        to: &mut Target<'_, S>,
+    ) {
+        let instrument = self.resolve(symbol, to);
+        if instrument != UNWANTED {
+            let event = self.event(instrument, timestamp, to.context);
+            event.with_imbalance(imbalance).into_iter().for_each(|event| to.sink.put(event));
+        }
+    }
+
+    #[inline]
+    fn quote<S: Sink<Event>>(&mut self, quote: &tops16::QuoteUpdate<'_>, to: &mut Target<'_, S>) {
+        let instrument = self.resolve(quote.symbol(), to);
+        if instrument == UNWANTED {
+            return;
+        }
+        let mut event = self.event(instrument, quote.timestamp(), to.context);
+        let is_halted = quote.quote_update_flags().halted();
+        if self.halted.get(instrument.index()).copied().unwrap_or(false) != is_halted {
+            self.note_halt(instrument, is_halted);
+            to.sink.put(event.with_status(operational(Some(!is_halted))));
+        }
+        event.kind = EventKind::Quote;
+        event.flags = Flags::TOP_OF_BOOK;
+        (event.side, event.size, event.price) = (Side::Bid, quote.bid_size(), price(quote.bid_price()));
+        to.sink.put(event);
+        event.flags = Flags::TOP_OF_BOOK.with(Flags::LAST);
+        (event.side, event.size, event.price) = (Side::Ask, quote.ask_size(), price(quote.ask_price()));
+        to.sink.put(event);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_halt(&mut self, instrument: InstrumentId, is_halted: bool) {
+        if self.halted.len() <= instrument.index() {
+            self.halted.resize(instrument.index() + 1, false);
+        }
+        self.halted[instrument.index()] = is_halted;
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of one message, which two message types share")]
+    #[inline]
+    fn level<S: Sink<Event>>(
+        &mut self,
+        symbol: Ascii<8>,
+        timestamp: NanosecondsSinceEpoch,
+        side: Side,
+        level: Decimal<i64, 4>,
+        size: u32,
+        is_last: bool,
+        to: &mut Target<'_, S>,
+    ) {
+        let instrument = self.resolve(symbol, to);
+        if instrument == UNWANTED {
+            return;
+        }
+        let mut event = self.event(instrument, timestamp, to.context);
+        event.kind = EventKind::Level;
+        event.flags = if is_last { Flags::MARKET_BY_PRICE.with(Flags::LAST) } else { Flags::MARKET_BY_PRICE };
+        (event.side, event.size) = (side, size);
+        event.price = level.to_e9().and_then(Price::from_e9);
+        to.sink.put(event);
+    }
+}
+
+/// An operational halt of the venue, or its end.
+const fn operational(is_trading: Option<bool>) -> Status {
+    let action = match is_trading {
+        Some(false) => StatusAction::NotAvailableForTrading,
+        Some(true) | None => StatusAction::None,
+    };
+    Status { action, reason: OPERATIONAL, is_trading, is_quoting: None, is_short_sell_restricted: None }
+}
+
+/// IEX says "no price" with zero.
+#[inline]
+fn price(price: Decimal<i64, 4>) -> Option<Price> {
+    if price.0 == 0 { None } else { price.to_e9().and_then(Price::from_e9) }
+}
+
+/// DBN's status reason of IEX's reason, which are the primary market's codes.
+fn reason(reason: Ascii<4>) -> u16 {
+    match reason.trimmed() {
+        b"T1" => 30,
+        b"T2" => 31,
+        b"T3" => 32,
+        b"LUDP" | b"T5" => 50,
+        b"IPO1" | b"IPOD" | b"IPOQ" | b"IPOE" | b"IPO2" | b"IPO3" => 110,
+        b"MCB1" | b"MWC1" => 120,
+        b"MCB2" | b"MWC2" => 121,
+        b"MCB3" | b"MWC3" => 122,
+        _ => 0,
+    }
+}

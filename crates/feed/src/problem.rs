@@ -1,0 +1,117 @@
+//! What did not fit, where it was, and how often.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use tapeworks_market::event::Gap;
+use tapeworks_packet::net::HeaderError;
+use tapeworks_wire::DecodeError;
+use tapeworks_wire::framing::FramingError;
+
+/// How many problems are kept with their places; all are counted.
+pub const KEPT_PROBLEMS: usize = 1_000;
+
+/// Something that did not fit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problem {
+    /// The file, by its place among the inputs.
+    pub file: u16,
+    /// The packet in the file, from 1; of a file without packets, the message.
+    pub packet: u64,
+    /// Where in the file, in bytes (of a compressed file, in its contents).
+    pub offset: u64,
+    /// What it was.
+    pub kind: ProblemKind,
+}
+
+/// What did not fit.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ProblemKind {
+    /// The packet's network headers.
+    Header(HeaderError),
+    /// A UDP payload, or the start of a stream, in none of our protocols. Told once per destination.
+    UnknownProtocol {
+        /// Where it was sent.
+        destination: SocketAddr,
+    },
+    /// The capture kept only the beginning of the packet; the whole messages in it were used.
+    CutPacket,
+    /// The transport's header or framing.
+    Framing(FramingError),
+    /// A message.
+    Message(DecodeError),
+    /// Messages of a channel did not come.
+    Gap(Gap),
+    /// Bytes of a stream did not come.
+    StreamHole {
+        /// How many.
+        lost: u64,
+    },
+}
+
+impl fmt::Display for ProblemKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header(error) => error.fmt(f),
+            Self::UnknownProtocol { destination } => write!(f, "no known protocol is sent to {destination}"),
+            Self::CutPacket => f.write_str("the capture kept only the beginning of the packet"),
+            Self::Framing(error) => error.fmt(f),
+            Self::Message(error) => error.fmt(f),
+            Self::Gap(Gap { first, count: 1 }) => write!(f, "message {first} of the channel is missing"),
+            Self::Gap(Gap { first, count }) => {
+                write!(
+                    f,
+                    "messages {first} to {} of the channel are missing",
+                    first.saturating_add(count - 1)
+                )
+            }
+            Self::StreamHole { lost } => write!(f, "{lost} bytes of the stream are missing"),
+        }
+    }
+}
+
+/// The problems of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Problems {
+    kept: Vec<Problem>,
+    /// How many problems there were, kept or not.
+    pub total: u64,
+    /// Packets whose network headers do not hold together.
+    pub bad_headers: u64,
+    /// Packets cut by the capture.
+    pub cut_packets: u64,
+    /// Packets whose framing does not hold together.
+    pub bad_framing: u64,
+    /// Messages of an unknown type, passed over by their length.
+    pub unknown_messages: u64,
+    /// Messages of a known type and a wrong length.
+    pub bad_messages: u64,
+    /// Holes in streams.
+    pub stream_holes: u64,
+}
+
+impl Problems {
+    /// The first [`KEPT_PROBLEMS`] problems.
+    pub fn kept(&self) -> &[Problem] {
+        &self.kept
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn note(&mut self, problem: Problem) {
+        self.total += 1;
+        match &problem.kind {
+            ProblemKind::Header(_) => self.bad_headers += 1,
+            ProblemKind::CutPacket => self.cut_packets += 1,
+            ProblemKind::Framing(_) => self.bad_framing += 1,
+            ProblemKind::Message(DecodeError::UnknownMessage { .. }) => self.unknown_messages += 1,
+            ProblemKind::Message(_) => self.bad_messages += 1,
+            ProblemKind::StreamHole { .. } => self.stream_holes += 1,
+            ProblemKind::UnknownProtocol { .. } | ProblemKind::Gap(_) => {}
+        }
+        if self.kept.len() < KEPT_PROBLEMS {
+            self.kept.push(problem);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! From an eight-byte symbol to an instrument, and which instruments are wanted.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use tapeworks_market::instrument::Symbol;
+use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Publisher};
+
+/// One multiplication: the keys are symbols of an exchange's directory, not an attacker's choice, and a million
+/// messages a second are looked up. (A hostile capture can make this slow, not wrong.)
+#[derive(Default)]
+pub(crate) struct SymbolHasher(u64);
+
+impl Hasher for SymbolHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        // The table uses the highest and the lowest bits; the fold brings the product's best bits to both.
+        let product = u128::from(self.0 ^ value) * u128::from(0x9E37_79B9_7F4A_7C15u64);
+        self.0 = (product >> 64) as u64 ^ product as u64;
+    }
+}
+
+/// Gives symbols their numbers and knows which are wanted.
+#[derive(Debug, Default)]
+pub(crate) struct SymbolTable {
+    instruments: Instruments,
+    by_word: HashMap<u64, InstrumentId, BuildHasherDefault<SymbolHasher>>,
+    wanted: Option<HashSet<Symbol>>,
+}
+
+/// The number of an instrument that the user did not ask for.
+pub(crate) const UNWANTED: InstrumentId = InstrumentId(u32::MAX - 2);
+
+impl SymbolTable {
+    pub(crate) fn new(wanted: Option<HashSet<Symbol>>) -> Self {
+        Self { wanted, ..Self::default() }
+    }
+
+    pub(crate) const fn instruments(&self) -> &Instruments {
+        &self.instruments
+    }
+
+    /// The instrument of an eight-byte symbol of `publisher`; `announce` gets the mapping when it is new.
+    #[inline]
+    pub(crate) fn resolve(
+        &mut self,
+        symbol: [u8; 8],
+        publisher: Publisher,
+        announce: impl FnOnce(Event),
+    ) -> InstrumentId {
+        let word = u64::from_le_bytes(symbol);
+        match self.by_word.get(&word) {
+            Some(instrument) => *instrument,
+            None => self.admit(word, publisher, announce),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn admit(&mut self, word: u64, publisher: Publisher, announce: impl FnOnce(Event)) -> InstrumentId {
+        let symbol = Symbol::from_bytes(&word.to_le_bytes());
+        let instrument = if self.wanted.as_ref().is_some_and(|wanted| !wanted.contains(&symbol)) {
+            UNWANTED
+        } else {
+            let known = self.instruments.len();
+            let instrument = self.instruments.intern(symbol);
+            if self.instruments.len() > known {
+                announce(Event::new(EventKind::SymbolMapping, publisher, instrument).with_symbol(symbol));
+            }
+            instrument
+        };
+        self.by_word.insert(word, instrument);
+        instrument
+    }
+}

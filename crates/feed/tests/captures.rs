@@ -1,0 +1,391 @@
+//! The real captures, and what can be done to them, through the feed.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use tapeworks_feed::{Application, Feed, FeedOptions, FileFormat, Frame, Packet, ProblemKind};
+use tapeworks_flow::Stage;
+use tapeworks_market::event::{Gap, StatusAction};
+use tapeworks_market::{Event, EventKind, Flags, Line, Nanos, Publisher, Side};
+use tapeworks_packet::capture::CaptureReader;
+use tapeworks_packet::net::{self, Datagram, Transport};
+use tapeworks_wire::nasdaq::{itch50, moldudp64};
+use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceMidnight};
+
+fn capture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures").join(name)
+}
+
+/// All events of a capture.
+fn events_of(name: &str) -> (Vec<Event>, Feed) {
+    let mut feed = Feed::new(FeedOptions::default());
+    let mut events = Vec::new();
+    let mut reader = CaptureReader::open(&capture(name)).unwrap();
+    while let Some(packet) = reader.next_packet().unwrap() {
+        let datagram = net::parse(packet.link_type, packet.bytes).unwrap();
+        let packet = Packet {
+            file: 0,
+            number: packet.number,
+            offset: packet.offset + datagram.payload_offset as u64,
+            received: Nanos(packet.timestamp_ns),
+            datagram,
+        };
+        feed.process(&[packet], &mut |event| events.push(event));
+    }
+    (events, feed)
+}
+
+fn kinds(events: &[Event]) -> Vec<EventKind> {
+    events.iter().map(|event| event.kind).collect()
+}
+
+#[test]
+fn a_real_nasdaq_packet_becomes_orders_of_one_instrument() {
+    let (events, feed) = events_of("nasdaq-itch50/Multiple.Packets.pcap");
+    assert_eq!(
+        feed.problems().total,
+        1,
+        "the second packet does not follow the first: {:?}",
+        feed.problems().kept()
+    );
+    assert_eq!(feed.channels().len(), 1);
+    let channel = &feed.channels()[0];
+    assert_eq!(channel.publisher(), Publisher::XNAS_ITCH);
+    assert_eq!(channel.identity().to_string(), "MoldUDP64 session 000010059B port 26477");
+    let add = events.iter().find(|event| event.kind == EventKind::Add).unwrap();
+    assert_eq!(feed.instruments().symbol(add.instrument).unwrap().as_str(), "META");
+    assert_eq!((add.side, add.size, add.price.unwrap().to_string().as_str()), (Side::Bid, 1, "80.52"));
+    // The exchange's clock and the capture's agree to within a millisecond.
+    for event in events.iter().filter(|event| event.kind == EventKind::Add) {
+        assert!(event.ts_recv.since(event.ts_event) < 1_000_000, "{event:?}");
+    }
+}
+
+#[test]
+fn the_group_tells_bx_from_nasdaq() {
+    let (events, _) = events_of("nasdaq-bx-itch50/AddOrderNoMpidAttributionMessage.pcap");
+    assert_eq!(kinds(&events), [EventKind::SymbolMapping, EventKind::Add]);
+    assert!(events.iter().all(|event| event.publisher == Publisher::XBOS_ITCH));
+}
+
+#[test]
+fn a_trading_action_becomes_a_status() {
+    let (events, _) = events_of("nasdaq-itch50/StockTradingActionMessage.pcap");
+    let status = events.iter().find_map(Event::status).unwrap();
+    assert_eq!((status.action, status.is_trading), (StatusAction::Trading, Some(true)));
+}
+
+#[test]
+fn a_quote_becomes_two_sides_of_which_the_second_is_last() {
+    for name in ["iex-tops15/QuoteUpdateMessage.pcap", "iex-tops16/QuoteUpdateMessage.pcap"] {
+        let (events, feed) = events_of(name);
+        assert_eq!(feed.problems().total, 0);
+        let quotes: Vec<_> = events.iter().filter(|event| event.kind == EventKind::Quote).collect();
+        assert_eq!(quotes.iter().map(|quote| quote.side).collect::<Vec<_>>(), [Side::Bid, Side::Ask]);
+        assert!(!quotes[0].flags.contains(Flags::LAST) && quotes[1].flags.contains(Flags::LAST));
+    }
+}
+
+#[test]
+fn iexs_directory_packet_defines_and_quotes_its_symbols() {
+    let (events, feed) = events_of("iex-tops15/SecurityDirectoryMessage.pcap");
+    assert_eq!(feed.problems().total, 0);
+    let definition = events.iter().find_map(Event::definition).unwrap();
+    assert_eq!((definition.symbol.as_str(), definition.round_lot), ("ZEXIT", 100));
+    assert!(events.iter().filter(|event| event.kind == EventKind::Quote).count() > 10);
+}
+
+#[test]
+fn deep_levels_keep_their_side_and_event_flag() {
+    for (name, side) in [
+        ("iex-deep/PriceLevelBuyUpdateMessage.pcap", Side::Bid),
+        ("iex-deep/PriceLevelSellUpdateMessage.pcap", Side::Ask),
+    ] {
+        let (events, _) = events_of(name);
+        let level = events.iter().find(|event| event.kind == EventKind::Level).unwrap();
+        assert_eq!((level.side, level.publisher), (side, Publisher::IEXG_DEEP));
+        assert!(level.flags.contains(Flags::MARKET_BY_PRICE) && level.price.is_some());
+    }
+}
+
+#[test]
+fn every_capture_goes_through_and_counts_its_messages() {
+    for folder in ["nasdaq-itch50", "nasdaq-bx-itch50", "iex-tops15", "iex-tops16", "iex-deep"] {
+        for entry in std::fs::read_dir(capture(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|extension| extension != "pcap") {
+                continue;
+            }
+            let (events, feed) = events_of(path.to_str().unwrap());
+            let problems = feed.problems();
+            assert_eq!(
+                problems.unknown_messages + problems.bad_messages + problems.bad_framing,
+                0,
+                "{path:?}"
+            );
+            let channel = &feed.channels()[0].counters();
+            assert!(channel.messages > 0 || channel.heartbeats > 0, "{path:?}");
+            assert!(events.len() as u64 >= channel.messages);
+        }
+    }
+}
+
+/// A MoldUDP64 packet of deletions, numbered from `first`.
+fn mold(session: &[u8; 10], first: u64, count: u64) -> Vec<u8> {
+    let mut messages = Vec::new();
+    for number in first..first + count {
+        let delete = itch50::OrderDeleteFields {
+            stock_locate: 1,
+            tracking_number: 0,
+            timestamp: NanosecondsSinceMidnight(number),
+            order_reference_number: number,
+        };
+        messages.extend_from_slice(&19u16.to_be_bytes());
+        messages.extend_from_slice(&delete.encode());
+    }
+    let fields = moldudp64::DownstreamPacketFields {
+        session: Ascii(*session),
+        sequence_number: first,
+        message_count: count as u16,
+        messages: &messages,
+    };
+    let mut bytes = vec![0; 20 + messages.len()];
+    fields.encode_into(&mut bytes).unwrap();
+    bytes
+}
+
+fn datagram<'a>(destination: &str, payload: &'a [u8]) -> Datagram<'a> {
+    let address: SocketAddr = destination.parse().unwrap();
+    Datagram {
+        source: address,
+        destination: address,
+        vlan: None,
+        transport: Transport::Udp,
+        payload,
+        payload_offset: 42,
+        truncated: false,
+    }
+}
+
+fn send(feed: &mut Feed, destination: &str, payload: &[u8]) -> Vec<Event> {
+    let mut events = Vec::new();
+    let packet = Packet {
+        file: 0,
+        number: 1,
+        offset: 100,
+        received: Nanos(1_763_130_600_000_000_000),
+        datagram: datagram(destination, payload),
+    };
+    feed.process(&[packet], &mut |event| events.push(event));
+    events
+}
+
+const LINE_A: &str = "233.54.12.111:26477";
+const LINE_B: &str = "233.49.196.111:26477";
+const SESSION: &[u8; 10] = b"000000001A";
+
+#[test]
+fn what_both_lines_bring_is_taken_once() {
+    let mut feed = Feed::new(FeedOptions::default());
+    assert_eq!(send(&mut feed, LINE_A, &mold(SESSION, 1, 3)).len(), 3);
+    assert_eq!(send(&mut feed, LINE_B, &mold(SESSION, 1, 3)).len(), 0);
+    let from_b = send(&mut feed, LINE_B, &mold(SESSION, 4, 1));
+    assert_eq!(from_b[0].line, Line::B);
+    assert_eq!(send(&mut feed, LINE_A, &mold(SESSION, 3, 3)).len(), 1, "the first two came before");
+    let channel = &feed.channels()[0];
+    assert_eq!(feed.channels().len(), 1);
+    assert_eq!(channel.counters().duplicate_packets, [0, 1]);
+    assert_eq!(channel.sequence().duplicate_messages, 3 + 2);
+}
+
+#[test]
+fn a_gap_is_told_before_what_follows_it() {
+    let mut feed = Feed::new(FeedOptions::default());
+    send(&mut feed, LINE_A, &mold(SESSION, 1, 3));
+    let events = send(&mut feed, LINE_A, &mold(SESSION, 7, 1));
+    assert_eq!(events[0].gap(), Some(Gap { first: 4, count: 3 }));
+    assert_eq!(events[1].channel_sequence, 7);
+    assert_eq!(feed.problems().kept()[0].kind.to_string(), "messages 4 to 6 of the channel are missing");
+}
+
+#[test]
+fn another_session_begins_a_channel_of_its_own() {
+    let mut feed = Feed::new(FeedOptions::default());
+    send(&mut feed, LINE_A, &mold(SESSION, 900, 1));
+    let events = send(&mut feed, LINE_A, &mold(b"000000002A", 1, 1));
+    assert_eq!(kinds(&events), [EventKind::Delete], "no gap between sessions");
+    assert_eq!(feed.channels().len(), 2);
+}
+
+#[test]
+fn a_cut_packet_gives_its_whole_messages_and_a_gap_for_the_rest() {
+    let mut feed = Feed::new(FeedOptions::default());
+    let bytes = mold(SESSION, 1, 4);
+    let mut packet = datagram(LINE_A, &bytes[..20 + 21 + 21 + 5]);
+    packet.truncated = true;
+    let mut events = Vec::new();
+    let packet = Packet { file: 3, number: 9, offset: 500, received: Nanos(0), datagram: packet };
+    feed.process(&[packet], &mut |event| events.push(event));
+    assert_eq!(kinds(&events), [EventKind::Delete, EventKind::Delete, EventKind::Gap]);
+    assert_eq!(events[2].gap(), Some(Gap { first: 3, count: 2 }));
+    assert_eq!(feed.problems().cut_packets, 1);
+    assert_eq!((feed.problems().kept()[0].file, feed.problems().kept()[0].packet), (3, 9));
+}
+
+#[test]
+fn an_unknown_message_is_passed_over_and_a_bad_one_makes_a_gap() {
+    let mut feed = Feed::new(FeedOptions::default());
+    let mut bytes = mold(SESSION, 1, 3);
+    bytes[20 + 21 + 2] = b'z';
+    let events = send(&mut feed, LINE_A, &bytes);
+    assert_eq!(kinds(&events), [EventKind::Delete, EventKind::Delete]);
+    let problem = &feed.problems().kept()[0];
+    assert_eq!(problem.offset, 100 + 20 + 21 + 2);
+    assert_eq!(problem.kind.to_string(), "unknown message type 'z' (0x7a)");
+    let mut bytes = mold(SESSION, 4, 3);
+    bytes[20 + 21 + 2] = b'A';
+    let events = send(&mut feed, LINE_A, &bytes);
+    assert_eq!(kinds(&events), [EventKind::Delete, EventKind::Gap, EventKind::Delete]);
+    assert_eq!(feed.problems().kept()[1].kind.to_string(), "AddOrder needs 36 bytes, 19 left");
+}
+
+#[test]
+fn an_unknown_protocol_is_told_once_and_counted_each_time() {
+    let mut feed = Feed::new(FeedOptions::default());
+    for _ in 0..3 {
+        assert!(send(&mut feed, "239.1.1.1:5000", b"GET / HTTP/1.1").is_empty());
+    }
+    assert_eq!(feed.counters().unrecognised_packets, 3);
+    assert_eq!(feed.problems().kept().len(), 1);
+    let expected = ProblemKind::UnknownProtocol { destination: "239.1.1.1:5000".parse().unwrap() };
+    assert_eq!(feed.problems().kept()[0].kind, expected);
+}
+
+fn add(locate: u16, stock: &[u8; 8], reference: u64) -> [u8; 36] {
+    itch50::AddOrderFields {
+        stock_locate: locate,
+        tracking_number: 0,
+        timestamp: NanosecondsSinceMidnight(34_200_000_000_000),
+        order_reference_number: reference,
+        buy_sell_indicator: itch50::BuySellIndicator::Buy,
+        shares: 100,
+        stock: Ascii(*stock),
+        price: Decimal(100_000),
+    }
+    .encode()
+}
+
+fn frames(feed: &mut Feed, format: FileFormat, messages: &[&[u8]]) -> Vec<Event> {
+    let mut events = Vec::new();
+    let mut stage = feed.file(0, format);
+    for bytes in messages {
+        stage.process(&[Frame { file: 0, offset: 0, bytes }], &mut |event| events.push(event));
+    }
+    events
+}
+
+#[test]
+fn a_file_numbers_its_messages_and_takes_its_day_from_the_options() {
+    let midnight = tapeworks_feed::clock::midnight_before(Nanos(1_763_130_600_000_000_000));
+    let mut feed = Feed::new(FeedOptions { midnight, ..FeedOptions::default() });
+    let events =
+        frames(&mut feed, FileFormat::LengthPrefixed, &[&add(7, b"AAPL    ", 1), &add(8, b"MSFT    ", 2)]);
+    let adds: Vec<_> = events.iter().filter(|event| event.kind == EventKind::Add).collect();
+    // 9:30 in New York is 14:30 UTC in November.
+    assert_eq!(adds[0].ts_event, Nanos(1_763_130_600_000_000_000));
+    assert_eq!((adds[0].ts_recv, adds[1].channel_sequence), (adds[0].ts_event, 2));
+}
+
+#[test]
+fn soup_packets_of_a_file_carry_messages_numbered_from_the_login() {
+    let mut feed = Feed::new(FeedOptions::default());
+    let mut data = vec![b'S'];
+    data.extend_from_slice(&add(7, b"AAPL    ", 1));
+    let events =
+        frames(&mut feed, FileFormat::SoupBinTcp, &[b"ASESSION1                  1234", b"H", &data, b"Z"]);
+    let event = events.iter().find(|event| event.kind == EventKind::Add).unwrap();
+    assert_eq!(event.channel_sequence, 1234);
+    let counters = feed.channels()[0].counters();
+    assert_eq!((counters.heartbeats, counters.ends_of_session), (1, 1));
+}
+
+#[test]
+fn only_wanted_symbols_come_out_and_the_rest_is_not_even_an_unknown_order() {
+    let symbols = [tapeworks_market::instrument::Symbol::from_bytes(b"MSFT")].into_iter().collect();
+    let mut feed = Feed::new(FeedOptions { symbols: Some(symbols), ..FeedOptions::default() });
+    let delete = itch50::OrderDeleteFields {
+        stock_locate: 7,
+        tracking_number: 0,
+        timestamp: NanosecondsSinceMidnight(1),
+        order_reference_number: 1,
+    };
+    let messages: [&[u8]; 3] = [&add(7, b"AAPL    ", 1), &add(8, b"MSFT    ", 2), &delete.encode()];
+    let events = frames(&mut feed, FileFormat::LengthPrefixed, &messages);
+    assert_eq!(kinds(&events), [EventKind::SymbolMapping, EventKind::Add]);
+    assert_eq!(feed.instruments().len(), 1);
+}
+
+#[test]
+fn a_stream_of_segments_is_put_together() {
+    let mut stream = Vec::new();
+    for reference in 1..=3 {
+        stream.extend_from_slice(&37u16.to_be_bytes());
+        stream.push(b'S');
+        stream.extend_from_slice(&add(7, b"AAPL    ", reference));
+    }
+    let mut feed = Feed::new(FeedOptions::default());
+    let mut events = Vec::new();
+    let mut sequence = 1000u32;
+    for piece in [&stream[..50], &stream[50..60], &stream[60..]] {
+        let mut datagram = datagram("10.0.0.1:9000", piece);
+        datagram.transport =
+            Transport::Tcp(net::TcpHeader { sequence, acknowledgment: 0, flags: net::TcpFlags::default() });
+        sequence += piece.len() as u32;
+        let packet =
+            Packet { file: 0, number: 1, offset: 0, received: Nanos(1_763_130_600_000_000_000), datagram };
+        feed.process(&[packet], &mut |event| events.push(event));
+    }
+    let orders: Vec<_> =
+        events.iter().filter(|event| event.kind == EventKind::Add).map(|event| event.order_id).collect();
+    assert_eq!(orders, [1, 2, 3]);
+}
+
+#[test]
+fn applications_can_be_told_instead_of_recognised() {
+    let options = FeedOptions { application: Some(Application::TotalViewItch50), ..FeedOptions::default() };
+    let mut feed = Feed::new(options);
+    // A packet whose first message is of an unknown type would not be recognised.
+    let mut bytes = mold(SESSION, 1, 2);
+    bytes[22] = b'z';
+    assert_eq!(kinds(&send(&mut feed, LINE_A, &bytes)), [EventKind::Delete]);
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_do_harm(payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..20), tell in 0usize..4) {
+        let application = [None, Some(Application::TotalViewItch50), Some(Application::IexTops16), Some(Application::IexDeep10)][tell];
+        let mut feed = Feed::new(FeedOptions { application, ..FeedOptions::default() });
+        for payload in &payloads {
+            send(&mut feed, LINE_A, payload);
+        }
+        prop_assert_eq!(feed.counters().packets, payloads.len() as u64);
+    }
+
+    #[test]
+    fn a_bent_packet_loses_no_count(at in 0usize..150, value in any::<u8>()) {
+        let mut feed = Feed::new(FeedOptions { application: Some(Application::TotalViewItch50), ..FeedOptions::default() });
+        let mut bytes = mold(SESSION, 1, 5);
+        let at = at % bytes.len();
+        bytes[at] = value;
+        let events = send(&mut feed, LINE_A, &bytes);
+        let channel = &feed.channels()[0];
+        let delivered = events.iter().filter(|event| event.kind == EventKind::Delete).count() as u64;
+        // Whatever the count says: each message came out, was told missing, or was of an unknown type.
+        let gaps: u64 = events.iter().filter_map(Event::gap).map(|gap| gap.count).sum();
+        prop_assert_eq!(gaps, channel.sequence().missing_messages);
+        prop_assert!(delivered <= 5);
+    }
+}
