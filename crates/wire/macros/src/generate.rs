@@ -724,19 +724,16 @@ fn structure(declaration: &Declaration, item: &Structure) -> TokenStream {
             pub const fn as_bytes(&self) -> &'a [u8] { self.bytes }
         }
     };
-    let from_array = fixed.then(|| {
-        let trait_impl = (item.role == Role::Group).then(|| {
-            quote! {
-                impl<'a> ::tapeworks_wire::GroupEntry<'a> for #name<'a> {
-                    const LENGTH: usize = #minimum;
-                    #[inline]
-                    fn view(bytes: &'a [u8]) -> Option<Self> {
-                        bytes.first_chunk::<#minimum>().map(|bytes| Self { bytes })
-                    }
+    let group_entry = (item.role == Role::Group).then(|| {
+        quote! {
+            impl<'a> ::tapeworks_wire::GroupEntry<'a> for #name<'a> {
+                const LENGTH: usize = #minimum;
+                #[inline]
+                fn view(bytes: &'a [u8]) -> Option<Self> {
+                    bytes.first_chunk::<#minimum>().map(|bytes| Self { bytes })
                 }
             }
-        });
-        trait_impl.unwrap_or_default()
+        }
     });
     let encode_fixed = quote! {
         let mut out = [0u8; #minimum];
@@ -852,7 +849,7 @@ fn structure(declaration: &Declaration, item: &Structure) -> TokenStream {
             }
         }
 
-        #from_array
+        #group_entry
 
         #[doc = #plain_doc]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
