@@ -1,0 +1,50 @@
+//! Batches to bytes: one encoder per format.
+
+mod binary;
+mod parquet;
+mod text;
+
+use tapeworks_market::Instruments;
+
+use crate::error::{Failure, StoreError};
+use crate::rows::{Row, Rows};
+use crate::target::Target;
+
+pub(crate) use binary::Binary;
+pub(crate) use parquet::Parquet;
+pub(crate) use text::{Csv, Json};
+
+/// Writes batches of records to a file.
+pub(crate) trait Encode<R: Row>: Send {
+    /// Writes a batch. Returns the prices that had to be written as null.
+    fn encode(&mut self, rows: &Rows<R>, instruments: &Instruments) -> Result<u64, Failure>;
+
+    /// Writes what ends the file, so that its last part is whole.
+    fn finish(self: Box<Self>, instruments: &Instruments, target: &mut Target) -> Result<(), Ending>;
+}
+
+/// Why a file could not be ended.
+pub(crate) enum Ending {
+    /// Its encoder failed.
+    Failure(Failure),
+    /// A part could not be created.
+    Store(StoreError),
+}
+
+impl<F: Into<Failure>> From<F> for Ending {
+    fn from(failure: F) -> Self {
+        Self::Failure(failure.into())
+    }
+}
+
+impl From<StoreError> for Ending {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// The symbol of a record's instrument; empty for a number without one.
+fn symbol(instruments: &Instruments, instrument_number: u64) -> Option<tapeworks_market::instrument::Symbol> {
+    let index = u32::try_from(instrument_number).ok()?.checked_sub(1)?;
+    instruments.symbol(tapeworks_market::InstrumentId(index))
+}

@@ -1,0 +1,52 @@
+//! How files are written.
+
+/// How prices stand in Parquet files.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Prices {
+    /// `DECIMAL(18, 9)`, stored as 64-bit integers: exact, and what it says in SQL.
+    #[default]
+    Decimal,
+    /// `DOUBLE`: the nearest binary fraction, for tools that calculate in them.
+    Float,
+    /// `INT64` in units of 1e-9, as in DBN, with the scale in the field's metadata.
+    Fixed,
+}
+
+/// How Parquet pages are compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Compression {
+    /// Not at all: the columns are bit-packed differences as it is.
+    None,
+    /// Snappy.
+    #[default]
+    Snappy,
+    /// Zstandard at [`Options::zstd_level`].
+    Zstd,
+}
+
+/// How a file is written.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Options {
+    /// Whether a file that exists is replaced.
+    pub overwrite: bool,
+    /// Whether CSV and JSON tell times in ISO 8601 and prices as decimals, not as integers.
+    pub pretty: bool,
+    /// How Parquet tells prices.
+    pub prices: Prices,
+    /// How Parquet is compressed.
+    pub compression: Compression,
+    /// The level of Zstandard, 1 to 22, wherever it is used.
+    pub zstd_level: i32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            overwrite: false,
+            pretty: false,
+            prices: Prices::default(),
+            compression: Compression::default(),
+            zstd_level: 1,
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The record types: their columns, and how they are made of an event.
+
+use std::ffi::c_char;
+
+use dbn::{
+    BboMsg, BidAskPair, Cmbp1Msg, FlagSet, ImbalanceMsg, InstrumentDefMsg, MboMsg, Mbp1Msg, Mbp10Msg,
+    OhlcvMsg, RecordHeader, StatusMsg, TradeMsg,
+};
+use tapeworks_market::event::Event;
+use tapeworks_market::{InstrumentId, Side};
+
+use crate::columns::Columns;
+use crate::rows::Row;
+
+const ACTIONS: &str = "ACMRTFN";
+const SIDES: &str = "ABN";
+const THREE_STATES: &str = "YN~";
+
+/// The instrument's number in files: ours plus one, as DBN's numbers begin at 1; 0 for a whole venue.
+#[inline]
+pub(crate) const fn instrument_number(instrument: InstrumentId) -> u32 {
+    instrument.0.wrapping_add(1)
+}
+
+/// The header of a record of type `R` made of `event`.
+#[inline]
+pub(crate) const fn header<R: dbn::HasRType>(rtype: u8, event: &Event) -> RecordHeader {
+    RecordHeader::new::<R>(rtype, event.publisher.0, instrument_number(event.instrument), event.ts_event.0)
+}
+
+/// DBN's sequence has 32 bits: the low ones.
+#[inline]
+pub(crate) const fn sequence(event: &Event) -> u32 {
+    event.channel_sequence as u32
+}
+
+#[inline]
+pub(crate) const fn letter(side: Side) -> c_char {
+    side as u8 as c_char
+}
+
+macro_rules! header_columns {
+    ($columns:ident) => {
+        $columns.time("ts_recv", |row| row.ts_recv);
+        $columns.time("ts_event", |row| row.hd.ts_event);
+        $columns.u8("rtype", |row| row.hd.rtype);
+        $columns.u16("publisher_id", |row| row.hd.publisher_id);
+        $columns.u32("instrument_id", |row| row.hd.instrument_id);
+    };
+}
+
+macro_rules! flags {
+    () => {
+        fn flags_mut(&mut self) -> Option<&mut FlagSet> {
+            Some(&mut self.flags)
+        }
+    };
+}
+
+impl Row for MboMsg {
+    fn columns(columns: &mut Columns<'_, Self>) {
+        header_columns!(columns);
+        columns.letter("action", ACTIONS, |row| row.action);
+        columns.letter("side", SIDES, |row| row.side);
+        columns.price("price", |row| row.price);
+        columns.u32("size", |row| row.size);
+        columns.u8("channel_id", |row| row.channel_id);
+        columns.u64("order_id", |row| row.order_id);
+        columns.u8("flags", |row| row.flags.raw());
+        columns.i32("ts_in_delta", |row| row.ts_in_delta);
+        columns.u32("sequence", |row| row.sequence);
+    }
+
+    flags!();
+}
+
+/// What a change of a book or a trade says, apart from the levels.
+pub(crate) struct Change {
+    pub(crate) price: i64,
+    pub(crate) size: u32,
+    pub(crate) action: tapeworks_market::Action,
+    pub(crate) side: Side,
+    pub(crate) flags: u8,
+    pub(crate) depth: u8,
+}
+
+/// A record of trades or price levels: a trade is one with no level.
+pub(crate) trait PriceRow<const N: usize>: Row {
+    fn new(event: &Event, change: &Change, levels: [BidAskPair; N]) -> Self;
+}
+
+macro_rules! price_row {
+    ($row:ty, $count:literal, $rtype:ident $(, $levels:ident)?) => {
+        impl Row for $row {
+            fn columns(columns: &mut Columns<'_, Self>) {
+                header_columns!(columns);
+                columns.letter("action", ACTIONS, |row| row.action);
+                columns.letter("side", SIDES, |row| row.side);
+                columns.u8("depth", |row| row.depth);
+                columns.price("price", |row| row.price);
+                columns.u32("size", |row| row.size);
+                columns.u8("flags", |row| row.flags.raw());
+                columns.i32("ts_in_delta", |row| row.ts_in_delta);
+                columns.u32("sequence", |row| row.sequence);
+                $(level_columns::<Self, $count>(columns, |row| &row.$levels);)?
+            }
+
+            flags!();
+        }
+
+        impl PriceRow<$count> for $row {
+            #[inline]
+            fn new(event: &Event, change: &Change, _levels: [BidAskPair; $count]) -> Self {
+                Self {
+                    hd: header::<Self>(dbn::rtype::$rtype, event),
+                    price: change.price,
+                    size: change.size,
+                    action: change.action as u8 as c_char,
+                    side: letter(change.side),
+                    flags: FlagSet::from(change.flags),
+                    depth: change.depth,
+                    ts_recv: event.ts_recv.0,
+                    ts_in_delta: event.ts_in_delta(),
+                    sequence: sequence(event),
+                    $($levels: _levels,)?
+                }
+            }
+        }
+    };
+}
+
+price_row!(TradeMsg, 0, MBP_0);
+price_row!(Mbp1Msg, 1, MBP_1, levels);
+price_row!(Mbp10Msg, 10, MBP_10, levels);
+
+fn level_columns<R, const N: usize>(columns: &mut Columns<'_, R>, levels: impl Fn(&R) -> &[BidAskPair; N]) {
+    for place in 0..N {
+        columns.price(&format!("bid_px_{place:02}"), |row| levels(row)[place].bid_px);
+        columns.price(&format!("ask_px_{place:02}"), |row| levels(row)[place].ask_px);
+        columns.u32(&format!("bid_sz_{place:02}"), |row| levels(row)[place].bid_sz);
+        columns.u32(&format!("ask_sz_{place:02}"), |row| levels(row)[place].ask_sz);
+        columns.u32(&format!("bid_ct_{place:02}"), |row| levels(row)[place].bid_ct);
+        columns.u32(&format!("ask_ct_{place:02}"), |row| levels(row)[place].ask_ct);
+    }
+}
+
+impl Row for BboMsg {
+    const HAS_ORIGIN: bool = false;
+
+    fn columns(columns: &mut Columns<'_, Self>) {
+        header_columns!(columns);
+        columns.letter("side", SIDES, |row| row.side);
+        columns.price("price", |row| row.price);
+        columns.u32("size", |row| row.size);
+        columns.u8("flags", |row| row.flags.raw());
+        columns.u32("sequence", |row| row.sequence);
+        level_columns::<Self, 1>(columns, |row| &row.levels);
+    }
+}
+
+impl Row for Cmbp1Msg {
+    fn columns(columns: &mut Columns<'_, Self>) {
+        header_columns!(columns);
+        columns.letter("action", ACTIONS, |row| row.action);
+        columns.letter("side", SIDES, |row| row.side);
+        columns.price("price", |row| row.price);
+        columns.u32("size", |row| row.size);
+        columns.u8("flags", |row| row.flags.raw());
+        columns.i32("ts_in_delta", |row| row.ts_in_delta);
+        columns.price("bid_px_00", |row| row.levels[0].bid_px);
+        columns.price("ask_px_00", |row| row.levels[0].ask_px);
+        columns.u32("bid_sz_00", |row| row.levels[0].bid_sz);
+        columns.u32("ask_sz_00", |row| row.levels[0].ask_sz);
+        columns.u16("bid_pb_00", |row| row.levels[0].bid_pb);
+        columns.u16("ask_pb_00", |row| row.levels[0].ask_pb);
+    }
+
+    flags!();
+}
+
+impl Row for StatusMsg {
+    fn columns(columns: &mut Columns<'_, Self>) {
+        header_columns!(columns);
+        columns.u16("action", |row| row.action);
+        columns.u16("reason", |row| row.reason);
+        columns.u16("trading_event", |row| row.trading_event);
+        columns.letter("is_trading", THREE_STATES, |row| row.is_trading);
+        columns.letter("is_quoting", THREE_STATES, |row| row.is_quoting);
+        columns.letter("is_short_sell_restricted", THREE_STATES, |row| row.is_short_sell_restricted);
+    }
+}
+
+impl Row for ImbalanceMsg {
+    fn columns(columns: &mut Columns<'_, Self>) {
+        header_columns!(columns);
+        columns.price("ref_price", |row| row.ref_price);
+        columns.time("auction_time", |row| row.auction_time);
+        columns.price("cont_book_clr_price", |row| row.cont_book_clr_price);
+        columns.price("auct_interest_clr_price", |row| row.auct_interest_clr_price);
+        columns.price("ssr_filling_price", |row| row.ssr_filling_price);
+        columns.price("ind_match_price", |row| row.ind_match_price);
+        columns.price("upper_collar", |row| row.upper_collar);
+        columns.price("lower_collar", |row| row.lower_collar);
+        columns.optional_u32("paired_qty", |row| row.paired_qty);
+        columns.optional_u32("total_imbalance_qty", |row| row.total_imbalance_qty);
+        columns.optional_u32("market_imbalance_qty", |row| row.market_imbalance_qty);
+        columns.optional_u32("unpaired_qty", |row| row.unpaired_qty);
+        columns.letter("auction_type", ANY_LETTER, |row| row.auction_type);
+        columns.letter("side", SIDES, |row| row.side);
+        columns.u8("auction_status", |row| row.auction_status);
+        columns.u8("freeze_status", |row| row.freeze_status);
+        columns.u8("num_extensions", |row| row.num_extensions);
+        columns.letter("unpaired_side", SIDES, |row| row.unpaired_side);
+        columns.letter("significant_imbalance", ANY_LETTER, |row| row.significant_imbalance);
+    }
+}
+
+/// Printable ASCII: what a venue's own codes are made of.
+const ANY_LETTER: &str = concat!(
+    " !\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`",
+    "abcdefghijklmnopqrstuvwxyz{|}~"
+);
+
+impl Row for InstrumentDefMsg {
+    /// Those that equities have: the legs, strikes and maturities of DBN's record are always undefined here.
+    fn columns(columns: &mut Columns<'_, Self>) {
+        header_columns!(columns);
+        columns.text("raw_symbol", |row| text(&row.raw_symbol));
+        columns.letter("security_update_action", "AMD", |row| row.security_update_action);
+        columns.letter("instrument_class", ANY_LETTER, |row| row.instrument_class);
+        columns.u64("raw_instrument_id", |row| row.raw_instrument_id);
+        columns.optional_i32("min_lot_size_round_lot", |row| row.min_lot_size_round_lot);
+        columns.text("currency", |row| text(&row.currency));
+        columns.text("secsubtype", |row| text(&row.secsubtype));
+        columns.text("group", |row| text(&row.group));
+        columns.text("exchange", |row| text(&row.exchange));
+        columns.text("cfi", |row| text(&row.cfi));
+        columns.text("security_type", |row| text(&row.security_type));
+    }
+}
+
+/// The text of a field that ends with a zero; empty when it is no text.
+fn text<const N: usize>(characters: &[c_char; N]) -> &str {
+    dbn::record::c_chars_to_str(characters).unwrap_or_default()
+}
+
+impl Row for OhlcvMsg {
+    const HAS_ORIGIN: bool = false;
+
+    fn columns(columns: &mut Columns<'_, Self>) {
+        columns.time("ts_event", |row| row.hd.ts_event);
+        columns.u8("rtype", |row| row.hd.rtype);
+        columns.u16("publisher_id", |row| row.hd.publisher_id);
+        columns.u32("instrument_id", |row| row.hd.instrument_id);
+        columns.price("open", |row| row.open);
+        columns.price("high", |row| row.high);
+        columns.price("low", |row| row.low);
+        columns.price("close", |row| row.close);
+        columns.u64("volume", |row| row.volume);
+    }
+}

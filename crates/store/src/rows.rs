@@ -1,0 +1,130 @@
+//! The batch between what makes records and what encodes them.
+//!
+//! Records are collected in an array of the `dbn` crate's structs (56 bytes for `mbo`) with two columns beside it for
+//! what DBN lacks, and handed to the encoder [`BATCH`] at a time, so that a record costs one store and the encoder
+//! runs one tight loop per field.
+
+use std::ops::Range;
+
+use dbn::FlagSet;
+use tapeworks_market::event::{Event, Flags, Line};
+use tapeworks_market::{InstrumentId, Publisher};
+
+use crate::columns::Columns;
+use crate::summary::Skip;
+
+/// Records in a batch: half a megabyte of `mbo` records, which the second-level cache keeps between the loops.
+pub(crate) const BATCH: usize = 8192;
+
+/// A record type of a file.
+pub(crate) trait Row: dbn::encode::DbnEncodable + dbn::Record + Send + Sized {
+    /// Whether a record stems from one message, so that its channel sequence and line mean something.
+    const HAS_ORIGIN: bool = true;
+
+    /// Its columns in a Parquet file: names and order as the `dbn` crate's.
+    fn columns(columns: &mut Columns<'_, Self>);
+
+    /// Its flags, if it has some.
+    fn flags_mut(&mut self) -> Option<&mut FlagSet> {
+        None
+    }
+}
+
+/// A group of events of which the last is still to come, and its latest record.
+#[derive(Clone, Copy, Debug)]
+struct OpenGroup {
+    publisher: Publisher,
+    instrument: InstrumentId,
+    row: usize,
+}
+
+/// A batch.
+pub(crate) struct Rows<R> {
+    pub(crate) records: Vec<R>,
+    pub(crate) sequences: Vec<u64>,
+    pub(crate) lines: Vec<Line>,
+    pub(crate) skipped: [u64; Skip::ALL.len()],
+    open: Vec<OpenGroup>,
+}
+
+impl<R: Row> Rows<R> {
+    pub(crate) fn new() -> Self {
+        // One update gives a handful of records, except the clearing of a venue, which makes the arrays grow.
+        let capacity = BATCH + 64;
+        Self {
+            records: Vec::with_capacity(capacity),
+            sequences: Vec::with_capacity(capacity),
+            lines: Vec::with_capacity(capacity),
+            skipped: [0; Skip::ALL.len()],
+            open: Vec::new(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, record: R, event: &Event) {
+        self.records.push(record);
+        self.sequences.push(event.channel_sequence);
+        self.lines.push(event.line);
+    }
+
+    /// Pushes a record that stems from no one message.
+    pub(crate) fn push_derived(&mut self, record: R) {
+        self.records.push(record);
+    }
+
+    #[inline]
+    pub(crate) const fn skip(&mut self, reason: Skip) {
+        self.skipped[reason as usize] += 1;
+    }
+
+    #[inline]
+    pub(crate) const fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether it is time to encode: the batch is full and no group of events is open in it. A group that never
+    /// ends does not hold it beyond twice its size.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.records.len() >= BATCH && (self.open.is_empty() || self.records.len() >= 2 * BATCH)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.records.clear();
+        self.sequences.clear();
+        self.lines.clear();
+        self.open.clear();
+    }
+
+    /// Sees to it that the last record of a group of events carries the flag LAST even when the group's last event
+    /// gave no record. To be called with the rows that `event` gave.
+    #[inline]
+    pub(crate) fn close_group(&mut self, event: &Event, rows: Range<usize>) {
+        let is_last = event.flags.contains(Flags::LAST);
+        if !is_last || !self.open.is_empty() {
+            self.track(event, rows, is_last);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn track(&mut self, event: &Event, rows: Range<usize>, is_last: bool) {
+        let key = (event.publisher, event.instrument);
+        let known = self.open.iter().position(|group| (group.publisher, group.instrument) == key);
+        match (is_last, known) {
+            (true, Some(known)) => {
+                let group = self.open.swap_remove(known);
+                if rows.is_empty()
+                    && let Some(flags) = self.records.get_mut(group.row).and_then(Row::flags_mut)
+                {
+                    *flags = FlagSet::from(flags.raw() | Flags::LAST.0);
+                }
+            }
+            (false, Some(known)) if !rows.is_empty() => self.open[known].row = rows.end - 1,
+            (false, None) if !rows.is_empty() => {
+                self.open.push(OpenGroup { publisher: key.0, instrument: key.1, row: rows.end - 1 });
+            }
+            _ => {}
+        }
+    }
+}

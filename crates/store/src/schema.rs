@@ -1,0 +1,119 @@
+//! What a file holds: one kind of record.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::StoreError;
+
+/// The kind of record in a file, with DBN's names.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Schema {
+    /// Every order and trade (market by order).
+    Mbo,
+    /// Every change of the best bid or offer of a venue, and every trade.
+    Mbp1,
+    /// Every change within the ten best levels of a venue, and every trade.
+    Mbp10,
+    /// Best bid and offer and last trade of each second with a change.
+    Bbo1S,
+    /// Best bid and offer and last trade of each minute with a change.
+    Bbo1M,
+    /// Every trade.
+    Trades,
+    /// Every change of the synthetic NBBO, and every trade.
+    Cmbp1,
+    /// Every change of a trading state.
+    Status,
+    /// Every auction imbalance.
+    Imbalance,
+    /// Every instrument definition.
+    Definition,
+    /// Open, high, low, close and volume of each second with a trade.
+    Ohlcv1S,
+}
+
+impl Schema {
+    /// Every schema.
+    pub const ALL: [Self; 11] = [
+        Self::Mbo,
+        Self::Mbp1,
+        Self::Mbp10,
+        Self::Bbo1S,
+        Self::Bbo1M,
+        Self::Trades,
+        Self::Cmbp1,
+        Self::Status,
+        Self::Imbalance,
+        Self::Definition,
+        Self::Ohlcv1S,
+    ];
+
+    /// Its name, as DBN and the command line have it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Mbo => "mbo",
+            Self::Mbp1 => "mbp-1",
+            Self::Mbp10 => "mbp-10",
+            Self::Bbo1S => "bbo-1s",
+            Self::Bbo1M => "bbo-1m",
+            Self::Trades => "trades",
+            Self::Cmbp1 => "cmbp-1",
+            Self::Status => "status",
+            Self::Imbalance => "imbalance",
+            Self::Definition => "definition",
+            Self::Ohlcv1S => "ohlcv-1s",
+        }
+    }
+
+    pub(crate) const fn to_dbn(self) -> dbn::Schema {
+        match self {
+            Self::Mbo => dbn::Schema::Mbo,
+            Self::Mbp1 => dbn::Schema::Mbp1,
+            Self::Mbp10 => dbn::Schema::Mbp10,
+            Self::Bbo1S => dbn::Schema::Bbo1S,
+            Self::Bbo1M => dbn::Schema::Bbo1M,
+            Self::Trades => dbn::Schema::Trades,
+            Self::Cmbp1 => dbn::Schema::Cmbp1,
+            Self::Status => dbn::Schema::Status,
+            Self::Imbalance => dbn::Schema::Imbalance,
+            Self::Definition => dbn::Schema::Definition,
+            Self::Ohlcv1S => dbn::Schema::Ohlcv1S,
+        }
+    }
+}
+
+impl fmt::Display for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Schema {
+    type Err = StoreError;
+
+    fn from_str(name: &str) -> Result<Self, StoreError> {
+        Self::ALL
+            .into_iter()
+            .find(|schema| schema.as_str() == name)
+            .ok_or_else(|| StoreError::UnknownSchema { name: name.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_schema_is_found_by_its_name_and_named_as_dbn_names_it() {
+        for schema in Schema::ALL {
+            assert_eq!(schema.as_str().parse::<Schema>().unwrap(), schema);
+            assert_eq!(schema.to_dbn().as_str(), schema.as_str());
+        }
+    }
+
+    #[test]
+    fn an_unknown_schema_is_told_with_those_there_are() {
+        let message = "mbp-2".parse::<Schema>().unwrap_err().to_string();
+        assert!(message.contains("mbp-2") && message.contains("mbp-10"), "{message}");
+    }
+}

@@ -1,0 +1,167 @@
+//! From updates to records: one shape per schema.
+
+mod consolidated;
+mod interval;
+mod order;
+mod price;
+mod reference;
+
+use dbn::BidAskPair;
+use tapeworks_market::book::Outcome;
+use tapeworks_market::event::{Event, EventKind, Flags, Session};
+use tapeworks_market::price::{UNDEFINED_PRICE, price_e9};
+use tapeworks_market::{BookUpdate, InstrumentId, Instruments, NbboUpdate, Publisher, Side};
+
+use crate::rows::{Row, Rows};
+use crate::summary::Skip;
+
+pub(crate) use consolidated::Consolidated;
+pub(crate) use interval::{Bars, Quotes};
+pub(crate) use order::Orders;
+pub(crate) use price::Prices;
+pub(crate) use reference::{Definitions, Imbalances, Statuses};
+
+/// Makes the records of one schema.
+pub(crate) trait Shape: Send {
+    /// The record type.
+    type Row: Row;
+
+    /// Takes one update: pushes its records, or counts why there are none.
+    fn put(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments, rows: &mut Rows<Self::Row>);
+
+    /// Pushes what the end of the input completes.
+    fn finish(&mut self, _rows: &mut Rows<Self::Row>) {}
+}
+
+/// The reason to count for an outcome that is not [`Outcome::Applied`].
+const fn not_applied(outcome: Outcome) -> Skip {
+    match outcome {
+        Outcome::Applied => Skip::NothingShownChanged,
+        Outcome::UnknownOrder => Skip::UnknownOrder,
+        Outcome::DuplicateOrder => Skip::DuplicateOrder,
+        Outcome::Overfill => Skip::Overfill,
+        Outcome::Incomplete => Skip::Incomplete,
+        Outcome::UnknownLevel => Skip::UnknownLevel,
+        Outcome::LevelMismatch => Skip::LevelMismatch,
+    }
+}
+
+/// A trade as all schemas but `mbo` tell it.
+#[derive(Clone, Copy, Debug)]
+struct Trade {
+    price: i64,
+    size: u32,
+    /// Of the aggressor.
+    side: Side,
+}
+
+/// The trade that `update` is; otherwise why it is none, or none to be told.
+#[inline]
+fn trade_of(update: &BookUpdate<'_>) -> Result<Trade, Skip> {
+    let event = update.event;
+    let side = match event.kind {
+        EventKind::Execute => event.side.opposite(),
+        EventKind::Trade => event.side,
+        _ => return Err(Skip::NotInSchema),
+    };
+    if update.outcome != Outcome::Applied {
+        return Err(not_applied(update.outcome));
+    }
+    if event.detail & Event::NOT_PRINTABLE != 0 {
+        return Err(Skip::NotPrintable);
+    }
+    match event.price {
+        Some(price) if event.size > 0 => Ok(Trade { price: price.e9(), size: event.size, side }),
+        _ => Err(Skip::EmptyTrade),
+    }
+}
+
+/// An event's flags without LAST.
+#[inline]
+const fn without_last(flags: Flags) -> u8 {
+    flags.0 & !Flags::LAST.0
+}
+
+/// Whether the event empties the book of its instrument, or of all.
+const fn clears(event: &Event) -> bool {
+    match event.kind {
+        EventKind::Clear => true,
+        EventKind::Session => matches!(event.session(), Some(Session::StartOfMessages)),
+        _ => false,
+    }
+}
+
+/// The clearing of a whole venue comes as one update for all instruments, then one for each instrument whose NBBO
+/// changed. Files tell it by instrument, so the first is spread out and the others are known by their sequence.
+#[derive(Debug, Default)]
+struct Clearing {
+    venue_wide: Option<(Publisher, u64, u64)>,
+}
+
+impl Clearing {
+    /// Calls `each` with the event for every instrument it clears; returns whether there was one.
+    #[cold]
+    #[inline(never)]
+    fn spread(
+        &mut self,
+        update: &BookUpdate<'_>,
+        instruments: &Instruments,
+        mut each: impl FnMut(&Event),
+    ) -> bool {
+        let event = update.event;
+        let key = (event.publisher, event.channel_sequence, event.ts_event.0);
+        if event.instrument != InstrumentId::ALL {
+            if self.venue_wide == Some(key) {
+                return true;
+            }
+            each(event);
+            return true;
+        }
+        self.venue_wide = Some(key);
+        let count = update.book.all_instruments().min(instruments.len());
+        for index in 0..count {
+            each(&Event { instrument: InstrumentId(index as u32), ..*event });
+        }
+        count > 0
+    }
+}
+
+/// The `N` best levels of a book.
+#[inline]
+fn levels<const N: usize>(update: &BookUpdate<'_>) -> [BidAskPair; N] {
+    let mut levels = std::array::from_fn(|_| no_level());
+    for (pair, level) in levels.iter_mut().zip(update.book.levels(Side::Bid)) {
+        (pair.bid_px, pair.bid_sz, pair.bid_ct) = (level.price.e9(), level.size, level.orders);
+    }
+    for (pair, level) in levels.iter_mut().zip(update.book.levels(Side::Ask)) {
+        (pair.ask_px, pair.ask_sz, pair.ask_ct) = (level.price.e9(), level.size, level.orders);
+    }
+    levels
+}
+
+#[inline]
+const fn no_level() -> BidAskPair {
+    BidAskPair {
+        bid_px: UNDEFINED_PRICE,
+        ask_px: UNDEFINED_PRICE,
+        bid_sz: 0,
+        ask_sz: 0,
+        bid_ct: 0,
+        ask_ct: 0,
+    }
+}
+
+/// The level of an update for a record's `depth`: 255 for whatever lies deeper, 0 for what is at no level.
+#[inline]
+fn depth(update: &BookUpdate<'_>) -> u8 {
+    update.depth().map_or(0, |depth| u8::try_from(depth).unwrap_or(u8::MAX))
+}
+
+/// The price that a change of a book is about: for a removal that of the order, whatever it was executed at.
+#[inline]
+fn book_price(update: &BookUpdate<'_>) -> i64 {
+    match (update.event.kind, &update.before) {
+        (EventKind::Execute, Some(order)) => order.price.e9(),
+        _ => price_e9(update.event.price),
+    }
+}

@@ -1,0 +1,297 @@
+//! `bbo-1s`, `bbo-1m` and `ohlcv-1s`: one record per interval, venue and instrument.
+//!
+//! The clock is the receive time of the updates, so a file says what was known at each boundary. When it passes one,
+//! the records of the interval come in the order of publisher, then instrument. As in DBN, an interval without
+//! change of the best bid or offer and without trade gives no record; the last trade is carried forward, and so is
+//! the best bid and offer. An update that is late stays in the interval that runs. The end of the input ends the
+//! last interval.
+
+use dbn::{BboMsg, BidAskPair, FlagSet, OhlcvMsg, RecordHeader};
+use tapeworks_market::event::{Event, EventKind, Flags};
+use tapeworks_market::price::UNDEFINED_PRICE;
+use tapeworks_market::{BookUpdate, InstrumentId, Instruments, NbboUpdate, Publisher, Side};
+
+use super::{Shape, Trade, clears, levels, no_level, not_applied, trade_of};
+use crate::records::{instrument_number, letter, sequence};
+use crate::rows::Rows;
+use crate::summary::Skip;
+
+/// Tells when an interval is over.
+#[derive(Debug)]
+struct Clock {
+    width_ns: u64,
+    /// The end of the interval that runs.
+    end: Option<u64>,
+}
+
+impl Clock {
+    /// The end of the interval that `event` shows to be over.
+    #[inline]
+    fn tick(&mut self, event: &Event) -> Option<u64> {
+        // The second half of an imbalance has the auction's time in place of the receive time.
+        if event.kind == EventKind::ImbalancePrices {
+            return None;
+        }
+        let now = event.ts_recv.0;
+        if self.end.is_some_and(|end| now < end) {
+            return None;
+        }
+        let next = (now / self.width_ns).saturating_add(1).saturating_mul(self.width_ns);
+        self.end.replace(next)
+    }
+}
+
+/// What runs in the current interval, by venue and instrument.
+#[derive(Debug)]
+struct Running<T> {
+    /// In the order of publishers.
+    venues: Vec<VenueState<T>>,
+}
+
+#[derive(Debug)]
+struct VenueState<T> {
+    publisher: Publisher,
+    instruments: Vec<T>,
+    /// Those with something to tell at the end of the interval.
+    touched: Vec<InstrumentId>,
+}
+
+impl<T: Clone> Running<T> {
+    fn venue(&mut self, publisher: Publisher) -> &mut VenueState<T> {
+        let place = self.venues.partition_point(|venue| venue.publisher < publisher);
+        if self.venues.get(place).is_none_or(|venue| venue.publisher != publisher) {
+            let state = VenueState { publisher, instruments: Vec::new(), touched: Vec::new() };
+            self.venues.insert(place, state);
+        }
+        &mut self.venues[place]
+    }
+
+    /// Hands over what was touched, in order, and begins a new interval.
+    fn take_touched(&mut self, mut each: impl FnMut(Publisher, InstrumentId, &mut T)) {
+        for venue in &mut self.venues {
+            venue.touched.sort_unstable();
+            for instrument in venue.touched.drain(..) {
+                each(venue.publisher, instrument, &mut venue.instruments[instrument.index()]);
+            }
+        }
+    }
+}
+
+impl<T: Clone> VenueState<T> {
+    fn instrument(&mut self, instrument: InstrumentId, blank: &T) -> &mut T {
+        if instrument.index() >= self.instruments.len() {
+            self.instruments.resize((instrument.index() + 1).next_power_of_two(), blank.clone());
+        }
+        &mut self.instruments[instrument.index()]
+    }
+}
+
+/// The best bid and offer of an instrument, and its last trade.
+#[derive(Clone, Debug)]
+struct Quote {
+    best: BidAskPair,
+    trade: Trade,
+    /// When the last trade was.
+    traded_at: u64,
+    sequence: u32,
+    flags: u8,
+    is_touched: bool,
+}
+
+const NO_QUOTE: Quote = Quote {
+    best: no_level(),
+    trade: Trade { price: UNDEFINED_PRICE, size: 0, side: Side::None },
+    traded_at: dbn::UNDEF_TIMESTAMP,
+    sequence: 0,
+    flags: 0,
+    is_touched: false,
+};
+
+/// Makes `bbo-1s` and `bbo-1m` records.
+#[derive(Debug)]
+pub(crate) struct Quotes {
+    rtype: u8,
+    clock: Clock,
+    running: Running<Quote>,
+}
+
+impl Quotes {
+    pub(crate) const fn new(rtype: u8, width_ns: u64) -> Self {
+        Self { rtype, clock: Clock { width_ns, end: None }, running: Running { venues: Vec::new() } }
+    }
+
+    fn end_interval(&mut self, end: u64, rows: &mut Rows<BboMsg>) {
+        let rtype = self.rtype;
+        self.running.take_touched(|publisher, instrument, quote| {
+            quote.is_touched = false;
+            let record = BboMsg {
+                hd: RecordHeader::new::<BboMsg>(
+                    rtype,
+                    publisher.0,
+                    instrument_number(instrument),
+                    quote.traded_at,
+                ),
+                price: quote.trade.price,
+                size: quote.trade.size,
+                side: letter(quote.trade.side),
+                flags: FlagSet::from(quote.flags | Flags::LAST.0),
+                ts_recv: end,
+                sequence: quote.sequence,
+                levels: [quote.best.clone()],
+                ..BboMsg::default_for_schema(dbn::Schema::Bbo1S)
+            };
+            rows.push_derived(record);
+        });
+    }
+
+    /// Takes what `event` changed for its instrument.
+    fn change(&mut self, event: &Event, best: Option<BidAskPair>, trade: Option<Trade>) {
+        let venue = self.running.venue(event.publisher);
+        let quote = venue.instrument(event.instrument, &NO_QUOTE);
+        if let Some(best) = best {
+            quote.best = best;
+        }
+        if let Some(trade) = trade {
+            (quote.trade, quote.traded_at) = (trade, event.ts_event.0);
+        }
+        quote.sequence = sequence(event);
+        quote.flags = event.flags.0;
+        if !std::mem::replace(&mut quote.is_touched, true) {
+            venue.touched.push(event.instrument);
+        }
+    }
+
+    /// Empties the quotes of the instrument, or of all at the venue.
+    #[cold]
+    #[inline(never)]
+    fn clear(&mut self, book: &BookUpdate<'_>) {
+        let event = book.event;
+        let venue = self.running.venue(event.publisher);
+        let quoted: Vec<InstrumentId> = venue
+            .instruments
+            .iter()
+            .enumerate()
+            .filter(|(_, quote)| quote.best != no_level())
+            .map(|(index, _)| InstrumentId(index as u32))
+            .filter(|instrument| [InstrumentId::ALL, *instrument].contains(&event.instrument))
+            .collect();
+        for instrument in quoted {
+            self.change(&Event { instrument, ..*event }, Some(no_level()), None);
+        }
+    }
+}
+
+impl Shape for Quotes {
+    type Row = BboMsg;
+
+    #[inline]
+    fn put(&mut self, update: &NbboUpdate<'_>, _instruments: &Instruments, rows: &mut Rows<BboMsg>) {
+        let book = &update.book;
+        if let Some(end) = self.clock.tick(book.event) {
+            self.end_interval(end, rows);
+        }
+        if clears(book.event) {
+            return self.clear(book);
+        }
+        let trade = trade_of(book);
+        let best = book.top_changed().then(|| {
+            let [best] = levels::<1>(book);
+            best
+        });
+        match (best, trade) {
+            (None, Err(reason)) => rows.skip(match book.event.kind {
+                EventKind::Execute | EventKind::Trade => reason,
+                EventKind::Add
+                | EventKind::Cancel
+                | EventKind::Delete
+                | EventKind::Replace
+                | EventKind::Level
+                | EventKind::Quote => not_applied(book.outcome),
+                _ => Skip::NotInSchema,
+            }),
+            (best, trade) => self.change(book.event, best, trade.ok()),
+        }
+    }
+
+    fn finish(&mut self, rows: &mut Rows<BboMsg>) {
+        if let Some(end) = self.clock.end.take() {
+            self.end_interval(end, rows);
+        }
+    }
+}
+
+/// The trades of an instrument in an interval.
+#[derive(Clone, Debug, Default)]
+struct Bar {
+    open: i64,
+    high: i64,
+    low: i64,
+    close: i64,
+    volume: u64,
+}
+
+/// Makes `ohlcv-1s` records.
+#[derive(Debug)]
+pub(crate) struct Bars {
+    rtype: u8,
+    clock: Clock,
+    running: Running<Bar>,
+}
+
+impl Bars {
+    pub(crate) const fn new(rtype: u8, width_ns: u64) -> Self {
+        Self { rtype, clock: Clock { width_ns, end: None }, running: Running { venues: Vec::new() } }
+    }
+
+    fn end_interval(&mut self, end: u64, rows: &mut Rows<OhlcvMsg>) {
+        let rtype = self.rtype;
+        let start = end.saturating_sub(self.clock.width_ns);
+        self.running.take_touched(|publisher, instrument, bar| {
+            let bar = std::mem::take(bar);
+            let number = instrument_number(instrument);
+            rows.push_derived(OhlcvMsg {
+                hd: RecordHeader::new::<OhlcvMsg>(rtype, publisher.0, number, start),
+                open: bar.open,
+                high: bar.high,
+                low: bar.low,
+                close: bar.close,
+                volume: bar.volume,
+            });
+        });
+    }
+}
+
+impl Shape for Bars {
+    type Row = OhlcvMsg;
+
+    #[inline]
+    fn put(&mut self, update: &NbboUpdate<'_>, _instruments: &Instruments, rows: &mut Rows<OhlcvMsg>) {
+        let event = update.book.event;
+        if let Some(end) = self.clock.tick(event) {
+            self.end_interval(end, rows);
+        }
+        let trade = match trade_of(&update.book) {
+            Ok(trade) => trade,
+            Err(reason) => return rows.skip(reason),
+        };
+        let venue = self.running.venue(event.publisher);
+        let bar = venue.instrument(event.instrument, &Bar::default());
+        let is_first = bar.volume == 0;
+        if is_first {
+            (bar.open, bar.high, bar.low) = (trade.price, trade.price, trade.price);
+        }
+        bar.high = bar.high.max(trade.price);
+        bar.low = bar.low.min(trade.price);
+        bar.close = trade.price;
+        bar.volume = bar.volume.saturating_add(u64::from(trade.size));
+        if is_first {
+            venue.touched.push(event.instrument);
+        }
+    }
+
+    fn finish(&mut self, rows: &mut Rows<OhlcvMsg>) {
+        if let Some(end) = self.clock.end.take() {
+            self.end_interval(end, rows);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! `mbo`: every order and trade.
+//!
+//! | event | records | |
+//! | --- | --- | --- |
+//! | addition | `A` | |
+//! | cancellation | `C` | with the shares cancelled, or all that were left |
+//! | replacement | `C`, `A` | the old order leaves, the new one joins with its own id |
+//! | execution | `T`, `F`, `C` | trade (side of the aggressor), fill of the resting order, its reduction |
+//! | trade of a hidden order, auction | `T` | |
+//! | clearing | `R` | one for each instrument |
+//!
+//! Only the last record of an event carries LAST. `T` and `F` never change a book; the `C` that follows does, at the
+//! price of the order. Price levels and quotes are no orders: they are counted and left to `mbp-1` and `mbp-10`
+//! rather than told as orders that do not exist.
+
+use std::ffi::c_char;
+
+use dbn::{FlagSet, MboMsg};
+use tapeworks_market::book::Outcome;
+use tapeworks_market::event::{Event, EventKind};
+use tapeworks_market::price::{UNDEFINED_PRICE, price_e9};
+use tapeworks_market::{Action, Instruments, NbboUpdate, Side};
+
+use super::{Clearing, Shape, clears, not_applied, without_last};
+use crate::records::{header, letter, sequence};
+use crate::rows::Rows;
+use crate::summary::Skip;
+
+/// Makes `mbo` records.
+#[derive(Debug, Default)]
+pub(crate) struct Orders {
+    clearing: Clearing,
+}
+
+struct Order {
+    id: u64,
+    price: i64,
+    size: u32,
+    action: Action,
+    side: Side,
+    flags: u8,
+}
+
+#[inline]
+fn record(event: &Event, order: Order) -> MboMsg {
+    MboMsg {
+        hd: header::<MboMsg>(dbn::rtype::MBO, event),
+        order_id: order.id,
+        price: order.price,
+        size: order.size,
+        flags: FlagSet::from(order.flags),
+        channel_id: event.channel,
+        action: order.action as u8 as c_char,
+        side: letter(order.side),
+        ts_recv: event.ts_recv.0,
+        ts_in_delta: event.ts_in_delta(),
+        sequence: sequence(event),
+    }
+}
+
+impl Shape for Orders {
+    type Row = MboMsg;
+
+    #[inline]
+    fn put(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments, rows: &mut Rows<MboMsg>) {
+        let book = &update.book;
+        let event = book.event;
+        if book.outcome != Outcome::Applied {
+            return rows.skip(not_applied(book.outcome));
+        }
+        let (flags, open) = (event.flags.0, without_last(event.flags));
+        let (side, size) = (event.side, event.size);
+        let price = price_e9(event.price);
+        match event.kind {
+            EventKind::Add => {
+                let order = Order { id: event.order_id, price, size, action: Action::Add, side, flags };
+                rows.push(record(event, order), event);
+            }
+            EventKind::Cancel | EventKind::Delete => {
+                // The book has filled in the order's side and price, and the whole size of a deleted order.
+                let order = Order { id: event.order_id, price, size, action: Action::Cancel, side, flags };
+                rows.push(record(event, order), event);
+            }
+            EventKind::Replace => {
+                let Some(before) = &book.before else { return rows.skip(Skip::UnknownOrder) };
+                let old = Order {
+                    id: before.id,
+                    price: before.price.e9(),
+                    size: before.size,
+                    action: Action::Cancel,
+                    side,
+                    flags: open,
+                };
+                let new = Order { id: event.aux, price, size, action: Action::Add, side, flags };
+                rows.push(record(event, old), event);
+                rows.push(record(event, new), event);
+            }
+            EventKind::Execute => {
+                let Some(before) = &book.before else { return rows.skip(Skip::UnknownOrder) };
+                let aggressor = side.opposite();
+                let trade = Order { id: 0, price, size, action: Action::Trade, side: aggressor, flags: open };
+                let fill = Order { id: before.id, price, size, action: Action::Fill, side, flags: open };
+                let price = before.price.e9();
+                let reduction = Order { id: before.id, price, size, action: Action::Cancel, side, flags };
+                rows.push(record(event, trade), event);
+                rows.push(record(event, fill), event);
+                rows.push(record(event, reduction), event);
+            }
+            EventKind::Trade => {
+                if size == 0 || event.price.is_none() {
+                    return rows.skip(Skip::EmptyTrade);
+                }
+                let trade = Order { id: event.order_id, price, size, action: Action::Trade, side, flags };
+                rows.push(record(event, trade), event);
+            }
+            EventKind::Level | EventKind::Quote => rows.skip(Skip::NotOrderByOrder),
+            _ => self.rare(update, instruments, rows),
+        }
+    }
+}
+
+impl Orders {
+    #[cold]
+    #[inline(never)]
+    fn rare(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments, rows: &mut Rows<MboMsg>) {
+        let event = update.book.event;
+        let cleared = clears(event)
+            && self.clearing.spread(&update.book, instruments, |event| {
+                let order = Order {
+                    id: 0,
+                    price: UNDEFINED_PRICE,
+                    size: 0,
+                    action: Action::Clear,
+                    side: Side::None,
+                    flags: event.flags.0,
+                };
+                rows.push(record(event, order), event);
+            });
+        if !cleared {
+            rows.skip(Skip::NotInSchema);
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! `status`, `imbalance` and `definition`: what is said of an instrument apart from its book.
+
+use std::ffi::c_char;
+
+use dbn::{ImbalanceMsg, InstrumentDefMsg, StatusMsg};
+use tapeworks_market::event::{Event, EventKind, Imbalance};
+use tapeworks_market::price::price_e9;
+use tapeworks_market::{Instruments, NbboUpdate};
+
+use super::Shape;
+use crate::records::{header, instrument_number, letter};
+use crate::rows::Rows;
+use crate::summary::Skip;
+
+/// Makes `status` records.
+#[derive(Debug, Default)]
+pub(crate) struct Statuses;
+
+const fn three_states(value: Option<bool>) -> c_char {
+    match value {
+        Some(true) => b'Y' as c_char,
+        Some(false) => b'N' as c_char,
+        None => b'~' as c_char,
+    }
+}
+
+impl Shape for Statuses {
+    type Row = StatusMsg;
+
+    fn put(&mut self, update: &NbboUpdate<'_>, _instruments: &Instruments, rows: &mut Rows<StatusMsg>) {
+        let event = update.book.event;
+        let Some(status) = event.status() else { return rows.skip(Skip::NotInSchema) };
+        let record = StatusMsg {
+            hd: header::<StatusMsg>(dbn::rtype::STATUS, event),
+            ts_recv: event.ts_recv.0,
+            action: status.action as u16,
+            reason: status.reason,
+            is_trading: three_states(status.is_trading),
+            is_quoting: three_states(status.is_quoting),
+            is_short_sell_restricted: three_states(status.is_short_sell_restricted),
+            ..StatusMsg::default()
+        };
+        rows.push(record, event);
+    }
+}
+
+/// Makes `imbalance` records: of two events each.
+#[derive(Debug, Default)]
+pub(crate) struct Imbalances {
+    first: Option<Event>,
+}
+
+impl Shape for Imbalances {
+    type Row = ImbalanceMsg;
+
+    fn put(&mut self, update: &NbboUpdate<'_>, _instruments: &Instruments, rows: &mut Rows<ImbalanceMsg>) {
+        let event = update.book.event;
+        let first = self.first.take();
+        match (event.kind, first) {
+            (EventKind::ImbalancePrices, Some(first)) => match first.imbalance(event) {
+                Some(imbalance) => rows.push(record(&first, &imbalance), &first),
+                None => {
+                    rows.skip(Skip::HalfImbalance);
+                    rows.skip(Skip::HalfImbalance);
+                }
+            },
+            (EventKind::ImbalancePrices, None) => rows.skip(Skip::HalfImbalance),
+            (kind, first) => {
+                if first.is_some() {
+                    rows.skip(Skip::HalfImbalance);
+                }
+                if kind == EventKind::Imbalance {
+                    self.first = Some(*event);
+                } else {
+                    rows.skip(Skip::NotInSchema);
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self, rows: &mut Rows<ImbalanceMsg>) {
+        if self.first.take().is_some() {
+            rows.skip(Skip::HalfImbalance);
+        }
+    }
+}
+
+/// The price variation's letter has its place in `significant_imbalance`: DBN's `~` when there is none.
+fn record(event: &Event, imbalance: &Imbalance) -> ImbalanceMsg {
+    ImbalanceMsg {
+        hd: header::<ImbalanceMsg>(dbn::rtype::IMBALANCE, event),
+        ts_recv: event.ts_recv.0,
+        ref_price: price_e9(imbalance.reference_price),
+        auction_time: imbalance.auction_time.map_or(dbn::UNDEF_TIMESTAMP, |time| time.0),
+        cont_book_clr_price: price_e9(imbalance.continuous_clearing_price),
+        auct_interest_clr_price: price_e9(imbalance.auction_clearing_price),
+        ind_match_price: price_e9(imbalance.indicative_price),
+        upper_collar: price_e9(imbalance.upper_collar),
+        lower_collar: price_e9(imbalance.lower_collar),
+        paired_qty: imbalance.paired,
+        total_imbalance_qty: imbalance.imbalance,
+        auction_type: imbalance.auction_type as c_char,
+        side: letter(imbalance.side),
+        num_extensions: imbalance.extensions,
+        significant_imbalance: imbalance.variation as c_char,
+        ..ImbalanceMsg::default()
+    }
+}
+
+/// Makes `definition` records.
+#[derive(Debug, Default)]
+pub(crate) struct Definitions;
+
+impl Shape for Definitions {
+    type Row = InstrumentDefMsg;
+
+    /// An equity: class `K`, currency USD, CFI `ES` (or `CE` for an exchange-traded product). The venue's own class
+    /// of the issue is in `secsubtype`, and a test security has the group `TEST`.
+    fn put(
+        &mut self,
+        update: &NbboUpdate<'_>,
+        _instruments: &Instruments,
+        rows: &mut Rows<InstrumentDefMsg>,
+    ) {
+        let event = update.book.event;
+        let Some(definition) = event.definition() else { return rows.skip(Skip::NotInSchema) };
+        let class = [definition.class];
+        let class = std::str::from_utf8(&class).unwrap_or_default().trim();
+        let mic = event.publisher.feed().map_or("", |feed| feed.venue.mic);
+        let round_lot = i32::try_from(definition.round_lot).ok().filter(|lot| *lot > 0).unwrap_or(i32::MAX);
+        let record = InstrumentDefMsg {
+            hd: header::<InstrumentDefMsg>(dbn::rtype::INSTRUMENT_DEF, event),
+            ts_recv: event.ts_recv.0,
+            raw_symbol: field(definition.symbol.as_str()),
+            raw_instrument_id: u64::from(instrument_number(event.instrument)),
+            min_lot_size_round_lot: round_lot,
+            currency: field("USD"),
+            exchange: field(mic),
+            instrument_class: b'K' as c_char,
+            security_type: field(if definition.is_etp { "ETF" } else { "STK" }),
+            cfi: field(if definition.is_etp { "CE" } else { "ES" }),
+            secsubtype: field(class),
+            group: field(if definition.is_test { "TEST" } else { "" }),
+            ..InstrumentDefMsg::default()
+        };
+        rows.push(record, event);
+    }
+}
+
+/// Text in a field that ends with a zero; what does not fit is cut.
+fn field<const N: usize>(text: &str) -> [c_char; N] {
+    let mut field = [0; N];
+    for (to, from) in field.iter_mut().take(N - 1).zip(text.bytes()) {
+        *to = from as c_char;
+    }
+    field
+}
