@@ -214,6 +214,8 @@ pub struct FeedCounters {
     pub packets: u64,
     /// Datagrams and stream segments in no protocol of ours.
     pub unrecognised_packets: u64,
+    /// Packets that are sound and neither UDP nor TCP over IP (ARP, IGMP, later fragments).
+    pub foreign_packets: u64,
     /// Bytes of streams passed over: after a hole, or of no protocol of ours.
     pub skipped_stream_bytes: u64,
 }
@@ -288,6 +290,16 @@ impl Feed {
     /// What went in.
     pub const fn counters(&self) -> &FeedCounters {
         &self.counters
+    }
+
+    /// Messages handed on so far, over all channels.
+    pub fn messages(&self) -> u64 {
+        self.channels.iter().map(|channel| channel.counters.messages).sum()
+    }
+
+    /// Counts a sound packet that is neither UDP nor TCP over IP, which the caller kept back.
+    pub const fn note_foreign(&mut self) {
+        self.counters.foreign_packets += 1;
     }
 
     /// Notes a problem that the caller found before the packet got here (its network headers).
@@ -684,10 +696,10 @@ impl Feed {
     }
 
     /// The stage that takes the messages of one file without packets. The feed is that of the options, else Nasdaq's;
-    /// without a midnight in the options, times count from the epoch.
-    pub fn file(&mut self, file: u16, format: FileFormat) -> FileFeed<'_> {
+    /// the midnight is that of the options, else `midnight`; without either, times count from the epoch.
+    pub fn file(&mut self, file: u16, format: FileFormat, midnight: Option<Nanos>) -> FileFeed<'_> {
         let publisher = self.options.publisher.unwrap_or(Publisher::XNAS_ITCH);
-        let midnight = self.midnight(None);
+        let midnight = self.options.midnight.or(midnight).unwrap_or_default();
         let index =
             self.admit(ChannelIdentity::File { file }, Application::TotalViewItch50, publisher, midnight);
         FileFeed { feed: self, index, format }

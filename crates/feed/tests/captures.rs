@@ -280,7 +280,7 @@ fn add(locate: u16, stock: &[u8; 8], reference: u64) -> [u8; 36] {
 
 fn frames(feed: &mut Feed, format: FileFormat, messages: &[&[u8]]) -> Vec<Event> {
     let mut events = Vec::new();
-    let mut stage = feed.file(0, format);
+    let mut stage = feed.file(0, format, None);
     for bytes in messages {
         stage.process(&[Frame { file: 0, offset: 0, bytes }], &mut |event| events.push(event));
     }

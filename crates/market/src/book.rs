@@ -697,8 +697,13 @@ const NO_PLACE: u8 = u8::MAX;
 impl BookStage {
     /// Books for `feeds`. A feed that is not named gets books of [`Capacity::default`] at its first event.
     pub fn new(feeds: impl IntoIterator<Item = (Publisher, Capacity)>) -> Self {
+        Self::with_unnamed(feeds, Capacity::default())
+    }
+
+    /// Books for `feeds`, and of capacity `unnamed` for any other feed at its first event.
+    pub fn with_unnamed(feeds: impl IntoIterator<Item = (Publisher, Capacity)>, unnamed: Capacity) -> Self {
         let mut stage =
-            Self { feeds: Vec::new(), places: vec![NO_PLACE; PLACES], last: (Publisher(0), usize::MAX) };
+            Self { feeds: Vec::new(), places: vec![NO_PLACE; PLACES], last: (Publisher(0), usize::MAX), unnamed };
         for (publisher, capacity) in feeds {
             stage.admit(publisher, capacity);
         }

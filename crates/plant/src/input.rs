@@ -1,0 +1,154 @@
+//! Inputs: capture files and message files, opened by what they contain.
+
+use std::path::Path;
+
+use tapeworks_feed::{Application, FileFormat, clock, recognise};
+use tapeworks_market::Nanos;
+use tapeworks_packet::CaptureError;
+use tapeworks_packet::capture::{CaptureReader, FileKind};
+use tapeworks_packet::framed::FramedReader;
+use tapeworks_packet::source::ByteSource;
+
+/// How much of a file is looked at to recognise it, in bytes.
+const PROBE_BYTES: usize = 4096;
+
+/// Why an input cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InputError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// The file is neither a capture nor in a framing we know.
+    #[error(
+        "{file}: neither a capture (pcap, pcapng) nor a file of ITCH messages or SoupBinTCP packets; it begins with {start}"
+    )]
+    NotRecognised {
+        /// The file.
+        file: String,
+        /// Its first bytes, in hexadecimal.
+        start: String,
+    },
+    /// More files than can be told apart.
+    #[error("{0} files are too many; up to 65,535 can be read at once")]
+    TooMany(usize),
+}
+
+/// What a file holds.
+#[derive(Debug)]
+pub enum Source {
+    /// Captured packets.
+    Capture(CaptureReader),
+    /// Messages behind their lengths.
+    Framed {
+        /// The messages.
+        reader: FramedReader,
+        /// What they are.
+        format: FileFormat,
+        /// Midnight of the day in the file's name, if it has one.
+        midnight: Option<Nanos>,
+    },
+}
+
+/// One opened file.
+#[derive(Debug)]
+pub struct Input {
+    /// Its place among the inputs.
+    pub file: u16,
+    /// Its name as the user gave it.
+    pub name: String,
+    /// What it holds.
+    pub source: Source,
+}
+
+impl Input {
+    /// Opens a file and finds out what it holds. A capture is known by its magic number; another file by its first
+    /// messages, or, when `application` is told, taken to hold that application's messages.
+    ///
+    /// # Errors
+    /// [`InputError`] when the file cannot be read, is empty, or holds nothing we know.
+    pub fn open(file: u16, path: &Path, application: Option<Application>) -> Result<Self, InputError> {
+        let name = path.display().to_string();
+        let mut bytes = ByteSource::open(path)?;
+        let start = bytes.fill(PROBE_BYTES);
+        let source = match FileKind::detect(start) {
+            FileKind::Pcap | FileKind::PcapNg => Source::Capture(CaptureReader::new(bytes)?),
+            FileKind::Unknown => {
+                let format = match recognise::framing(start) {
+                    Some(format) => format,
+                    None if application == Some(Application::TotalViewItch50) && !start.is_empty() => {
+                        FileFormat::LengthPrefixed
+                    }
+                    None => {
+                        let start =
+                            start.iter().take(8).map(|byte| format!("{byte:02x}")).collect::<Vec<_>>();
+                        let start = start.join(" ");
+                        // A file that cannot be read has no first bytes either; its own error says more.
+                        if let Some(error) = bytes.take_failure() {
+                            return Err(error.into());
+                        }
+                        if start.is_empty() {
+                            return Err(CaptureError::Empty { file: name.into() }.into());
+                        }
+                        return Err(InputError::NotRecognised { file: name, start });
+                    }
+                };
+                let text =
+                    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+                let midnight = clock::date_in(&text).and_then(clock::midnight_of);
+                Source::Framed { reader: FramedReader::new(bytes), format, midnight }
+            }
+        };
+        Ok(Self { file, name, source })
+    }
+
+    /// The bytes underneath, for progress.
+    pub fn bytes(&self) -> &ByteSource {
+        match &self.source {
+            Source::Capture(reader) => reader.source(),
+            Source::Framed { reader, .. } => reader.source(),
+        }
+    }
+
+    /// The time of the next packet or message, to merge inputs; `None` at the end. A message file is told by its
+    /// messages' own times, from `midnight` when its name has no date.
+    ///
+    /// # Errors
+    /// As reading does; the error comes once, then the end.
+    pub fn next_time(&mut self, midnight: Option<Nanos>) -> Result<Option<Nanos>, CaptureError> {
+        match &mut self.source {
+            Source::Capture(reader) => Ok(reader.next_timestamp_ns()?.map(Nanos)),
+            Source::Framed { reader, midnight: named, .. } => {
+                let midnight = midnight.or(*named).unwrap_or_default();
+                let Some(mut batch) = reader.next_batch()? else { return Ok(None) };
+                let Some(frame) = batch.next() else { return Ok(None) };
+                // Every ITCH message has its time in bytes 5 to 10; a SoupBinTCP packet has a type before it. What is
+                // too short to have one comes first.
+                let at = if frame.bytes.first() == Some(&b'S') && frame.bytes.len() != 12 { 6 } else { 5 };
+                let time = frame
+                    .bytes
+                    .get(at..at + 6)
+                    .map_or(0, |bytes| bytes.iter().fold(0, |time, byte| time << 8 | u64::from(*byte)));
+                Ok(Some(Nanos(midnight.0.saturating_add(time))))
+            }
+        }
+    }
+}
+
+/// Opens every file.
+///
+/// # Errors
+/// The first file's error; see [`Input::open`].
+pub fn open_all<P: AsRef<Path>>(
+    paths: &[P],
+    application: Option<Application>,
+) -> Result<Vec<Input>, InputError> {
+    if paths.len() > usize::from(u16::MAX) {
+        return Err(InputError::TooMany(paths.len()));
+    }
+    paths
+        .iter()
+        .enumerate()
+        .map(|(file, path)| Input::open(file as u16, path.as_ref(), application))
+        .collect()
+}

@@ -1,0 +1,701 @@
+//! Replay: captures in, books and the synthetic NBBO, files and a summary out.
+//!
+//! The loop reads top to bottom: the next packet (of the file whose next is earliest), the feed, and, as soon as the
+//! batch is full, the books, the NBBO and the [`Outlet`]. At full speed a batch may span packets; paced, or measured,
+//! each packet is a batch of its own, as on a live line.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use tapeworks_feed::{
+    Application, ChannelCounters, ChannelIdentity, Feed, FeedCounters, FeedOptions, Frame, Packet, Problem,
+    ProblemKind, Problems,
+};
+use tapeworks_flow::{Inline, Sink, Stage, Through};
+use tapeworks_market::book::{BookCounters, LOOK_AHEAD};
+use tapeworks_market::instrument::Symbol;
+use tapeworks_market::nbbo::{NbboCounts, NbboRules};
+use tapeworks_market::{
+    BookStage, Capacity, Event, EventKind, InstrumentId, Instruments, Level, Nanos, Nbbo, NbboStage,
+    NbboUpdate, Publisher, Side,
+};
+use tapeworks_packet::{CaptureError, net};
+use tapeworks_store::{Schema, StoreError, Writer};
+
+use crate::input::{self, Input, InputError, Source};
+use crate::timer::ServiceTimer;
+
+/// A file to write.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// Where; the ending chooses the format.
+    pub path: PathBuf,
+    /// What.
+    pub schema: Schema,
+    /// How.
+    pub options: tapeworks_store::Options,
+}
+
+/// What to replay and how.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The files, merged by time.
+    pub inputs: Vec<PathBuf>,
+    /// What is spoken, instead of recognising it.
+    pub application: Option<Application>,
+    /// The feed of ITCH channels and files, instead of telling it by the multicast group.
+    pub publisher: Option<Publisher>,
+    /// Midnight of the day in New York, instead of the receive times' or the file name's.
+    pub midnight: Option<Nanos>,
+    /// The only symbols wanted.
+    pub symbols: Option<HashSet<Symbol>>,
+    /// The first receive time whose records are written. Books are built from the beginning all the same.
+    pub from: Option<Nanos>,
+    /// The receive time at which the replay ends.
+    pub to: Option<Nanos>,
+    /// How many times faster than the capture's own times; `None`: as fast as it goes.
+    pub speed: Option<f64>,
+    /// The most messages to take.
+    pub limit: Option<u64>,
+    /// The rules of the NBBO.
+    pub rules: NbboRules,
+    /// Whether the service time of messages is measured (one packet or group in [`MEASURED_EVERY`]).
+    pub measure: bool,
+    /// The files to write.
+    pub outputs: Vec<Output>,
+}
+
+/// One packet, or group of file messages, in so many is measured.
+pub const MEASURED_EVERY: u64 = 16;
+
+/// File messages taken together when they are measured.
+const MEASURED_GROUP: usize = LOOK_AHEAD;
+
+/// Packets between two reports of progress.
+const PROGRESS_EVERY: u64 = 4096;
+
+/// Why a replay failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// An input cannot be used.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// An output cannot be written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// How far a replay is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// Bytes read of the files, compressed as they lie.
+    pub bytes: u64,
+    /// Bytes of all files; `None` when one has no length.
+    pub total_bytes: Option<u64>,
+    /// Messages taken.
+    pub messages: u64,
+    /// The receive time reached.
+    pub time: Nanos,
+}
+
+/// What a channel carried.
+#[derive(Clone, Debug)]
+pub struct ChannelSummary {
+    /// What tells it from others.
+    pub identity: ChannelIdentity,
+    /// What is spoken on it.
+    pub application: Application,
+    /// The feed.
+    pub publisher: Publisher,
+    /// Its packets and messages.
+    pub counters: ChannelCounters,
+    /// What came twice, late or not at all.
+    pub sequence: tapeworks_feed::sequence::SequenceCounters,
+    /// Destinations that carried it.
+    pub lines: usize,
+}
+
+/// The books of a feed at the end.
+#[derive(Clone, Debug)]
+pub struct FeedSummary {
+    /// The feed.
+    pub publisher: Publisher,
+    /// What went through.
+    pub counters: BookCounters,
+    /// Orders resting at the end.
+    pub orders: usize,
+    /// How often a table had to grow.
+    pub growths: u64,
+}
+
+/// The top of one venue's book.
+#[derive(Clone, Copy, Debug)]
+pub struct Top {
+    /// The feed.
+    pub publisher: Publisher,
+    /// The best bid.
+    pub bid: Option<Level>,
+    /// The best offer.
+    pub ask: Option<Level>,
+    /// Whether a gap may have made the book wrong.
+    pub is_stale: bool,
+}
+
+/// A busy instrument at the end.
+#[derive(Clone, Debug)]
+pub struct Busy {
+    /// Its symbol.
+    pub symbol: Symbol,
+    /// Events about it.
+    pub events: u64,
+    /// The tops of the venues that have a book of it.
+    pub tops: Vec<Top>,
+    /// The NBBO.
+    pub nbbo: Nbbo,
+}
+
+/// A file written.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// Where.
+    pub path: PathBuf,
+    /// What.
+    pub schema: Schema,
+    /// How much.
+    pub summary: tapeworks_store::Summary,
+}
+
+/// What a replay did.
+#[derive(Debug)]
+pub struct Summary {
+    /// The files, by their place.
+    pub files: Vec<String>,
+    /// Errors that ended a file early; what came before was taken.
+    pub file_errors: Vec<CaptureError>,
+    /// Whether it was stopped before the end of its inputs.
+    pub is_interrupted: bool,
+    /// Messages of all channels.
+    pub messages: u64,
+    /// Events made of them.
+    pub events: u64,
+    /// Wall time of the whole, reading and writing included.
+    pub elapsed: Duration,
+    /// Service times of the messages measured, in ns, reading excluded, writing included.
+    pub service_times: Histogram<u64>,
+    /// Of a paced replay: how much too late the latest packet was.
+    pub worst_lateness: Option<Duration>,
+    /// The first and the last receive time.
+    pub times: Option<(Nanos, Nanos)>,
+    /// Every channel.
+    pub channels: Vec<ChannelSummary>,
+    /// The books of every feed.
+    pub feeds: Vec<FeedSummary>,
+    /// What went in.
+    pub feed_counters: FeedCounters,
+    /// What did not fit.
+    pub problems: Problems,
+    /// The NBBO's changes.
+    pub nbbo: NbboCounts,
+    /// How many instruments were seen.
+    pub instruments: usize,
+    /// The busiest instruments, the busiest first.
+    pub busiest: Vec<Busy>,
+    /// The files written.
+    pub written: Vec<Written>,
+}
+
+/// How many of the busiest instruments a summary has.
+pub const BUSIEST: usize = 10;
+
+impl Summary {
+    /// Wall nanoseconds per message.
+    pub fn mean_ns(&self) -> f64 {
+        self.elapsed.as_nanos() as f64 / self.messages.max(1) as f64
+    }
+
+    /// Whether everything in the inputs was understood and nothing was missing.
+    pub fn is_clean(&self) -> bool {
+        self.file_errors.is_empty()
+            && self.problems.total == 0
+            && self.feeds.iter().all(|feed| feed.counters.rejected() == 0)
+    }
+
+    /// Messages that did not come, over all channels.
+    pub fn missing_messages(&self) -> u64 {
+        self.channels.iter().map(|channel| channel.sequence.missing_messages).sum()
+    }
+}
+
+/// Where updates end: the files, and what the summary needs.
+struct Outlet {
+    writers: Vec<Writer>,
+    instruments: Instruments,
+    events_of: Vec<u64>,
+    events: u64,
+    from: Nanos,
+    to: Nanos,
+    timer: ServiceTimer,
+    error: Option<StoreError>,
+}
+
+impl Sink<NbboUpdate<'_>> for Outlet {
+    #[inline]
+    fn put(&mut self, update: NbboUpdate<'_>) {
+        let event = update.book.event;
+        self.events += 1;
+        match self.events_of.get_mut(event.instrument.index()) {
+            Some(events) => *events += 1,
+            None => self.widen(event),
+        }
+        if event.kind == EventKind::SymbolMapping {
+            self.learn(event);
+        }
+        if !self.writers.is_empty() && event.ts_recv >= self.from && event.ts_recv < self.to {
+            self.write(&update);
+        }
+        self.timer.complete();
+    }
+}
+
+impl Outlet {
+    #[inline]
+    fn write(&mut self, update: &NbboUpdate<'_>) {
+        for writer in &mut self.writers {
+            if let Err(error) = writer.put(update, &self.instruments) {
+                self.error.get_or_insert(error);
+            }
+        }
+    }
+
+    #[cold]
+    fn learn(&mut self, event: &Event) {
+        if let Some(symbol) = event.symbol() {
+            self.instruments.intern(symbol);
+        }
+    }
+
+    #[cold]
+    fn widen(&mut self, event: &Event) {
+        if event.instrument < InstrumentId(1 << 24) {
+            self.events_of.resize((event.instrument.index() + 1).next_power_of_two(), 0);
+            self.events_of[event.instrument.index()] += 1;
+        }
+    }
+}
+
+/// Paces against a fixed anchor: what is late is caught up with, never added up.
+struct Pace {
+    speed: f64,
+    anchor: Option<(Instant, Nanos)>,
+    worst: Duration,
+}
+
+impl Pace {
+    /// Waits until `time` is due.
+    fn wait(&mut self, time: Nanos) {
+        let (start, first) = *self.anchor.get_or_insert_with(|| (Instant::now(), time));
+        let due = start + Duration::from_nanos((time.since(first) as f64 / self.speed) as u64);
+        let now = Instant::now();
+        match due.checked_duration_since(now) {
+            Some(wait) => std::thread::sleep(wait),
+            None => self.worst = self.worst.max(now - due),
+        }
+    }
+
+    /// Whether waiting for `time` would take longer than a report of progress may.
+    fn is_far(&self, time: Nanos) -> bool {
+        self.anchor.is_some_and(|(start, first)| {
+            let due = Duration::from_nanos((time.since(first) as f64 / self.speed) as u64);
+            due.saturating_sub(start.elapsed()) > Duration::from_millis(50)
+        })
+    }
+}
+
+/// The stages after the feed.
+type Market = Through<BookStage, NbboStage>;
+
+/// Everything that a replay runs.
+struct Run {
+    feed: Feed,
+    market: Market,
+    buffer: Vec<Event>,
+    outlet: Outlet,
+    groups: u64,
+    measure: bool,
+    times: Option<(Nanos, Nanos)>,
+    messages: u64,
+}
+
+impl Run {
+    fn edge(&mut self) -> (&mut Feed, Inline<'_, Market, Event, Outlet>) {
+        (&mut self.feed, Inline::new(&mut self.market, &mut self.buffer, &mut self.outlet))
+    }
+
+    fn flush(&mut self) {
+        self.edge().1.end_of_batch();
+    }
+
+    /// Whether the next group is to be measured; if so, it begins.
+    #[inline]
+    fn begin_measured(&mut self) -> bool {
+        self.groups += 1;
+        let measured = self.measure && self.groups.is_multiple_of(MEASURED_EVERY);
+        if measured {
+            self.flush();
+            self.outlet.timer.begin();
+        }
+        measured
+    }
+
+    fn end_measured(&mut self) {
+        self.flush();
+        self.outlet.timer.end();
+    }
+
+    fn saw(&mut self, time: Nanos) {
+        let first = self.times.map_or(time, |(first, _)| first);
+        self.times = Some((first, time));
+    }
+}
+
+/// Replays. `observe` is called now and then, and may end the replay early; what came so far is then complete.
+///
+/// # Errors
+/// [`ReplayError`] when an input cannot be opened or an output cannot be written. A file that turns out to be cut or
+/// damaged does not fail the replay: see [`Summary::file_errors`].
+pub fn replay(
+    options: &Options,
+    observe: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
+) -> Result<Summary, ReplayError> {
+    let mut inputs = input::open_all(&options.inputs, options.application)?;
+    let writers = options
+        .outputs
+        .iter()
+        .map(|output| Writer::create(&output.path, output.schema, &output.options))
+        .collect::<Result<Vec<_>, _>>()?;
+    let capacity = capacity(&inputs);
+    let mut run = Run {
+        feed: Feed::new(FeedOptions {
+            application: options.application,
+            publisher: options.publisher,
+            midnight: options.midnight,
+            symbols: options.symbols.clone(),
+        }),
+        market: Through::new(
+            BookStage::with_unnamed([], capacity),
+            NbboStage::new(options.rules, [], capacity.instruments),
+        ),
+        buffer: Vec::with_capacity(LOOK_AHEAD),
+        outlet: Outlet {
+            writers,
+            instruments: Instruments::default(),
+            events_of: vec![0; capacity.instruments],
+            events: 0,
+            from: options.from.unwrap_or_default(),
+            to: options.to.unwrap_or(Nanos(u64::MAX)),
+            timer: ServiceTimer::new(),
+            error: None,
+        },
+        groups: 0,
+        measure: options.measure,
+        times: None,
+        messages: 0,
+    };
+    let total_bytes = inputs.iter().map(|input| input.bytes().total_len()).sum::<Option<u64>>();
+    let mut pace = options.speed.map(|speed| Pace { speed, anchor: None, worst: Duration::ZERO });
+    let mut file_errors = Vec::new();
+    let mut is_interrupted = false;
+    let started = Instant::now();
+    let mut turns = 0u64;
+    loop {
+        let next = match next_input(&mut inputs, options, pace.is_some()) {
+            Ok(Some(next)) => next,
+            Ok(None) => break,
+            Err((index, error)) => {
+                file_errors.push(error);
+                inputs.remove(index);
+                continue;
+            }
+        };
+        if let Some(time) = next.time {
+            if time >= run.outlet.to {
+                break;
+            }
+            if let Some(pace) = &mut pace {
+                if pace.is_far(time) && observe(&progress(&inputs, total_bytes, &run)).is_break() {
+                    is_interrupted = true;
+                    break;
+                }
+                pace.wait(time);
+            }
+        }
+        let alone = next.is_alone;
+        match step(&mut inputs[next.index], &mut run, alone && pace.is_none(), options) {
+            Ok(true) => {}
+            Ok(false) => {
+                inputs.remove(next.index);
+            }
+            Err(error) => {
+                file_errors.push(error);
+                inputs.remove(next.index);
+            }
+        }
+        if pace.is_some() {
+            run.flush();
+        }
+        if let Some(error) = run.outlet.error.take() {
+            return Err(error.into());
+        }
+        if options.limit.is_some_and(|limit| run.messages >= limit) {
+            break;
+        }
+        turns += 1;
+        if (turns.is_multiple_of(PROGRESS_EVERY) || alone)
+            && observe(&progress(&inputs, total_bytes, &run)).is_break()
+        {
+            is_interrupted = true;
+            break;
+        }
+    }
+    run.flush();
+    if let Some(error) = run.outlet.error.take() {
+        return Err(error.into());
+    }
+    let mut written = Vec::new();
+    for (writer, output) in std::mem::take(&mut run.outlet.writers).into_iter().zip(&options.outputs) {
+        let summary = writer.finish(&run.outlet.instruments)?;
+        written.push(Written { path: output.path.clone(), schema: output.schema, summary });
+    }
+    let elapsed = started.elapsed();
+    Ok(summarise(run, options, file_errors, is_interrupted, elapsed, pace, written))
+}
+
+/// Room for what the files can hold: at some 30 bytes a message, four times as many when compressed.
+fn capacity(inputs: &[Input]) -> Capacity {
+    let messages: u64 = inputs
+        .iter()
+        .map(|input| {
+            let bytes = input.bytes().total_len().unwrap_or(1 << 30);
+            match input.bytes().compression() {
+                tapeworks_packet::source::Compression::None => bytes / 30,
+                _ => bytes / 8,
+            }
+        })
+        .sum();
+    Capacity::for_messages(messages)
+}
+
+fn progress(inputs: &[Input], total_bytes: Option<u64>, run: &Run) -> Progress {
+    // A file that is done counts whole.
+    let left: u64 = inputs
+        .iter()
+        .map(|input| input.bytes().total_len().unwrap_or(0).saturating_sub(input.bytes().bytes_read()))
+        .sum();
+    Progress {
+        bytes: total_bytes.map_or_else(
+            || inputs.iter().map(|input| input.bytes().bytes_read()).sum(),
+            |total| total.saturating_sub(left),
+        ),
+        total_bytes,
+        messages: run.messages,
+        time: run.times.map_or(Nanos(0), |(_, last)| last),
+    }
+}
+
+/// Whose turn it is.
+struct Turn {
+    index: usize,
+    /// The time of its next packet, if that was looked at.
+    time: Option<Nanos>,
+    /// Whether no other file is left and its time does not matter: many packets can be taken in one turn.
+    is_alone: bool,
+}
+
+/// The file whose next packet is earliest; of equals, the first.
+fn next_input(
+    inputs: &mut Vec<Input>,
+    options: &Options,
+    is_paced: bool,
+) -> Result<Option<Turn>, (usize, CaptureError)> {
+    if inputs.len() == 1 && !is_paced && options.to.is_none() {
+        return Ok(Some(Turn { index: 0, time: None, is_alone: true }));
+    }
+    let mut earliest: Option<Turn> = None;
+    let mut index = 0;
+    while index < inputs.len() {
+        match inputs[index].next_time(options.midnight) {
+            Ok(Some(time)) => {
+                if earliest.as_ref().and_then(|turn| turn.time).is_none_or(|best| time < best) {
+                    earliest = Some(Turn { index, time: Some(time), is_alone: false });
+                }
+                index += 1;
+            }
+            // Where a file ends, the places of those behind it change, but not of those before.
+            Ok(None) => {
+                inputs.remove(index);
+            }
+            Err(error) => return Err((index, error)),
+        }
+    }
+    Ok(earliest)
+}
+
+/// Takes packets of one file: one, or as many as come between two reports when it is alone. `false` at its end.
+fn step(input: &mut Input, run: &mut Run, is_alone: bool, options: &Options) -> Result<bool, CaptureError> {
+    let file = input.file;
+    let room = |run: &Run| options.limit.map_or(u64::MAX, |limit| limit.saturating_sub(run.messages));
+    match &mut input.source {
+        Source::Capture(reader) => {
+            for _ in 0..if is_alone { PROGRESS_EVERY } else { 1 } {
+                let Some(captured) = reader.next_packet()? else { return Ok(false) };
+                let received = Nanos(captured.timestamp_ns);
+                run.saw(received);
+                match net::parse(captured.link_type, captured.bytes) {
+                    Ok(datagram) => {
+                        let packet = Packet {
+                            file,
+                            number: captured.number,
+                            offset: captured.offset + datagram.payload_offset as u64,
+                            received,
+                            datagram,
+                        };
+                        let measured = run.begin_measured();
+                        let (feed, mut edge) = run.edge();
+                        feed.process(&[packet], &mut edge);
+                        if measured {
+                            run.end_measured();
+                        }
+                    }
+                    Err(error) if error.is_malformed() => run.feed.note(Problem {
+                        file,
+                        packet: captured.number,
+                        offset: captured.offset,
+                        kind: ProblemKind::Header(error),
+                    }),
+                    // Sound packets that are not UDP or TCP over IP: not ours.
+                    Err(_) => run.feed.note_foreign(),
+                }
+                if options.limit.is_some() {
+                    run.messages = run.feed.messages();
+                    if room(run) == 0 {
+                        break;
+                    }
+                }
+            }
+            run.messages = run.feed.messages();
+        }
+        Source::Framed { reader, format, midnight } => {
+            let Some(batch) = reader.next_batch()? else { return Ok(false) };
+            let mut left = if is_alone { room(run) } else { 1 };
+            let mut frames = batch.map(|frame| Frame { file, offset: frame.offset, bytes: frame.bytes });
+            while left > 0 {
+                let measured = run.begin_measured();
+                let (feed, mut edge) = run.edge();
+                let mut stage = feed.file(file, *format, *midnight);
+                let mut taken = 0;
+                for frame in
+                    frames.by_ref().take(MEASURED_GROUP.min(usize::try_from(left).unwrap_or(usize::MAX)))
+                {
+                    stage.process(std::slice::from_ref(&frame), &mut edge);
+                    taken += 1;
+                }
+                if measured {
+                    run.end_measured();
+                }
+                left -= taken;
+                if taken == 0 {
+                    break;
+                }
+            }
+            run.messages = run.feed.messages();
+        }
+    }
+    Ok(true)
+}
+
+fn summarise(
+    run: Run,
+    options: &Options,
+    file_errors: Vec<CaptureError>,
+    is_interrupted: bool,
+    elapsed: Duration,
+    pace: Option<Pace>,
+    written: Vec<Written>,
+) -> Summary {
+    let Run { feed, market, outlet, .. } = run;
+    let channels = feed
+        .channels()
+        .iter()
+        .map(|channel| ChannelSummary {
+            identity: *channel.identity(),
+            application: channel.application(),
+            publisher: channel.publisher(),
+            counters: *channel.counters(),
+            sequence: *channel.sequence(),
+            lines: channel.lines().len(),
+        })
+        .collect();
+    let feeds = market
+        .first
+        .feeds()
+        .iter()
+        .map(|books| FeedSummary {
+            publisher: books.publisher(),
+            counters: *books.counters(),
+            orders: books.order_count(),
+            growths: books.growths(),
+        })
+        .collect();
+    let mut busiest: Vec<(u64, usize)> = outlet
+        .events_of
+        .iter()
+        .take(outlet.instruments.len())
+        .enumerate()
+        .filter(|(_, events)| **events > 0)
+        .map(|(index, events)| (*events, index))
+        .collect();
+    busiest.sort_unstable_by_key(|(events, index)| (std::cmp::Reverse(*events), *index));
+    busiest.truncate(BUSIEST);
+    let busiest = busiest
+        .into_iter()
+        .filter_map(|(events, index)| {
+            let instrument = InstrumentId(index as u32);
+            let tops = market
+                .first
+                .feeds()
+                .iter()
+                .filter_map(|books| {
+                    let book = books.book(instrument);
+                    let (bid, ask) = (book.best(Side::Bid), book.best(Side::Ask));
+                    let top = Top { publisher: books.publisher(), bid, ask, is_stale: book.is_stale() };
+                    (bid.is_some() || ask.is_some()).then_some(top)
+                })
+                .collect();
+            let symbol = outlet.instruments.symbol(instrument)?;
+            Some(Busy { symbol, events, tops, nbbo: *market.second.nbbo(instrument) })
+        })
+        .collect();
+    Summary {
+        files: options.inputs.iter().map(|path| path.display().to_string()).collect(),
+        file_errors,
+        is_interrupted,
+        messages: feed.messages(),
+        events: outlet.events,
+        elapsed,
+        service_times: outlet.timer.histogram().clone(),
+        worst_lateness: pace.map(|pace| pace.worst),
+        times: run.times,
+        channels,
+        feeds,
+        feed_counters: *feed.counters(),
+        problems: feed.problems().clone(),
+        nbbo: *market.second.counts(),
+        instruments: outlet.instruments.len(),
+        busiest,
+        written,
+    }
+}
