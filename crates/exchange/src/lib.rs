@@ -1,1 +1,38 @@
 //! Simulated venues: a deterministic market in real protocol bytes.
+//!
+//! A [`Scenario`] says what is wanted (venues, symbols, volume, bursts, faults of the lines) and a seed; from it come, byte for byte the
+//! same each time:
+//!
+//! | | |
+//! | --- | --- |
+//! | [`Generator`] | messages, one after the other, in order of time |
+//! | [`write_itch`] | a raw ITCH file of one venue |
+//!
+//! What is generated is valid: orders are added before they change, no more is executed than rests, a venue's book is
+//! never crossed, executions hit the first in line, the directory comes first. It is like a real day in the mix of
+//! messages, the life of orders (young ones die young, near the top), the shape of the day and its bursts; it is not a
+//! model to trade on.
+//!
+//! Cost: about 100 ns a message on one core with 8,000 symbols, memory as the live orders need it.
+
+mod book;
+mod files;
+mod generator;
+mod iex;
+mod instrument;
+mod nasdaq;
+mod outbox;
+mod popularity;
+pub mod random;
+mod report;
+mod scenario;
+mod schedule;
+mod script;
+
+pub use files::write_itch;
+pub use generator::{Generated, Generator, MAX_MESSAGE_BYTES};
+pub use report::{Injected, Report, VenueReport};
+pub use scenario::{
+    Burst, DEFAULT_MIDNIGHT_NS, LineFaults, MAX_VENUES, Popularity, Scenario, ScenarioError, VenueConfig,
+    VenueKind,
+};

@@ -1,0 +1,52 @@
+//! Scenarios written as files: raw ITCH and captures.
+
+use std::io::{self, Write};
+
+use tapeworks_packet::framed::LENGTH_PREFIX_BYTES;
+
+use crate::generator::{Generator, MAX_MESSAGE_BYTES};
+use crate::report::{Counter, Report};
+use crate::scenario::{Scenario, ScenarioError};
+
+/// Bytes collected before the sink is written to.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// Writes the scenario as a raw ITCH file: each message behind its big-endian two-byte length. The scenario must have one
+/// venue that speaks ITCH. `sink` needs no buffer of its own.
+///
+/// # Errors
+/// What the sink says; [`io::ErrorKind::InvalidInput`] with a [`ScenarioError`] inside.
+pub fn write_itch(scenario: &Scenario, mut sink: impl Write) -> io::Result<Report> {
+    let mut generator = Generator::new(scenario).map_err(invalid)?;
+    match scenario.venues.as_slice() {
+        [venue] if venue.kind.is_itch() => {}
+        venues => {
+            let first = venues.first().map_or("none", |venue| venue.kind.name());
+            return Err(invalid(ScenarioError::NotOneItchVenue { venues: venues.len(), first }));
+        }
+    }
+    let mut counter = Counter::new(scenario);
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut filled = 0;
+    loop {
+        if chunk.len() - filled < LENGTH_PREFIX_BYTES + MAX_MESSAGE_BYTES {
+            sink.write_all(&chunk[..filled])?;
+            counter.report.bytes += filled as u64;
+            filled = 0;
+        }
+        let (prefix, room) = chunk[filled..].split_at_mut(LENGTH_PREFIX_BYTES);
+        let Some(generated) = generator.next_message(room) else { break };
+        // No message is longer than MAX_MESSAGE_BYTES.
+        prefix.copy_from_slice(&(generated.length as u16).to_be_bytes());
+        filled += LENGTH_PREFIX_BYTES + generated.length;
+        counter.count(&generated);
+    }
+    sink.write_all(&chunk[..filled])?;
+    sink.flush()?;
+    counter.report.bytes += filled as u64;
+    Ok(counter.report)
+}
+
+fn invalid(error: ScenarioError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, error)
+}

@@ -1,0 +1,734 @@
+//! The market itself: who does what when, and which messages tell it.
+//!
+//! Every symbol has one hidden reference price that walks on its tick grid. Orders at all venues are placed around it, so
+//! that quotes track each other. When it moves, quotes that are now on the wrong side are hit or withdrawn within some
+//! microseconds, which is why the venues together are locked or crossed now and then, and a venue alone never is.
+//!
+//! Cost per message: one cache miss for the instrument, one to three for the book, and 40 bytes written. Memory: 16
+//! bytes for each live order, 48 for each book, 8 for each second of the session.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use tapeworks_wire::nasdaq::itch50::{CrossType, ReasonCode, TradingState};
+
+use crate::book::{Book, Order, Side};
+use crate::iex::{self, Print, Quote};
+use crate::instrument::Instrument;
+use crate::nasdaq;
+use crate::outbox::{Change, Outbox, Stamp};
+use crate::popularity::Chooser;
+use crate::random::Random;
+use crate::scenario::{Scenario, ScenarioError, VenueKind};
+use crate::schedule::Arrivals;
+use crate::script::{Script, Step, scripts};
+
+/// Orders that a side keeps before anything but adds happens to it.
+const FEWEST_ORDERS: usize = 3;
+/// Orders at which a side only loses some.
+const MOST_ORDERS: usize = 4_000;
+/// Trials to find a symbol whose change shows in the venue's feed.
+const TRIALS: u32 = 8;
+/// Mean time until somebody corrects a market that is locked or crossed across venues, in nanoseconds.
+const CORRECTION_NS: u64 = 15_000;
+
+/// The longest message that [`Generator::next_message`] writes, in bytes.
+pub const MAX_MESSAGE_BYTES: usize = 80;
+
+/// What [`Generator::next_message`] wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Generated {
+    /// Index into the scenario's venues.
+    pub venue: usize,
+    /// When the venue made the message, in nanoseconds since 1970-01-01 00:00 UTC; never less than that of the message before it.
+    pub timestamp_ns: u64,
+    /// Bytes written.
+    pub length: usize,
+    /// The message's type, which is its first byte.
+    pub message_type: u8,
+}
+
+/// A venue's own counters.
+#[derive(Debug, Clone)]
+struct Venue {
+    kind: VenueKind,
+    reference: u64,
+    match_number: u64,
+    last_print: Option<Print>,
+    /// TOPS: the quote told last, of each symbol.
+    quotes: Vec<Quote>,
+}
+
+/// A market as a stream of messages, one after the other in order of time. Same scenario, same bytes.
+///
+/// ```
+/// use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario};
+///
+/// # fn main() -> Result<(), tapeworks_exchange::ScenarioError> {
+/// let mut generator = Generator::new(&Scenario::full_session(10_000, 20))?;
+/// let mut message = [0; MAX_MESSAGE_BYTES];
+/// let mut adds = 0;
+/// while let Some(generated) = generator.next_message(&mut message) {
+///     adds += u64::from(generated.message_type == b'A');
+/// }
+/// assert!(adds > 3_000);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Generator {
+    midnight_ns: u64,
+    symbols: u32,
+    instruments: Vec<Instrument>,
+    /// Venue by venue, symbol by symbol.
+    books: Vec<Book>,
+    venues: Vec<Venue>,
+    venue_choice: Chooser,
+    symbol_choice: Option<Chooser>,
+    scripts: BinaryHeap<Reverse<Script>>,
+    arrivals: Option<Arrivals>,
+    /// For the arrivals, which are laid out when the start of the day is told.
+    scenario: Scenario,
+    /// Messages beyond one for each arrival (fewer: negative).
+    owed: i64,
+    now_ns: u64,
+    last: (usize, u32),
+    random: Random,
+    outbox: Outbox,
+    /// IEX: levels changed by the event at hand.
+    touched: Vec<(Side, u32)>,
+}
+
+impl Generator {
+    /// The market of this scenario, before its first message.
+    ///
+    /// # Errors
+    /// A scenario that breaks a rule ([`Scenario::check`]).
+    pub fn new(scenario: &Scenario) -> Result<Self, ScenarioError> {
+        scenario.check()?;
+        let mut random = Random::new(scenario.seed);
+        let symbols = scenario.symbols as usize;
+        let instruments = (0..scenario.symbols).map(|index| Instrument::new(index, &mut random)).collect();
+        let venues = scenario
+            .venues
+            .iter()
+            .map(|venue| Venue {
+                kind: venue.kind,
+                reference: 0,
+                match_number: 0,
+                last_print: None,
+                quotes: if venue.kind == VenueKind::IexTops {
+                    vec![Quote::default(); symbols]
+                } else {
+                    Vec::new()
+                },
+            })
+            .collect();
+        Ok(Self {
+            midnight_ns: scenario.midnight_ns,
+            symbols: scenario.symbols,
+            instruments,
+            books: vec![Book::default(); symbols * scenario.venues.len()],
+            venues,
+            venue_choice: Chooser::weighted(scenario.venues.iter().map(|venue| f64::from(venue.share))),
+            symbol_choice: Chooser::of(scenario.popularity, scenario.symbols),
+            scripts: scripts(scenario).into_iter().map(Reverse).collect(),
+            arrivals: None,
+            scenario: scenario.clone(),
+            owed: 0,
+            now_ns: 0,
+            last: (0, 0),
+            random,
+            outbox: Outbox::default(),
+            touched: Vec::new(),
+        })
+    }
+
+    /// Writes the next message to the start of `out`, which must have room for [`MAX_MESSAGE_BYTES`]. `None` when the
+    /// session is over, or if `out` is too small for the message.
+    #[inline]
+    pub fn next_message(&mut self, out: &mut [u8]) -> Option<Generated> {
+        while self.outbox.is_empty() {
+            self.outbox.clear_if_taken();
+            if !self.advance() {
+                return None;
+            }
+        }
+        let (venue, timestamp_ns, message) = self.outbox.take()?;
+        out.get_mut(..message.len())?.copy_from_slice(message);
+        let message_type = *message.first()?;
+        Some(Generated { venue, timestamp_ns, length: message.len(), message_type })
+    }
+
+    /// Orders that rest in all books now.
+    #[must_use]
+    pub fn live_orders(&self) -> usize {
+        self.books.iter().map(|book| book.side(Side::Buy).len() + book.side(Side::Sell).len()).sum()
+    }
+
+    /// Does the next thing that is due. False at the end of the session.
+    fn advance(&mut self) -> bool {
+        let script_ns = self.scripts.peek().map_or(u64::MAX, |Reverse(script)| script.time_ns);
+        if self.arrivals.is_none() && script_ns >= self.scenario.start_ns {
+            let told = self.outbox.made() + crate::script::messages_at_end(&self.scenario);
+            self.arrivals = Some(Arrivals::new(&self.scenario, self.scenario.messages.saturating_sub(told)));
+        }
+        let arrival_ns = self.arrivals.as_ref().map_or(u64::MAX, Arrivals::peek);
+        let made = self.outbox.made();
+        if script_ns <= arrival_ns {
+            let Some(Reverse(script)) = self.scripts.pop() else { return false };
+            self.now_ns = self.now_ns.max(script.time_ns);
+            self.run(script);
+            if self.arrivals.is_some() && script.time_ns < self.scenario.end_ns {
+                self.owed += (self.outbox.made() - made) as i64;
+            }
+        } else {
+            self.now_ns = self.now_ns.max(arrival_ns);
+            if let Some(arrivals) = &mut self.arrivals {
+                arrivals.advance();
+            }
+            self.owed -= 1;
+            if self.owed < 0 {
+                self.act();
+                if self.owed + ((self.outbox.made() - made) as i64) < 0 {
+                    self.act();
+                }
+                self.owed += (self.outbox.made() - made) as i64;
+            }
+        }
+        true
+    }
+
+    // --- order flow ---
+
+    /// Something happens to some symbol at some venue.
+    fn act(&mut self) {
+        let made = self.outbox.made();
+        for _ in 0..TRIALS {
+            let choice = self.random.bits();
+            let (venue, symbol) = match &self.symbol_choice {
+                // Of four messages one is for the same symbol and venue as the last.
+                Some(_) if choice & 3 == 0 => self.last,
+                Some(popular) => {
+                    (self.venue_choice.choose(&mut self.random), popular.choose(&mut self.random) as u32)
+                }
+                None => (self.venue_choice.choose(&mut self.random), self.random.below(self.symbols)),
+            };
+            self.last = (venue, symbol);
+            self.act_on(venue, symbol);
+            if self.outbox.made() > made {
+                return;
+            }
+        }
+    }
+
+    fn book_index(&self, venue: usize, symbol: u32) -> usize {
+        venue * self.symbols as usize + symbol as usize
+    }
+
+    fn stamp(&self, venue: usize, symbol: Option<u32>) -> Stamp {
+        // Each venue numbers the symbols in its own way.
+        let locate = symbol.map_or(0, |symbol| ((symbol + 37 * venue as u32) % self.symbols + 1) as u16);
+        let tracking = (self.now_ns >> 10) as u16 & 0xE;
+        Stamp { venue, time_ns: self.now_ns, utc_ns: self.midnight_ns + self.now_ns, locate, tracking }
+    }
+
+    fn act_on(&mut self, venue: usize, symbol: u32) {
+        let index = self.book_index(venue, symbol);
+        if self.books[index].halted {
+            return;
+        }
+        let choice = self.random.bits();
+        let instrument = &mut self.instruments[symbol as usize];
+        if choice & 0x7F == 0 {
+            instrument.walk(choice & 0x80 == 0);
+        }
+        let side = if choice & 0x100 == 0 { Side::Buy } else { Side::Sell };
+        let orders = self.books[index].side(side).len();
+        if self.is_behind(index, symbol, side) {
+            self.take_or_withdraw(venue, symbol, side, choice & 0x600 == 0);
+        } else if orders < FEWEST_ORDERS {
+            self.add(venue, symbol, side);
+        } else if orders > MOST_ORDERS {
+            let rank = self.random.below(orders as u32) as usize;
+            self.delete(venue, symbol, side, rank);
+        } else {
+            match (choice >> 32) * 10_000 >> 32 {
+                0..4_480 => self.add(venue, symbol, side),
+                4_480..8_450 => {
+                    let rank = self.young_rank(index, side);
+                    self.delete(venue, symbol, side, rank);
+                }
+                8_450..9_260 => self.replace(venue, symbol, side),
+                9_260..9_690 => self.execute(venue, symbol, side),
+                9_690..9_890 => self.cancel(venue, symbol, side),
+                9_890..9_912 => self.execute_at_better_price(venue, symbol, side),
+                9_912..9_992 => self.hidden_trade(venue, symbol),
+                _ => self.retail_interest(venue, symbol),
+            }
+        }
+        self.finish(venue, symbol);
+        self.watch_other_venues(symbol);
+    }
+
+    /// The side's best order is at or through the other side's natural price.
+    fn is_behind(&self, index: usize, symbol: u32, side: Side) -> bool {
+        let instrument = &self.instruments[symbol as usize];
+        let Some(best) = self.books[index].best(side) else { return false };
+        let limit = instrument.natural(side.other()) * instrument.tick;
+        match side {
+            Side::Buy => best.price >= limit,
+            Side::Sell => best.price <= limit,
+        }
+    }
+
+    fn take_or_withdraw(&mut self, venue: usize, symbol: u32, side: Side, take: bool) {
+        if take {
+            self.execute(venue, symbol, side);
+        } else {
+            self.delete(venue, symbol, side, 0);
+        }
+    }
+
+    /// A rank near the top, of the younger of two orders: young orders die young.
+    fn young_rank(&mut self, index: usize, side: Side) -> usize {
+        let choice = self.random.bits();
+        let (first, second) = (near_top(choice as u32), near_top((choice >> 32) as u32));
+        let book = &self.books[index];
+        match (book.at_rank(side, first), book.at_rank(side, second)) {
+            (Some(one), Some(two)) if one.reference < two.reference => second,
+            _ => first,
+        }
+    }
+
+    fn next_reference(&mut self, venue: usize) -> u64 {
+        let gap = 1 + (self.random.bits() & 3);
+        let venue = &mut self.venues[venue];
+        venue.reference += gap;
+        venue.reference
+    }
+
+    fn next_match(&mut self, venue: usize) -> u64 {
+        let venue = &mut self.venues[venue];
+        venue.match_number += 1;
+        venue.match_number
+    }
+
+    /// A price, in 1e-4 dollars, that does not cross the venue's own book; `None` if there is no room.
+    fn price_for(&mut self, index: usize, symbol: u32, side: Side) -> Option<u32> {
+        let instrument = &self.instruments[symbol as usize];
+        let (natural, spread, tick) = (instrument.natural(side), instrument.spread, instrument.tick);
+        let choice = self.random.below(1_000);
+        // In ticks away from the natural price; negative: into the spread.
+        let away: i64 = match choice {
+            0..120 if spread > 1 => -1,
+            0..450 => 0,
+            450..930 => 1 + self.random.exponential(u64::from(3 + spread * 2)) as i64,
+            930..995 => 1 + self.random.exponential(u64::from(natural / 50 + 2)) as i64,
+            // A stub quote.
+            _ => i64::from(natural / 2),
+        };
+        let other_best = self.books[index].best(side.other()).map(|order| i64::from(order.price / tick));
+        let natural = i64::from(natural);
+        let ticks = match side {
+            Side::Buy => (natural - away).min(other_best.map_or(i64::MAX, |best| best - 1)),
+            Side::Sell => (natural + away.min(natural)).max(other_best.map_or(0, |best| best + 1)),
+        };
+        u32::try_from(ticks).ok().filter(|ticks| *ticks > 0)?.checked_mul(tick)
+    }
+
+    /// A third odd lots, mostly one round lot of a hundred, some larger.
+    fn shares(&mut self) -> u32 {
+        let choice = self.random.bits() as u32;
+        let more = choice >> 8;
+        match choice & 0xFF {
+            0..85 => 1 + more % 99,
+            85..190 => 100,
+            190..230 => 100 * (2 + more % 4),
+            230..250 => 100 * (5 + more % 20),
+            _ => 1_000 * (1 + more % 10),
+        }
+    }
+
+    fn add(&mut self, venue: usize, symbol: u32, side: Side) {
+        let index = self.book_index(venue, symbol);
+        let Some(price) = self.price_for(index, symbol, side) else { return };
+        let order = Order { reference: self.next_reference(venue), price, shares: self.shares() };
+        let mpid = (self.random.bits() as u8 % 23 == 0).then_some(order.reference as usize);
+        self.books[index].insert(side, order);
+        self.publish(venue, symbol, &Change::Add { side, order, mpid });
+    }
+
+    fn delete(&mut self, venue: usize, symbol: u32, side: Side, rank: usize) {
+        let index = self.book_index(venue, symbol);
+        if let Some(order) = self.books[index].remove_at_rank(side, rank) {
+            self.publish(venue, symbol, &Change::Delete { side, order });
+        }
+    }
+
+    fn cancel(&mut self, venue: usize, symbol: u32, side: Side) {
+        let index = self.book_index(venue, symbol);
+        let rank = self.young_rank(index, side);
+        let Some(order) = self.books[index].at_rank(side, rank) else { return };
+        if order.shares < 2 {
+            return self.delete(venue, symbol, side, rank);
+        }
+        let shares = 1 + self.random.below(order.shares - 1);
+        self.books[index].reduce_at_rank(side, rank, shares);
+        self.publish(venue, symbol, &Change::Cancel { side, order, shares });
+    }
+
+    fn replace(&mut self, venue: usize, symbol: u32, side: Side) {
+        let index = self.book_index(venue, symbol);
+        let Some(price) = self.price_for(index, symbol, side) else { return };
+        let rank = self.young_rank(index, side);
+        let Some(old) = self.books[index].remove_at_rank(side, rank) else { return };
+        let shares = if self.random.bits() & 1 == 0 { old.shares } else { self.shares() };
+        let new = Order { reference: self.next_reference(venue), price, shares };
+        self.books[index].insert(side, new);
+        self.publish(venue, symbol, &Change::Replace { side, old, new });
+    }
+
+    /// An order from the other side takes the first in line, half of the time all of it, sometimes the next ones too.
+    fn execute(&mut self, venue: usize, symbol: u32, side: Side) {
+        let index = self.book_index(venue, symbol);
+        let choice = self.random.bits();
+        let orders = match choice & 0xF {
+            0 => 3,
+            1 => 2,
+            _ => 1,
+        };
+        for number in 0..orders {
+            let Some(order) = self.books[index].best(side) else { return };
+            let whole = number + 1 < orders || choice & 0x10 == 0;
+            let shares = if whole { order.shares } else { 1 + self.random.below(order.shares) };
+            self.books[index].reduce_at_rank(side, 0, shares);
+            let match_number = self.next_match(venue);
+            self.publish(venue, symbol, &Change::Execute { side, order, shares, match_number });
+        }
+    }
+
+    /// A midpoint order takes the first in line at a price that is better for the taker's side by a tick.
+    fn execute_at_better_price(&mut self, venue: usize, symbol: u32, side: Side) {
+        let index = self.book_index(venue, symbol);
+        let tick = self.instruments[symbol as usize].tick;
+        let Some(order) = self.books[index].best(side) else { return };
+        let price = match side {
+            Side::Buy => order.price.saturating_sub(tick).max(tick),
+            Side::Sell => order.price + tick,
+        };
+        let shares = 1 + self.random.below(order.shares);
+        self.books[index].reduce_at_rank(side, 0, shares);
+        let match_number = self.next_match(venue);
+        self.publish(
+            venue,
+            symbol,
+            &Change::ExecuteAt { side, order, shares, match_number, price, printable: true },
+        );
+    }
+
+    fn hidden_trade(&mut self, venue: usize, symbol: u32) {
+        let instrument = &self.instruments[symbol as usize];
+        let price = instrument.natural(Side::Buy) * instrument.tick + instrument.spread * instrument.tick / 2;
+        let shares = self.shares();
+        let match_number = self.next_match(venue);
+        self.publish(venue, symbol, &Change::Hidden { price, shares, match_number });
+    }
+
+    fn retail_interest(&mut self, venue: usize, symbol: u32) {
+        let choice = self.random.below(4);
+        let (stamp, stock) = (self.stamp(venue, Some(symbol)), self.instruments[symbol as usize].symbol);
+        match self.venues[venue].kind {
+            kind if kind.is_itch() => nasdaq::retail_interest(&mut self.outbox, &stamp, stock, choice),
+            kind => iex::retail_interest(&mut self.outbox, kind, &stamp, stock, choice),
+        }
+    }
+
+    // --- telling it ---
+
+    /// Tells a change in the venue's protocol, or notes it for [`Generator::finish`].
+    #[inline]
+    fn publish(&mut self, venue: usize, symbol: u32, change: &Change) {
+        let stamp = self.stamp(venue, Some(symbol));
+        let instrument = &self.instruments[symbol as usize];
+        let kind = self.venues[venue].kind;
+        if let Change::Execute { shares, match_number, order: Order { price, .. }, .. }
+        | Change::ExecuteAt { shares, match_number, price, .. }
+        | Change::Hidden { shares, match_number, price } = *change
+        {
+            let print = Print::new(&stamp, instrument, shares, price, match_number);
+            self.venues[venue].last_print = Some(print);
+            if !kind.is_itch() {
+                iex::trade(&mut self.outbox, kind, &stamp, &print);
+            }
+        }
+        if kind.is_itch() {
+            return nasdaq::change(&mut self.outbox, &stamp, instrument.symbol, change);
+        }
+        match *change {
+            Change::Add { side, order, .. }
+            | Change::Execute { side, order, .. }
+            | Change::ExecuteAt { side, order, .. }
+            | Change::Cancel { side, order, .. }
+            | Change::Delete { side, order } => self.touch(side, order.price),
+            Change::Replace { side, old, new } => {
+                self.touch(side, old.price);
+                self.touch(side, new.price);
+            }
+            Change::Hidden { .. } => {}
+        }
+    }
+
+    fn touch(&mut self, side: Side, price: u32) {
+        if !self.touched.contains(&(side, price)) {
+            self.touched.push((side, price));
+        }
+    }
+
+    /// The event is over: IEX tells the levels that it changed, or the quote if that changed.
+    #[inline]
+    fn finish(&mut self, venue: usize, symbol: u32) {
+        if !self.touched.is_empty() {
+            self.tell_levels(venue, symbol);
+        }
+    }
+
+    fn tell_levels(&mut self, venue: usize, symbol: u32) {
+        let stamp = self.stamp(venue, Some(symbol));
+        let stock = self.instruments[symbol as usize].symbol;
+        let index = self.book_index(venue, symbol);
+        let book = &self.books[index];
+        if self.venues[venue].kind == VenueKind::IexDeep {
+            let last = self.touched.len() - 1;
+            for (number, touched) in self.touched.iter().enumerate() {
+                iex::level(&mut self.outbox, &stamp, stock, book, *touched, number == last);
+            }
+        } else if let Some(told) = self.venues[venue].quotes.get_mut(symbol as usize) {
+            let quote = [book.top(Side::Buy), book.top(Side::Sell)];
+            if *told != quote {
+                *told = quote;
+                iex::quote(&mut self.outbox, &stamp, stock, quote, book.halted);
+            }
+        }
+        self.touched.clear();
+    }
+
+    // --- across venues ---
+
+    /// The venue with the best order of a side.
+    fn best_venue(&self, symbol: u32, side: Side) -> Option<(usize, u32)> {
+        let open = (0..self.venues.len()).filter_map(|venue| {
+            let book = &self.books[self.book_index(venue, symbol)];
+            if book.halted { None } else { Some((venue, book.best(side)?.price)) }
+        });
+        match side {
+            Side::Buy => open.max_by_key(|(_, price)| *price),
+            Side::Sell => open.min_by_key(|(_, price)| *price),
+        }
+    }
+
+    fn is_locked_or_crossed(&self, symbol: u32) -> bool {
+        match (self.best_venue(symbol, Side::Buy), self.best_venue(symbol, Side::Sell)) {
+            (Some((_, bid)), Some((_, ask))) => bid >= ask,
+            _ => false,
+        }
+    }
+
+    /// If the venues together are locked or crossed, somebody will notice in a moment.
+    #[inline]
+    fn watch_other_venues(&mut self, symbol: u32) {
+        if self.venues.len() > 1
+            && !self.instruments[symbol as usize].correction_due
+            && self.is_locked_or_crossed(symbol)
+        {
+            self.instruments[symbol as usize].correction_due = true;
+            let time_ns = self.now_ns + 500 + self.random.exponential(CORRECTION_NS);
+            self.scripts.push(Reverse(Script::once(time_ns, Step::Correction, 0, symbol)));
+        }
+    }
+
+    /// The quote that is behind the reference price is hit or withdrawn.
+    fn correct(&mut self, symbol: u32) {
+        self.instruments[symbol as usize].correction_due = false;
+        let (Some((bidding, bid)), Some((offering, ask))) =
+            (self.best_venue(symbol, Side::Buy), self.best_venue(symbol, Side::Sell))
+        else {
+            return;
+        };
+        if bid < ask {
+            return;
+        }
+        let bid_is_behind = self.is_behind(self.book_index(bidding, symbol), symbol, Side::Buy);
+        let (venue, side) = if bid_is_behind { (bidding, Side::Buy) } else { (offering, Side::Sell) };
+        let take = self.random.bits() & 1 == 0;
+        self.take_or_withdraw(venue, symbol, side, take);
+        self.finish(venue, symbol);
+        self.watch_other_venues(symbol);
+    }
+
+    // --- what the day brings ---
+
+    fn run(&mut self, script: Script) {
+        self.tell(&script);
+        if let Some(next) = script.next() {
+            self.scripts.push(Reverse(next));
+        }
+    }
+
+    fn tell(&mut self, script: &Script) {
+        let (venue, symbol) = (usize::from(script.venue), script.symbol);
+        let kind = self.venues[venue].kind;
+        let of_market = self.stamp(venue, None);
+        let stamp = self.stamp(venue, Some(symbol));
+        let index = self.book_index(venue, symbol);
+        match script.step {
+            Step::System(code) if kind.is_itch() => nasdaq::system_event(&mut self.outbox, &of_market, code),
+            Step::System(code) => iex::system_event(&mut self.outbox, kind, &of_market, code),
+            Step::Directory { first_new_issue } => {
+                let halted = symbol >= first_new_issue;
+                self.books[index].halted = halted;
+                let instrument = &self.instruments[symbol as usize];
+                if kind.is_itch() {
+                    let state = if halted { TradingState::Halted } else { TradingState::Trading };
+                    nasdaq::directory(&mut self.outbox, &stamp, symbol, instrument, state);
+                } else {
+                    iex::directory(&mut self.outbox, kind, &stamp, symbol, instrument, halted);
+                }
+            }
+            Step::CircuitBreakerLevels => nasdaq::circuit_breaker_levels(&mut self.outbox, &of_market),
+            Step::CircuitBreakerBreach => nasdaq::circuit_breaker_breach(&mut self.outbox, &of_market),
+            Step::IpoQuotingPeriod { release_ns } => {
+                nasdaq::ipo_quoting_period(
+                    &mut self.outbox,
+                    &stamp,
+                    &self.instruments[symbol as usize],
+                    release_ns,
+                );
+            }
+            Step::DirectListing { release_ns } => {
+                nasdaq::direct_listing(
+                    &mut self.outbox,
+                    &stamp,
+                    &self.instruments[symbol as usize],
+                    release_ns,
+                );
+            }
+            Step::Trading { state, reason } => self.trading_state(venue, symbol, state, reason),
+            Step::Collar => nasdaq::collar(&mut self.outbox, &stamp, &self.instruments[symbol as usize]),
+            Step::OperationalHalt { halted } => {
+                self.books[index].halted = halted;
+                let stock = self.instruments[symbol as usize].symbol;
+                if kind.is_itch() {
+                    nasdaq::operational_halt(&mut self.outbox, &stamp, stock, kind, halted);
+                } else {
+                    iex::operational_halt(&mut self.outbox, kind, &stamp, stock, halted);
+                    self.tell_halt_in_quote(venue, symbol);
+                }
+            }
+            Step::ShortSaleTest => {
+                let stock = self.instruments[symbol as usize].symbol;
+                if kind.is_itch() {
+                    nasdaq::reg_sho(&mut self.outbox, &stamp, stock);
+                } else {
+                    iex::short_sale_test(&mut self.outbox, kind, &stamp, stock);
+                }
+            }
+            Step::RetailInterest => self.retail_interest(venue, symbol),
+            Step::BreakTrade => {
+                if let Some(print) = self.venues[venue].last_print {
+                    if kind.is_itch() {
+                        nasdaq::broken_trade(&mut self.outbox, &of_market, print.trade_id);
+                    } else {
+                        iex::trade_break(&mut self.outbox, kind, &stamp, &print);
+                    }
+                }
+            }
+            Step::Imbalance(code) => {
+                let paired = u64::from(self.random.below(200_000));
+                let imbalance = i64::from(self.random.below(20_001)) - 10_000;
+                let instrument = &self.instruments[symbol as usize];
+                let cross_type = CrossType::from_raw(code);
+                nasdaq::imbalance(&mut self.outbox, &stamp, instrument, paired, imbalance, cross_type);
+            }
+            Step::Cross(code) => self.cross(venue, symbol, code),
+            Step::IexAuction(code) => {
+                let paired = self.random.below(50_000);
+                iex::auction(
+                    &mut self.outbox,
+                    kind,
+                    &stamp,
+                    &self.instruments[symbol as usize],
+                    code,
+                    paired,
+                );
+            }
+            Step::IexAuctionEnd(code) => {
+                let instrument = &self.instruments[symbol as usize];
+                if iex::is_listed(symbol) {
+                    let price_type = if code == b'O' { b'Q' } else { b'M' };
+                    iex::official_price(&mut self.outbox, kind, &stamp, instrument, price_type);
+                }
+                iex::security_event(&mut self.outbox, kind, &stamp, instrument.symbol, code);
+            }
+            Step::Correction => self.correct(symbol),
+        }
+    }
+
+    fn trading_state(&mut self, venue: usize, symbol: u32, state: TradingState, reason: ReasonCode) {
+        let stamp = self.stamp(venue, Some(symbol));
+        let index = self.book_index(venue, symbol);
+        let stock = self.instruments[symbol as usize].symbol;
+        self.books[index].halted = state != TradingState::Trading;
+        let kind = self.venues[venue].kind;
+        if kind.is_itch() {
+            nasdaq::trading_action(&mut self.outbox, &stamp, stock, state, reason);
+        } else {
+            let status = match state {
+                TradingState::QuotationOnlyPeriod => b'O',
+                other => other.raw(),
+            };
+            iex::trading_status(&mut self.outbox, kind, &stamp, stock, status, reason.raw());
+            self.tell_halt_in_quote(venue, symbol);
+        }
+    }
+
+    /// TOPS tells in the quote whether the symbol is halted.
+    fn tell_halt_in_quote(&mut self, venue: usize, symbol: u32) {
+        if self.venues[venue].kind == VenueKind::IexTops {
+            let book = &self.books[self.book_index(venue, symbol)];
+            let (quote, halted) = ([book.top(Side::Buy), book.top(Side::Sell)], book.halted);
+            let (stamp, stock) = (self.stamp(venue, Some(symbol)), self.instruments[symbol as usize].symbol);
+            iex::quote(&mut self.outbox, &stamp, stock, quote, halted);
+        }
+    }
+
+    /// An auction: the bulk print and, sometimes, a displayed order that took part in it, not printed for itself.
+    fn cross(&mut self, venue: usize, symbol: u32, code: u8) {
+        let index = self.book_index(venue, symbol);
+        let cross_shares = 100 * u64::from(1 + self.random.below(2_000));
+        let match_number = self.next_match(venue);
+        let price = self.instruments[symbol as usize].reference_price();
+        let side = if self.random.bits() & 1 == 0 { Side::Buy } else { Side::Sell };
+        if let Some(order) = self.books[index].best(side)
+            && self.random.bits() & 3 == 0
+        {
+            let shares = 1 + self.random.below(order.shares);
+            self.books[index].reduce_at_rank(side, 0, shares);
+            self.publish(
+                venue,
+                symbol,
+                &Change::ExecuteAt { side, order, shares, match_number, price, printable: false },
+            );
+        }
+        let stamp = self.stamp(venue, Some(symbol));
+        let instrument = &self.instruments[symbol as usize];
+        let cross_type = CrossType::from_raw(code);
+        nasdaq::cross(&mut self.outbox, &stamp, instrument, cross_shares, match_number, cross_type);
+    }
+}
+
+/// Half of the ranks are 0 to 2, one in ten is above 15.
+fn near_top(choice: u32) -> usize {
+    let rank = choice.trailing_zeros();
+    ((choice >> 16) % (1 + (3 << rank.min(10)))) as usize
+}

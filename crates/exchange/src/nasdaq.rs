@@ -1,0 +1,402 @@
+//! What a venue of the Nasdaq family says, in TotalView-ITCH 5.0.
+
+use tapeworks_wire::nasdaq::itch50::{self, *};
+use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceMidnight, SecondsSinceMidnight};
+
+use crate::book::Side;
+use crate::instrument::Instrument;
+use crate::outbox::{Change, Outbox, Stamp};
+use crate::scenario::VenueKind;
+
+/// Market participants that put their name to an order. None of them exists.
+pub(crate) const MPIDS: [[u8; 4]; 8] =
+    [*b"TWAA", *b"TWBB", *b"TWCC", *b"TWDD", *b"TWEE", *b"TWFF", *b"TWGG", *b"TWHH"];
+
+fn mpid(number: usize) -> Ascii<4> {
+    Ascii(MPIDS[number % MPIDS.len()])
+}
+
+fn indicator(side: Side) -> BuySellIndicator {
+    match side {
+        Side::Buy => BuySellIndicator::Buy,
+        Side::Sell => BuySellIndicator::Sell,
+    }
+}
+
+fn market_code(kind: VenueKind) -> MarketCode {
+    match kind {
+        VenueKind::Bx => MarketCode::NasdaqTexas,
+        VenueKind::Psx => MarketCode::Psx,
+        _ => MarketCode::Nasdaq,
+    }
+}
+
+/// Encodes one message: the header's fields, which all have, and its own.
+macro_rules! say {
+    ($outbox:expr, $stamp:expr, $fields:ident { $($own:tt)* }) => {
+        $outbox.push($stamp, &itch50::$fields {
+            stock_locate: $stamp.locate,
+            tracking_number: $stamp.tracking,
+            timestamp: NanosecondsSinceMidnight($stamp.time_ns),
+            $($own)*
+        }.encode())
+    };
+}
+
+/// A change of the book.
+#[inline]
+pub(crate) fn change(outbox: &mut Outbox, stamp: &Stamp, stock: Ascii<8>, change: &Change) {
+    match *change {
+        Change::Add { side, order, mpid: None } => say!(
+            outbox,
+            stamp,
+            AddOrderFields {
+                order_reference_number: order.reference,
+                buy_sell_indicator: indicator(side),
+                shares: order.shares,
+                stock,
+                price: Decimal(order.price),
+            }
+        ),
+        Change::Add { side, order, mpid: Some(number) } => say!(
+            outbox,
+            stamp,
+            AddOrderWithMpidFields {
+                order_reference_number: order.reference,
+                buy_sell_indicator: indicator(side),
+                shares: order.shares,
+                stock,
+                price: Decimal(order.price),
+                attribution: mpid(number),
+            }
+        ),
+        Change::Execute { order, shares, match_number, .. } => say!(
+            outbox,
+            stamp,
+            OrderExecutedFields {
+                order_reference_number: order.reference,
+                executed_shares: shares,
+                match_number,
+            }
+        ),
+        Change::ExecuteAt { order, shares, match_number, price, printable, .. } => {
+            say!(
+                outbox,
+                stamp,
+                OrderExecutedWithPriceFields {
+                    order_reference_number: order.reference,
+                    executed_shares: shares,
+                    match_number,
+                    printable: if printable { Printable::Yes } else { Printable::No },
+                    execution_price: Decimal(price),
+                }
+            )
+        }
+        Change::Cancel { order, shares, .. } => say!(
+            outbox,
+            stamp,
+            OrderCancelFields { order_reference_number: order.reference, cancelled_shares: shares }
+        ),
+        Change::Delete { order, .. } => {
+            say!(outbox, stamp, OrderDeleteFields { order_reference_number: order.reference })
+        }
+        Change::Replace { old, new, .. } => say!(
+            outbox,
+            stamp,
+            OrderReplaceFields {
+                original_order_reference_number: old.reference,
+                new_order_reference_number: new.reference,
+                shares: new.shares,
+                price: Decimal(new.price),
+            }
+        ),
+        // Since 2014 the reference is 0 and the side always "buy", to hide the order.
+        Change::Hidden { price, shares, match_number } => say!(
+            outbox,
+            stamp,
+            TradeFields {
+                order_reference_number: 0,
+                buy_sell_indicator: BuySellIndicator::Buy,
+                shares,
+                stock,
+                price: Decimal(price),
+                match_number,
+            }
+        ),
+    }
+}
+
+/// A phase of the day, by its ITCH letter.
+pub(crate) fn system_event(outbox: &mut Outbox, stamp: &Stamp, code: u8) {
+    say!(outbox, stamp, SystemEventFields { event_code: EventCode::from_raw(code) });
+}
+
+/// What is told of a symbol before the day starts.
+pub(crate) fn directory(
+    outbox: &mut Outbox,
+    stamp: &Stamp,
+    index: u32,
+    instrument: &Instrument,
+    state: TradingState,
+) {
+    let stock = instrument.symbol;
+    let listed_here = is_listed(index);
+    let new_issue = state == TradingState::Halted;
+    say!(
+        outbox,
+        stamp,
+        StockDirectoryFields {
+            stock,
+            market_category: match (listed_here, index % 8) {
+                (true, 0 | 2) => MarketCategory::NasdaqGlobalSelectMarket,
+                (true, 4) => MarketCategory::NasdaqGlobalMarket,
+                (true, _) => MarketCategory::NasdaqCapitalMarket,
+                (false, 1 | 3) => MarketCategory::Nyse,
+                (false, 5) => MarketCategory::NyseArca,
+                (false, _) => MarketCategory::BatsZ,
+            },
+            financial_status_indicator: if listed_here {
+                FinancialStatusIndicator::Normal
+            } else {
+                FinancialStatusIndicator::NotAvailable
+            },
+            round_lot_size: instrument.round_lot,
+            round_lots_only: RoundLotsOnly::No,
+            issue_classification: if instrument.etp {
+                IssueClassification::OtherSecurities
+            } else {
+                IssueClassification::CommonStock
+            },
+            issue_sub_type: if instrument.etp {
+                IssueSubType::EtfPortfolioDepositaryReceipt
+            } else {
+                IssueSubType::NotApplicable
+            },
+            authenticity: Authenticity::LiveProduction,
+            short_sale_threshold_indicator: ShortSaleThresholdIndicator::NotRestricted,
+            ipo_flag: if new_issue { IpoFlag::SetUpForIpoRelease } else { IpoFlag::NotSetUpForIpoRelease },
+            luld_reference_price_tier: if index < 1_000 {
+                LuldReferencePriceTier::Tier1
+            } else {
+                LuldReferencePriceTier::Tier2
+            },
+            etp_flag: if instrument.etp { EtpFlag::Etp } else { EtpFlag::NotEtp },
+            etp_leverage_factor: u32::from(instrument.etp),
+            inverse_indicator: InverseIndicator::NotInverseEtp,
+        }
+    );
+    let reason = if new_issue { ReasonCode::IpoIssue } else { ReasonCode::ReasonNotAvailable };
+    trading_action(outbox, stamp, stock, state, reason);
+    let reg_sho_action = match index % 50 {
+        11 => RegShoAction::TestRestrictionRemains,
+        _ => RegShoAction::NoPriceTest,
+    };
+    say!(outbox, stamp, RegShoRestrictionFields { stock, reg_sho_action });
+    for maker in 0..market_makers(index) {
+        say!(
+            outbox,
+            stamp,
+            MarketParticipantPositionFields {
+                mpid: mpid(maker + index as usize),
+                stock,
+                primary_market_maker: if maker == 0 {
+                    PrimaryMarketMaker::Primary
+                } else {
+                    PrimaryMarketMaker::NonPrimary
+                },
+                market_maker_mode: MarketMakerMode::Normal,
+                market_participant_state: MarketParticipantState::Active,
+            }
+        );
+    }
+}
+
+/// Listed at Nasdaq, so that its auctions are held there.
+pub(crate) fn is_listed(index: u32) -> bool {
+    index % 2 == 0
+}
+
+fn market_makers(index: u32) -> usize {
+    [2, 0, 1, 0][index as usize % 4]
+}
+
+pub(crate) fn trading_action(
+    outbox: &mut Outbox,
+    stamp: &Stamp,
+    stock: Ascii<8>,
+    trading_state: TradingState,
+    reason_code: ReasonCode,
+) {
+    say!(
+        outbox,
+        stamp,
+        StockTradingActionFields { stock, trading_state, reserved: Ascii(*b" "), reason_code }
+    );
+}
+
+/// A short sale price test begins to hold during the day (Rule 201).
+pub(crate) fn reg_sho(outbox: &mut Outbox, stamp: &Stamp, stock: Ascii<8>) {
+    let reg_sho_action = RegShoAction::RegShoShortSalePriceTestRestriction;
+    say!(outbox, stamp, RegShoRestrictionFields { stock, reg_sho_action });
+}
+
+/// Declines of 7 %, 13 % and 20 % from an index of 6,000.
+pub(crate) fn circuit_breaker_levels(outbox: &mut Outbox, stamp: &Stamp) {
+    const INDEX: u64 = 6_000 * 100_000_000;
+    say!(
+        outbox,
+        stamp,
+        MwcbDeclineLevelFields {
+            level_1: Decimal(INDEX / 100 * 93),
+            level_2: Decimal(INDEX / 100 * 87),
+            level_3: Decimal(INDEX / 100 * 80),
+        }
+    );
+}
+
+/// Level 1 is breached; after 15:25 that does not halt the market (Rule 4121).
+pub(crate) fn circuit_breaker_breach(outbox: &mut Outbox, stamp: &Stamp) {
+    say!(outbox, stamp, MwcbStatusFields { breached_level: BreachedLevel::Level1 });
+}
+
+/// When and at what price a new issue is to be released.
+pub(crate) fn ipo_quoting_period(
+    outbox: &mut Outbox,
+    stamp: &Stamp,
+    instrument: &Instrument,
+    release_ns: u64,
+) {
+    say!(
+        outbox,
+        stamp,
+        IpoQuotingPeriodUpdateFields {
+            stock: instrument.symbol,
+            ipo_quotation_release_time: SecondsSinceMidnight((release_ns / 1_000_000_000) as u32),
+            ipo_quotation_release_qualifier: IpoQuotationReleaseQualifier::AnticipatedQuotationReleaseTime,
+            ipo_price: Decimal(instrument.reference_price()),
+        }
+    );
+}
+
+/// The collar of the auction that ends a pause: 5 % on both sides.
+pub(crate) fn collar(outbox: &mut Outbox, stamp: &Stamp, instrument: &Instrument) {
+    let price = instrument.reference_price();
+    say!(
+        outbox,
+        stamp,
+        LuldAuctionCollarFields {
+            stock: instrument.symbol,
+            auction_collar_reference_price: Decimal(price),
+            upper_auction_collar_price: Decimal(price + price / 20),
+            lower_auction_collar_price: Decimal(price - price / 20),
+            auction_collar_extension: 0,
+        }
+    );
+}
+
+pub(crate) fn operational_halt(
+    outbox: &mut Outbox,
+    stamp: &Stamp,
+    stock: Ascii<8>,
+    kind: VenueKind,
+    halted: bool,
+) {
+    say!(
+        outbox,
+        stamp,
+        OperationalHaltFields {
+            stock,
+            market_code: market_code(kind),
+            operational_halt_action: if halted {
+                OperationalHaltAction::Halted
+            } else {
+                OperationalHaltAction::TradingResumed
+            },
+        }
+    );
+}
+
+/// An indicative state of an auction.
+pub(crate) fn imbalance(
+    outbox: &mut Outbox,
+    stamp: &Stamp,
+    instrument: &Instrument,
+    paired_shares: u64,
+    imbalance_shares: i64,
+    cross_type: CrossType,
+) {
+    let price = instrument.reference_price();
+    say!(
+        outbox,
+        stamp,
+        NetOrderImbalanceIndicatorFields {
+            paired_shares,
+            imbalance_shares: imbalance_shares.unsigned_abs(),
+            imbalance_direction: match imbalance_shares {
+                0 => ImbalanceDirection::None,
+                1.. => ImbalanceDirection::Buy,
+                _ => ImbalanceDirection::Sell,
+            },
+            stock: instrument.symbol,
+            far_price: Decimal(price),
+            near_price: Decimal(price + instrument.tick),
+            current_reference_price: Decimal(price),
+            cross_type,
+            price_variation_indicator: PriceVariationIndicator::LessThan1Percent,
+        }
+    );
+}
+
+pub(crate) fn cross(
+    outbox: &mut Outbox,
+    stamp: &Stamp,
+    instrument: &Instrument,
+    cross_shares: u64,
+    match_number: u64,
+    cross_type: CrossType,
+) {
+    say!(
+        outbox,
+        stamp,
+        CrossTradeFields {
+            cross_shares,
+            stock: instrument.symbol,
+            cross_price: Decimal(instrument.reference_price()),
+            match_number,
+            cross_type,
+        }
+    );
+}
+
+pub(crate) fn broken_trade(outbox: &mut Outbox, stamp: &Stamp, match_number: u64) {
+    say!(outbox, stamp, BrokenTradeFields { match_number });
+}
+
+pub(crate) fn retail_interest(outbox: &mut Outbox, stamp: &Stamp, stock: Ascii<8>, choice: u32) {
+    let interest_flag = match choice % 4 {
+        0 => InterestFlag::BuySide,
+        1 => InterestFlag::SellSide,
+        2 => InterestFlag::BothSides,
+        _ => InterestFlag::NoRpiOrdersAvailable,
+    };
+    say!(outbox, stamp, RetailPriceImprovementIndicatorFields { stock, interest_flag });
+}
+
+/// Price discovery of a direct listing with capital raise: within 20 % below and 80 % above the range.
+pub(crate) fn direct_listing(outbox: &mut Outbox, stamp: &Stamp, instrument: &Instrument, release_ns: u64) {
+    let price = instrument.reference_price();
+    say!(
+        outbox,
+        stamp,
+        DirectListingWithCapitalRaisePriceDiscoveryFields {
+            stock: instrument.symbol,
+            open_eligibility_status: OpenEligibilityStatus::Eligible,
+            minimum_allowable_price: Decimal(price / 5 * 4),
+            maximum_allowable_price: Decimal(price / 5 * 9),
+            near_execution_price: Decimal(price),
+            near_execution_time: NanosecondsSinceMidnight(release_ns),
+            lower_price_range_collar: Decimal(price - price / 10),
+            upper_price_range_collar: Decimal(price + price / 10),
+        }
+    );
+}

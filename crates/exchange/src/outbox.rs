@@ -1,0 +1,84 @@
+//! Messages that were made and not yet taken. The buffer is emptied when all are taken, so it stays as small as the
+//! largest event.
+
+use crate::book::{Order, Side};
+
+/// A change of a book, the same for every protocol.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Change {
+    Add { side: Side, order: Order, mpid: Option<usize> },
+    Execute { side: Side, order: Order, shares: u32, match_number: u64 },
+    ExecuteAt { side: Side, order: Order, shares: u32, match_number: u64, price: u32, printable: bool },
+    Cancel { side: Side, order: Order, shares: u32 },
+    Delete { side: Side, order: Order },
+    Replace { side: Side, old: Order, new: Order },
+    Hidden { price: u32, shares: u32, match_number: u64 },
+}
+
+/// Where and when a message is made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stamp {
+    pub(crate) venue: usize,
+    /// Since midnight in New York.
+    pub(crate) time_ns: u64,
+    /// Since the epoch.
+    pub(crate) utc_ns: u64,
+    /// ITCH's number of the symbol; 0 when the message is for none.
+    pub(crate) locate: u16,
+    pub(crate) tracking: u16,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Pending {
+    venue: usize,
+    utc_ns: u64,
+    start: usize,
+    length: usize,
+}
+
+/// Messages in the order in which they were made.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Outbox {
+    bytes: Vec<u8>,
+    pending: Vec<Pending>,
+    next: usize,
+    made: u64,
+}
+
+impl Outbox {
+    #[inline]
+    pub(crate) fn push(&mut self, stamp: &Stamp, message: &[u8]) {
+        let (start, length) = (self.bytes.len(), message.len());
+        self.bytes.extend_from_slice(message);
+        self.pending.push(Pending { venue: stamp.venue, utc_ns: stamp.utc_ns, start, length });
+        self.made += 1;
+    }
+
+    /// Messages made so far, taken or not.
+    pub(crate) fn made(&self) -> u64 {
+        self.made
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.next >= self.pending.len()
+    }
+
+    /// Venue, UTC time and bytes of the next message.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<(usize, u64, &[u8])> {
+        let pending = *self.pending.get(self.next)?;
+        self.next += 1;
+        let message = self.bytes.get(pending.start..pending.start + pending.length)?;
+        Some((pending.venue, pending.utc_ns, message))
+    }
+
+    /// Gives the room back once all messages are taken.
+    #[inline]
+    pub(crate) fn clear_if_taken(&mut self) {
+        if self.is_empty() {
+            self.bytes.clear();
+            self.pending.clear();
+            self.next = 0;
+        }
+    }
+}

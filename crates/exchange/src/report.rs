@@ -1,0 +1,127 @@
+//! What was generated, counted.
+
+use crate::generator::Generated;
+use crate::scenario::{Scenario, VenueKind};
+
+/// Nanoseconds of one millisecond.
+const MILLISECOND_NS: u64 = 1_000_000;
+
+/// What was generated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// Messages of all venues.
+    pub messages: u64,
+    /// Packets written, heartbeats and repeated ones included; 0 for a raw file.
+    pub packets: u64,
+    /// Heartbeats among the packets.
+    pub heartbeats: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Time of the first message, in nanoseconds since 1970-01-01 00:00 UTC.
+    pub first_ns: u64,
+    /// Time of the last message, likewise.
+    pub last_ns: u64,
+    /// Most messages that all venues made within one millisecond of the clock.
+    pub peak_per_ms: u64,
+    /// Each venue, in the scenario's order.
+    pub venues: Vec<VenueReport>,
+}
+
+/// What one venue said, and what was done to its lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VenueReport {
+    /// The market.
+    pub kind: VenueKind,
+    /// Messages it made.
+    pub messages: u64,
+    /// Messages by type, which is the first byte.
+    by_type: Box<[u64; 256]>,
+    /// What was done to lines A and B.
+    pub injected: [Injected; 2],
+    /// Messages that no line delivered.
+    pub lost_messages: u64,
+}
+
+/// What was done to one line of one venue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Injected {
+    /// Packets that were left out.
+    pub dropped_packets: u64,
+    /// Messages in them.
+    pub dropped_messages: u64,
+    /// Packets that were sent twice.
+    pub duplicated_packets: u64,
+    /// Messages in them, counted once.
+    pub duplicated_messages: u64,
+    /// Packets that were sent after their successor.
+    pub reordered_packets: u64,
+}
+
+impl VenueReport {
+    /// How often each type of message occurred, in order of the types' letters.
+    pub fn types(&self) -> impl Iterator<Item = (u8, u64)> {
+        (0..=u8::MAX).zip(self.by_type.iter().copied()).filter(|(_, count)| *count > 0)
+    }
+
+    /// How often a type of message occurred.
+    #[must_use]
+    pub fn count_of(&self, message_type: u8) -> u64 {
+        self.by_type[usize::from(message_type)]
+    }
+}
+
+/// Counts as messages are made.
+#[derive(Debug, Clone)]
+pub(crate) struct Counter {
+    pub(crate) report: Report,
+    millisecond: u64,
+    in_millisecond: u64,
+}
+
+impl Counter {
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        let venues = scenario
+            .venues
+            .iter()
+            .map(|venue| VenueReport {
+                kind: venue.kind,
+                messages: 0,
+                by_type: Box::new([0; 256]),
+                injected: [Injected::default(); 2],
+                lost_messages: 0,
+            })
+            .collect();
+        let report = Report {
+            messages: 0,
+            packets: 0,
+            heartbeats: 0,
+            bytes: 0,
+            first_ns: 0,
+            last_ns: 0,
+            peak_per_ms: 0,
+            venues,
+        };
+        Self { report, millisecond: 0, in_millisecond: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn count(&mut self, generated: &Generated) {
+        let report = &mut self.report;
+        if report.messages == 0 {
+            report.first_ns = generated.timestamp_ns;
+        }
+        report.messages += 1;
+        report.last_ns = generated.timestamp_ns;
+        if let Some(venue) = report.venues.get_mut(generated.venue) {
+            venue.messages += 1;
+            venue.by_type[usize::from(generated.message_type)] += 1;
+        }
+        let millisecond = generated.timestamp_ns / MILLISECOND_NS;
+        if millisecond != self.millisecond {
+            self.millisecond = millisecond;
+            self.in_millisecond = 0;
+        }
+        self.in_millisecond += 1;
+        report.peak_per_ms = report.peak_per_ms.max(self.in_millisecond);
+    }
+}

@@ -1,0 +1,341 @@
+//! What is to be generated: venues, symbols, volume, the shape of the day, and the faults of the lines.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// Nanoseconds of one second.
+pub(crate) const SECOND_NS: u64 = 1_000_000_000;
+/// Nanoseconds of one minute.
+pub(crate) const MINUTE_NS: u64 = 60 * SECOND_NS;
+/// Nanoseconds of one hour.
+pub(crate) const HOUR_NS: u64 = 60 * MINUTE_NS;
+
+/// Friday, 2025-11-14, 00:00 in New York: 05:00 UTC, in nanoseconds since 1970-01-01 00:00 UTC.
+pub const DEFAULT_MIDNIGHT_NS: u64 = 1_763_096_400 * SECOND_NS;
+
+/// Which market a venue is, and in which protocol it speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum VenueKind {
+    /// Nasdaq: TotalView-ITCH 5.0, the listing market with auctions.
+    Nasdaq,
+    /// Nasdaq BX: TotalView-ITCH 5.0, no auctions.
+    Bx,
+    /// Nasdaq PSX: TotalView-ITCH 5.0, no auctions.
+    Psx,
+    /// IEX TOPS 1.6: best quotes and trades.
+    IexTops,
+    /// IEX DEEP 1.0: price levels and trades.
+    IexDeep,
+}
+
+impl VenueKind {
+    /// Speaks ITCH over MoldUDP64 (otherwise an IEX feed over IEX-TP).
+    #[must_use]
+    pub const fn is_itch(self) -> bool {
+        matches!(self, Self::Nasdaq | Self::Bx | Self::Psx)
+    }
+
+    /// A name for people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nasdaq => "Nasdaq",
+            Self::Bx => "BX",
+            Self::Psx => "PSX",
+            Self::IexTops => "IEX TOPS",
+            Self::IexDeep => "IEX DEEP",
+        }
+    }
+
+    /// The multicast groups of lines A and B.
+    #[must_use]
+    pub const fn groups(self) -> [SocketAddrV4; 2] {
+        let (a, b, port) = match self {
+            Self::Nasdaq => ([233, 54, 12, 111], [233, 49, 196, 111], 26_477),
+            Self::Bx => ([233, 54, 12, 40], [233, 49, 196, 40], 25_475),
+            Self::Psx => ([233, 54, 12, 45], [233, 49, 196, 45], 26_478),
+            Self::IexTops => ([233, 215, 21, 4], [233, 215, 21, 132], 10_378),
+            Self::IexDeep => ([233, 215, 21, 241], [233, 215, 21, 113], 32_001),
+        };
+        [SocketAddrV4::new(address(a), port), SocketAddrV4::new(address(b), port)]
+    }
+
+    /// The addresses that the packets of lines A and B come from.
+    #[must_use]
+    pub const fn sources(self) -> [SocketAddrV4; 2] {
+        let (a, b) = match self {
+            Self::Nasdaq => ([206, 200, 43, 72], [206, 200, 131, 72]),
+            Self::Bx => ([206, 200, 43, 73], [206, 200, 131, 73]),
+            Self::Psx => ([206, 200, 43, 74], [206, 200, 131, 74]),
+            Self::IexTops => ([23, 226, 155, 131], [23, 226, 155, 195]),
+            Self::IexDeep => ([23, 226, 155, 132], [23, 226, 155, 196]),
+        };
+        [SocketAddrV4::new(address(a), 10_378), SocketAddrV4::new(address(b), 10_378)]
+    }
+}
+
+const fn address(bytes: [u8; 4]) -> Ipv4Addr {
+    Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3])
+}
+
+/// One venue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VenueConfig {
+    /// The market.
+    pub kind: VenueKind,
+    /// Its part of all activity, relative to the sum over the venues.
+    pub share: u32,
+}
+
+/// How activity is spread over the symbols.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Popularity {
+    /// The symbol of rank `r` is active in proportion to `1 / (r + 2)`: a few symbols have most of the volume, as on a real day.
+    Zipf,
+    /// Each symbol alike, each message's symbol independent of the last: the hardest case for caches.
+    Uniform,
+}
+
+/// A time of high rate, on top of the day's profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Burst {
+    /// Its start, in nanoseconds since midnight in New York.
+    pub start_ns: u64,
+    /// Its length in nanoseconds.
+    pub length_ns: u64,
+    /// Messages per second while it lasts, over all venues.
+    pub messages_per_second: u64,
+}
+
+/// Faults of one line, each per million packets with messages. They are drawn from the scenario's seed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LineFaults {
+    /// Packets that never arrive.
+    pub lost_per_million: u32,
+    /// Packets that arrive twice.
+    pub duplicated_per_million: u32,
+    /// Packets that arrive after the next one of their line.
+    pub reordered_per_million: u32,
+}
+
+/// What is to be generated. Start from [`Scenario::demo`], [`Scenario::benchmark`], [`Scenario::full_session`] or
+/// [`Scenario::close_burst`] and change what you like; [`Generator::new`](crate::Generator::new) checks it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scenario {
+    /// Same seed, same bytes.
+    pub seed: u64,
+    /// Midnight in New York, the start of the session's day, in nanoseconds since 1970-01-01 00:00 UTC.
+    pub midnight_ns: u64,
+    /// The venues, up to 16.
+    pub venues: Vec<VenueConfig>,
+    /// Symbols, each traded at every venue: 1 to 65,535.
+    pub symbols: u32,
+    /// Messages of all venues together. Kept to a few messages, unless they are too few for the start of the day,
+    /// which takes about five messages for each symbol and venue.
+    pub messages: u64,
+    /// When order flow starts, in nanoseconds since midnight in New York. What belongs before it (system events, the
+    /// directory) is told in the hour before, or from midnight on.
+    pub start_ns: u64,
+    /// When order flow ends, in nanoseconds since midnight in New York; at most 24 hours.
+    pub end_ns: u64,
+    /// How activity is spread over the symbols.
+    pub popularity: Popularity,
+    /// Bursts besides the U-shaped day. Together they take at most half of the messages: if they ask for more, all are shortened.
+    pub bursts: Vec<Burst>,
+    /// Short bursts (1 ms to 5 ms, 200,000 to 1 million messages a second) at random times of the market hours.
+    pub micro_bursts: u32,
+    /// Symbols that are halted or paused and resumed once during the market hours.
+    pub halts: u32,
+    /// Messages of one venue that come within this time share a packet (up to 1,400 bytes of payload), in nanoseconds.
+    pub packet_hold_ns: u64,
+    /// A venue that is silent for this long sends a heartbeat, in nanoseconds; 0: none.
+    pub heartbeat_ns: u64,
+    /// Send every packet on line B too.
+    pub line_b: bool,
+    /// How much later (up to) a packet comes on line B, in nanoseconds.
+    pub line_b_skew_ns: u64,
+    /// Faults of lines A and B.
+    pub faults: [LineFaults; 2],
+}
+
+impl Scenario {
+    /// One Nasdaq day from 04:00 to 20:00.
+    #[must_use]
+    pub fn full_session(messages: u64, symbols: u32) -> Self {
+        Self {
+            seed: 1,
+            midnight_ns: DEFAULT_MIDNIGHT_NS,
+            venues: vec![VenueConfig { kind: VenueKind::Nasdaq, share: 1 }],
+            symbols,
+            messages,
+            start_ns: 4 * HOUR_NS,
+            end_ns: 20 * HOUR_NS,
+            popularity: Popularity::Zipf,
+            bursts: Vec::new(),
+            micro_bursts: 50,
+            halts: 2,
+            packet_hold_ns: 5_000,
+            heartbeat_ns: SECOND_NS,
+            line_b: false,
+            line_b_skew_ns: 5_000,
+            faults: [LineFaults::default(); 2],
+        }
+    }
+
+    /// Nasdaq, BX, PSX and IEX DEEP around the open and on to the close: 2 million messages of 300 symbols.
+    #[must_use]
+    pub fn demo() -> Self {
+        Self {
+            venues: vec![
+                VenueConfig { kind: VenueKind::Nasdaq, share: 60 },
+                VenueConfig { kind: VenueKind::Bx, share: 12 },
+                VenueConfig { kind: VenueKind::Psx, share: 8 },
+                VenueConfig { kind: VenueKind::IexDeep, share: 20 },
+            ],
+            bursts: vec![
+                Burst {
+                    start_ns: 9 * HOUR_NS + 30 * MINUTE_NS,
+                    length_ns: 100_000_000,
+                    messages_per_second: 1_000_000,
+                },
+                Burst {
+                    start_ns: 16 * HOUR_NS - 20_000_000,
+                    length_ns: 50_000_000,
+                    messages_per_second: 4_000_000,
+                },
+            ],
+            micro_bursts: 100,
+            halts: 3,
+            ..Self::full_session(2_000_000, 300)
+        }
+    }
+
+    /// One Nasdaq venue whose messages are for random symbols: the load of the figures. It ends with about 30 live
+    /// orders for every thousand messages (600,000 for 20 million).
+    #[must_use]
+    pub fn benchmark(messages: u64, symbols: u32) -> Self {
+        Self { popularity: Popularity::Uniform, ..Self::full_session(messages, symbols) }
+    }
+
+    /// The twenty seconds around a close of Nasdaq with bursts of 4 million messages a second: the load of the queueing
+    /// study. 1.5 million messages of 1,000 symbols.
+    #[must_use]
+    pub fn close_burst() -> Self {
+        let close = 16 * HOUR_NS;
+        let burst =
+            |start_ns, length_ns, messages_per_second| Burst { start_ns, length_ns, messages_per_second };
+        Self {
+            start_ns: close - 10 * SECOND_NS,
+            end_ns: close + 10 * SECOND_NS,
+            bursts: vec![
+                burst(close - 5 * SECOND_NS, 20_000_000, 1_500_000),
+                burst(close - SECOND_NS, 40_000_000, 2_500_000),
+                burst(close - 50_000_000, 50_000_000, 4_000_000),
+                burst(close + 100_000, 60_000_000, 4_000_000),
+                burst(close + SECOND_NS, 30_000_000, 2_000_000),
+            ],
+            micro_bursts: 40,
+            halts: 0,
+            ..Self::full_session(1_500_000, 1_000)
+        }
+    }
+
+    /// Checks that the scenario can be generated.
+    ///
+    /// # Errors
+    /// The first rule that it breaks.
+    pub fn check(&self) -> Result<(), ScenarioError> {
+        if self.venues.is_empty() || self.venues.len() > MAX_VENUES {
+            return Err(ScenarioError::Venues { got: self.venues.len() });
+        }
+        if self.venues.iter().any(|venue| venue.share == 0 || venue.share > 1_000_000) {
+            return Err(ScenarioError::Share);
+        }
+        if self.symbols == 0 || self.symbols > u32::from(u16::MAX) {
+            return Err(ScenarioError::Symbols { got: self.symbols });
+        }
+        if self.start_ns >= self.end_ns || self.end_ns > 24 * HOUR_NS {
+            return Err(ScenarioError::Window { start_ns: self.start_ns, end_ns: self.end_ns });
+        }
+        // An IEX time is signed; the last day must end before it overflows.
+        if self.midnight_ns > i64::MAX as u64 - 48 * HOUR_NS {
+            return Err(ScenarioError::Midnight { got: self.midnight_ns });
+        }
+        for burst in &self.bursts {
+            let end = burst.start_ns.saturating_add(burst.length_ns);
+            if burst.messages_per_second == 0
+                || burst.messages_per_second > SECOND_NS
+                || burst.start_ns < self.start_ns
+                || end > self.end_ns
+            {
+                return Err(ScenarioError::Burst { start_ns: burst.start_ns });
+            }
+        }
+        if self.micro_bursts > 1_000_000 {
+            return Err(ScenarioError::MicroBursts { got: self.micro_bursts });
+        }
+        Ok(())
+    }
+}
+
+/// The most venues of a scenario.
+pub const MAX_VENUES: usize = 16;
+
+/// Why a scenario cannot be generated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScenarioError {
+    /// None, or more than [`MAX_VENUES`].
+    #[error("{got} venues: there must be 1 to {MAX_VENUES}")]
+    Venues {
+        /// Venues in the scenario.
+        got: usize,
+    },
+    /// A venue's share is out of bounds.
+    #[error("a venue's share must be 1 to 1,000,000")]
+    Share,
+    /// None, or more than ITCH's stock locate can number.
+    #[error("{got} symbols: there must be 1 to 65,535")]
+    Symbols {
+        /// Symbols in the scenario.
+        got: u32,
+    },
+    /// The window is empty or longer than the day.
+    #[error("order flow from {start_ns} ns to {end_ns} ns after midnight: must be a time of one day")]
+    Window {
+        /// The start asked for.
+        start_ns: u64,
+        /// The end asked for.
+        end_ns: u64,
+    },
+    /// The day is beyond the range of the protocols' times.
+    #[error("midnight {got} ns is beyond the year 2262")]
+    Midnight {
+        /// The midnight asked for.
+        got: u64,
+    },
+    /// A burst lies outside the window, or its rate is 0 or above one message a nanosecond.
+    #[error(
+        "the burst at {start_ns} ns after midnight: must lie in the window, at 1 to 1e9 messages a second"
+    )]
+    Burst {
+        /// The burst's start.
+        start_ns: u64,
+    },
+    /// Too many micro bursts.
+    #[error("{got} micro bursts are over the limit of 1,000,000")]
+    MicroBursts {
+        /// Micro bursts asked for.
+        got: u32,
+    },
+    /// A raw ITCH file holds one venue, which speaks ITCH.
+    #[error(
+        "a raw ITCH file holds one venue that speaks ITCH; the scenario has {venues} venues, the first is {first}"
+    )]
+    NotOneItchVenue {
+        /// Venues in the scenario.
+        venues: usize,
+        /// Name of the first.
+        first: &'static str,
+    },
+}

@@ -1,0 +1,314 @@
+//! What the day brings besides order flow: phases, the directory, auctions, halts and their like, each at its time.
+
+use tapeworks_wire::nasdaq::itch50::{ReasonCode, TradingState};
+
+use crate::iex;
+use crate::nasdaq;
+use crate::scenario::{HOUR_NS, MINUTE_NS, SECOND_NS, Scenario, VenueKind};
+use crate::schedule::{CLOSE_NS, OPEN_NS};
+
+/// What happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A phase, by its ITCH letter.
+    System(u8),
+    /// All that is told of a symbol; symbols from this number on are new issues, halted until their auction.
+    Directory {
+        first_new_issue: u32,
+    },
+    CircuitBreakerLevels,
+    CircuitBreakerBreach,
+    IpoQuotingPeriod {
+        release_ns: u64,
+    },
+    DirectListing {
+        release_ns: u64,
+    },
+    Trading {
+        state: TradingState,
+        reason: ReasonCode,
+    },
+    Collar,
+    OperationalHalt {
+        halted: bool,
+    },
+    ShortSaleTest,
+    RetailInterest,
+    BreakTrade,
+    /// By the letter of the cross.
+    Imbalance(u8),
+    Cross(u8),
+    IexAuction(u8),
+    IexAuctionEnd(u8),
+    /// Somebody notices that the venues together are locked or crossed.
+    Correction,
+}
+
+/// A step at a time, for one symbol or a range of them, one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Script {
+    pub(crate) time_ns: u64,
+    /// Orders the steps of one time.
+    number: u32,
+    pub(crate) step: Step,
+    pub(crate) venue: u8,
+    pub(crate) symbol: u32,
+    /// The last symbol, and how the range goes on.
+    last_symbol: u32,
+    stride: u32,
+    gap_ns: u64,
+}
+
+impl Ord for Script {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.time_ns, self.number, self.venue, self.symbol).cmp(&(
+            other.time_ns,
+            other.number,
+            other.venue,
+            other.symbol,
+        ))
+    }
+}
+
+impl PartialOrd for Script {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Script {
+    /// A step for one symbol.
+    pub(crate) fn once(time_ns: u64, step: Step, venue: u8, symbol: u32) -> Self {
+        Self { time_ns, number: u32::MAX, step, venue, symbol, last_symbol: symbol, stride: 1, gap_ns: 0 }
+    }
+
+    /// The same for the next symbol of the range.
+    pub(crate) fn next(mut self) -> Option<Self> {
+        self.symbol = self.symbol.checked_add(self.stride).filter(|symbol| *symbol <= self.last_symbol)?;
+        self.time_ns += self.gap_ns;
+        Some(self)
+    }
+}
+
+/// Messages that come after the last of the order flow.
+pub(crate) fn messages_at_end(scenario: &Scenario) -> u64 {
+    2 * scenario.venues.len() as u64
+}
+
+/// Gap between the messages of two symbols in a round over all, in nanoseconds.
+const ROUND_GAP_NS: u64 = 10_000;
+
+struct Writer<'a> {
+    scenario: &'a Scenario,
+    scripts: Vec<Script>,
+    venue: u8,
+}
+
+impl Writer<'_> {
+    fn add(&mut self, time_ns: u64, step: Step, symbol: u32) {
+        self.round(time_ns, step, symbol, symbol, 1, 0);
+    }
+
+    /// Only if its time is within the order flow.
+    fn add_within(&mut self, time_ns: u64, step: Step, symbol: u32) {
+        if self.within(time_ns) {
+            self.add(time_ns, step, symbol);
+        }
+    }
+
+    fn within(&self, time_ns: u64) -> bool {
+        (self.scenario.start_ns..self.scenario.end_ns).contains(&time_ns)
+    }
+
+    fn round(&mut self, time_ns: u64, step: Step, first: u32, last: u32, stride: u32, gap_ns: u64) {
+        let number = self.scripts.len() as u32;
+        if first <= last {
+            let (venue, symbol, last_symbol) = (self.venue, first, last);
+            self.scripts.push(Script { time_ns, number, step, venue, symbol, last_symbol, stride, gap_ns });
+        }
+    }
+
+    fn round_within(&mut self, time_ns: u64, step: Step, first: u32, stride: u32) {
+        if self.within(time_ns) {
+            let last = self.scenario.symbols - 1;
+            self.round(time_ns, step, first, last, stride, ROUND_GAP_NS);
+        }
+    }
+}
+
+/// The day of every venue.
+pub(crate) fn scripts(scenario: &Scenario) -> Vec<Script> {
+    let mut writer = Writer { scenario, scripts: Vec::new(), venue: 0 };
+    // At most 16, as the scenario was checked for.
+    for (number, venue) in scenario.venues.iter().enumerate() {
+        writer.venue = number as u8;
+        start_of_day(&mut writer, venue.kind);
+        phases(&mut writer);
+        if venue.kind == VenueKind::Nasdaq {
+            auctions(&mut writer);
+        }
+        if !venue.kind.is_itch() {
+            iex_auctions(&mut writer);
+        }
+        halts(&mut writer, venue.kind);
+        new_issues(&mut writer, venue.kind);
+        incidents(&mut writer, venue.kind);
+    }
+    writer.scripts
+}
+
+/// A session that opens the market and leaves time for it brings an IPO, a direct listing and an operational halt, if there are
+/// symbols enough: those with the highest numbers.
+fn has_new_issues(scenario: &Scenario) -> bool {
+    scenario.symbols >= 8 && scenario.start_ns <= OPEN_NS && scenario.end_ns >= 12 * HOUR_NS
+}
+
+fn start_of_day(writer: &mut Writer<'_>, kind: VenueKind) {
+    let scenario = writer.scenario;
+    let start_ns = scenario.start_ns;
+    let opens_ns = start_ns.saturating_sub(HOUR_NS);
+    let gap_ns = ((start_ns - opens_ns) / (2 * u64::from(scenario.symbols))).min(2 * ROUND_GAP_NS);
+    writer.add(opens_ns, Step::System(b'O'), 0);
+    let first_new_issue = scenario.symbols - if has_new_issues(scenario) { 2 } else { 0 };
+    let last = scenario.symbols - 1;
+    writer.round(opens_ns + gap_ns, Step::Directory { first_new_issue }, 0, last, 1, gap_ns);
+    let before_flow_ns = start_ns.saturating_sub(1);
+    if kind.is_itch() {
+        writer.add(before_flow_ns, Step::CircuitBreakerLevels, 0);
+    }
+    writer.add(before_flow_ns, Step::System(b'S'), 0);
+}
+
+/// Start and end of market hours and system hours. What lies before the order flow is told at its start.
+fn phases(writer: &mut Writer<'_>) {
+    let (start_ns, end_ns) = (writer.scenario.start_ns, writer.scenario.end_ns);
+    let before_flow_ns = start_ns.saturating_sub(1);
+    for (time_ns, code) in [(OPEN_NS, b'Q'), (CLOSE_NS, b'M')] {
+        if time_ns <= start_ns {
+            writer.add(before_flow_ns, Step::System(code), 0);
+        } else {
+            writer.add_within(time_ns, Step::System(code), 0);
+        }
+    }
+    writer.add(end_ns, Step::System(b'E'), 0);
+    writer.add(end_ns + SECOND_NS, Step::System(b'C'), 0);
+}
+
+/// Imbalances before the opening and closing crosses of the listed symbols, and the crosses.
+fn auctions(writer: &mut Writer<'_>) {
+    const LISTED_STRIDE: u32 = 2;
+    for before_ns in [2 * MINUTE_NS, MINUTE_NS, 10 * SECOND_NS] {
+        writer.round_within(OPEN_NS - before_ns, Step::Imbalance(b'O'), 0, LISTED_STRIDE);
+    }
+    writer.round_within(OPEN_NS + 200_000, Step::Cross(b'O'), 0, LISTED_STRIDE);
+    for before_ns in [10 * MINUTE_NS, MINUTE_NS, 5 * SECOND_NS] {
+        writer.round_within(CLOSE_NS - before_ns, Step::Imbalance(b'C'), 0, LISTED_STRIDE);
+    }
+    writer.round_within(CLOSE_NS + 200_000, Step::Cross(b'C'), 0, LISTED_STRIDE);
+}
+
+fn iex_auctions(writer: &mut Writer<'_>) {
+    for (at_ns, code) in [(OPEN_NS, b'O'), (CLOSE_NS, b'C')] {
+        for seconds in (1..=10).rev() {
+            let first = (0..writer.scenario.symbols).find(|index| iex::is_listed(*index));
+            if let Some(first) = first {
+                writer.round_within(at_ns - seconds * SECOND_NS, Step::IexAuction(code), first, 100);
+            }
+        }
+        writer.round_within(at_ns + 500_000, Step::IexAuctionEnd(code), 0, 1);
+    }
+}
+
+/// News halts and volatility pauses by turns, spread over the market hours.
+fn halts(writer: &mut Writer<'_>, kind: VenueKind) {
+    let scenario = writer.scenario;
+    // The venues learn of it one after the other.
+    let delay_ns = u64::from(writer.venue) * 50_000;
+    let from_ns = scenario.start_ns.max(OPEN_NS);
+    let to_ns = scenario.end_ns.min(CLOSE_NS);
+    if from_ns >= to_ns {
+        return;
+    }
+    for number in 0..scenario.halts {
+        let start_ns = from_ns
+            + (to_ns - from_ns) / (u64::from(scenario.halts) + 2) * (u64::from(number) + 1)
+            + delay_ns;
+        let pause = number % 2 == 1;
+        let resume_ns = start_ns + if pause { 5 * MINUTE_NS } else { 10 * MINUTE_NS };
+        let quotes_ns = resume_ns - 4 * MINUTE_NS;
+        // Not one of the new issues, nor the one of the operational halt.
+        let symbol = (7 + number.wrapping_mul(13)) % scenario.symbols.saturating_sub(3).max(1);
+        if resume_ns >= to_ns {
+            continue;
+        }
+        let trading = |state, reason| Step::Trading { state, reason };
+        if pause {
+            writer.add(start_ns, trading(TradingState::Paused, ReasonCode::VolatilityTradingPause), symbol);
+        } else {
+            writer.add(start_ns, trading(TradingState::Halted, ReasonCode::HaltNewsPending), symbol);
+            let reason = ReasonCode::NewsAndResumptionTimes;
+            writer.add(quotes_ns, trading(TradingState::QuotationOnlyPeriod, reason), symbol);
+        }
+        if kind == VenueKind::Nasdaq && nasdaq::is_listed(symbol) || kind == VenueKind::Nasdaq && pause {
+            if pause {
+                writer.add(start_ns + 1_000_000, Step::Collar, symbol);
+            }
+            for seconds in [60, 30, 1] {
+                writer.add(resume_ns - seconds * SECOND_NS, Step::Imbalance(b'H'), symbol);
+            }
+            writer.add(resume_ns - 1_000, Step::Cross(b'H'), symbol);
+        }
+        writer.add(resume_ns, trading(TradingState::Trading, ReasonCode::ReasonNotAvailable), symbol);
+    }
+}
+
+/// An IPO at 10:30, a direct listing with capital raise at 11:00.
+fn new_issues(writer: &mut Writer<'_>, kind: VenueKind) {
+    let scenario = writer.scenario;
+    if !has_new_issues(scenario) {
+        return;
+    }
+    let delay_ns = u64::from(writer.venue) * 50_000;
+    let (direct, ipo) = (scenario.symbols - 2, scenario.symbols - 1);
+    for (symbol, release_ns) in [(ipo, 10 * HOUR_NS + 30 * MINUTE_NS), (direct, 11 * HOUR_NS)] {
+        let trading = |state, reason| Step::Trading { state, reason };
+        if kind == VenueKind::Nasdaq {
+            if symbol == ipo {
+                for before_ns in [HOUR_NS, 10 * MINUTE_NS] {
+                    writer.add(release_ns - before_ns, Step::IpoQuotingPeriod { release_ns }, symbol);
+                }
+            } else {
+                for seconds in [60, 30, 1] {
+                    writer.add(release_ns - seconds * SECOND_NS, Step::DirectListing { release_ns }, symbol);
+                }
+            }
+            for seconds in [120, 60, 10] {
+                writer.add(release_ns - seconds * SECOND_NS, Step::Imbalance(b'H'), symbol);
+            }
+            writer.add(release_ns - 1_000, Step::Cross(b'H'), symbol);
+        }
+        let quotes_ns = release_ns - 10 * MINUTE_NS + delay_ns;
+        let reason = ReasonCode::IpoSecurityReleased;
+        writer.add(quotes_ns, trading(TradingState::QuotationOnlyPeriod, reason), symbol);
+        let reason = ReasonCode::NewIssueAvailable;
+        writer.add(release_ns + delay_ns, trading(TradingState::Trading, reason), symbol);
+    }
+}
+
+/// An operational halt of one venue, a broken trade, a short sale price test, retail interest, a late breach of a
+/// circuit breaker.
+fn incidents(writer: &mut Writer<'_>, kind: VenueKind) {
+    let symbols = writer.scenario.symbols;
+    if has_new_issues(writer.scenario) {
+        let symbol = symbols - 3;
+        let start_ns = 11 * HOUR_NS + 15 * MINUTE_NS + u64::from(writer.venue) * MINUTE_NS;
+        writer.add_within(start_ns, Step::OperationalHalt { halted: true }, symbol);
+        writer.add_within(start_ns + 2 * MINUTE_NS, Step::OperationalHalt { halted: false }, symbol);
+    }
+    writer.add_within(10 * HOUR_NS, Step::RetailInterest, 0);
+    writer.add_within(12 * HOUR_NS, Step::BreakTrade, 0);
+    writer.add_within(13 * HOUR_NS, Step::ShortSaleTest, 5 % symbols);
+    if kind.is_itch() {
+        writer.add_within(15 * HOUR_NS + 40 * MINUTE_NS, Step::CircuitBreakerBreach, 0);
+    }
+}
