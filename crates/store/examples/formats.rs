@@ -1,6 +1,6 @@
 //! What each format costs: the same order-by-order session through books and NBBO into a file of each format.
 //!
-//! `cargo run --release -p tapeworks-store --example formats -- [MILLIONS] [DIRECTORY]`
+//! `cargo run --release -p tapeworks-store --example formats -- [MILLIONS] [DIRECTORY] [PART OF A NAME]`
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -47,11 +47,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let millions: u64 = arguments.next().map_or(Ok(4), |text| text.parse())?;
     let directory = arguments.next().map_or_else(std::env::temp_dir, PathBuf::from);
+    let only = arguments.next().unwrap_or_default();
     let events = session(millions * 1_000_000);
     let mut instruments = Instruments::default();
     (0..4000).for_each(|n| _ = instruments.intern(Symbol::from_bytes(format!("S{n}").as_bytes())));
 
-    let run = |name: &str, schema: Schema, format: Option<&str>| -> Result<f64, Box<dyn std::error::Error>> {
+    let run = |name: &str, schema: Schema, format: Option<&str>| -> Result<(), Box<dyn std::error::Error>> {
+        if !name.contains(&only) {
+            return Ok(());
+        }
         let path = directory.join(format!("formats-{schema}{}", format.unwrap_or_default()));
         let mut writer = match format {
             Some(_) => {
@@ -82,7 +86,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "{name:>22}  {ns:7.1} ns/message  {records:>9} records  {:6.1} bytes/record",
             bytes as f64 / records as f64
         );
-        Ok(ns)
+        Ok(())
     };
     run("books and NBBO only", Schema::Mbo, None)?;
     for format in [".dbn", ".dbn.zst", ".parquet", ".csv", ".json"] {

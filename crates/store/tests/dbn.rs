@@ -1,0 +1,372 @@
+//! What the `dbn` crate's decoder reads back, record by record.
+
+mod session;
+
+use dbn::decode::{DbnDecoder, DbnMetadata, DecodeRecord};
+use dbn::{
+    BboMsg, BidAskPair, Cmbp1Msg, FlagSet, HasRType, ImbalanceMsg, InstrumentDefMsg, MboMsg, Mbp1Msg,
+    Mbp10Msg, OhlcvMsg, Record, StatusMsg, SymbolIndex, TradeMsg, UNDEF_PRICE, UNDEF_TIMESTAMP,
+};
+use session::*;
+use tapeworks_market::{Event, EventKind, Side};
+use tapeworks_store::{Options, Schema, Skip, Summary};
+
+const LAST: u8 = 0x80;
+const TOB: u8 = 0x40;
+const MBP: u8 = 0x10;
+const BAD: u8 = 0x04;
+
+fn round_trip<R: HasRType<Header = dbn::RecordHeader> + Clone>(
+    schema: Schema,
+) -> (Vec<R>, dbn::Metadata, Summary) {
+    let directory = directory(&format!("dbn-{schema}"));
+    let path = directory.join("session.dbn");
+    let summary = write(&path, schema, &Options::default(), &session());
+    assert_eq!(summary.bytes, std::fs::metadata(&path).unwrap().len());
+    let decoder = DbnDecoder::from_file(&path).unwrap();
+    let metadata = decoder.metadata().clone();
+    let records: Vec<R> = decoder.decode_records().unwrap();
+    assert_eq!(records.len() as u64, summary.records);
+    assert_eq!(metadata.schema.unwrap().as_str(), schema.as_str());
+    assert_eq!(metadata.version, 3);
+    let left: Vec<_> =
+        std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["session.dbn"], "no part is left behind");
+    (records, metadata, summary)
+}
+
+fn e9(text: &str) -> i64 {
+    dollars(text).unwrap().e9()
+}
+
+/// Sequence, action, side, price, size, order, flags.
+fn told(record: &MboMsg) -> (u32, char, char, i64, u32, u64, u8) {
+    let (action, side) = (record.action as u8 as char, record.side as u8 as char);
+    (record.sequence, action, side, record.price, record.size, record.order_id, record.flags.raw())
+}
+
+#[test]
+fn mbo_tells_every_order_and_trade_and_only_the_last_record_of_an_event_says_so() {
+    let (records, metadata, summary) = round_trip::<MboMsg>(Schema::Mbo);
+    let expected = [
+        (4, 'A', 'B', e9("10.00"), 300, 1, LAST),
+        (5, 'A', 'A', e9("10.05"), 200, 2, LAST),
+        (6, 'A', 'B', e9("9.99"), 100, 3, LAST),
+        (7, 'A', 'A', e9("10.06"), 100, 4, LAST),
+        (8, 'C', 'B', e9("10.00"), 150, 1, LAST),
+        (10, 'T', 'A', e9("10.00"), 100, 0, 0),
+        (10, 'F', 'B', e9("10.00"), 100, 1, 0),
+        (10, 'C', 'B', e9("10.00"), 100, 1, LAST),
+        (11, 'T', 'A', e9("10.005"), 50, 0, 0),
+        (11, 'F', 'B', e9("10.005"), 50, 1, 0),
+        (11, 'C', 'B', e9("10.00"), 50, 1, LAST),
+        (12, 'T', 'N', e9("10.01"), 30, 0, LAST),
+        (13, 'T', 'B', e9("10.06"), 10, 0, 0),
+        (13, 'F', 'A', e9("10.06"), 10, 4, 0),
+        (13, 'C', 'A', e9("10.06"), 10, 4, LAST),
+        (16, 'C', 'A', e9("10.05"), 200, 2, 0),
+        (16, 'A', 'A', e9("10.04"), 400, 5, LAST),
+        (17, 'C', 'B', e9("9.99"), 100, 3, LAST),
+        (26, 'T', 'A', e9("10.02"), 40, 0, LAST),
+        (27, 'R', 'N', UNDEF_PRICE, 0, 0, LAST),
+        (27, 'R', 'N', UNDEF_PRICE, 0, 0, LAST),
+    ];
+    assert_eq!(records.iter().map(told).collect::<Vec<_>>(), expected);
+
+    let first = &records[0];
+    assert_eq!((first.hd.publisher_id, first.hd.instrument_id), (2, 1));
+    assert_eq!(first.hd.ts_event, START + 4_000_000);
+    assert_eq!((first.ts_recv, first.ts_in_delta), (START + 4_004_000, 4_000));
+    assert_eq!(records.last().unwrap().hd.instrument_id, 2);
+
+    assert_eq!(summary.skipped(Skip::UnknownOrder), 1);
+    assert_eq!(summary.skipped(Skip::EmptyTrade), 1);
+    assert_eq!(summary.skipped(Skip::NotOrderByOrder), 7);
+    // Definition, status, session, trade break, both halves of the imbalance, and gap with its NBBO changes.
+    assert!(summary.skipped(Skip::NotInSchema) >= 7);
+    assert_eq!(metadata.dataset, "TAPEWORKS.MULTI");
+}
+
+#[test]
+fn the_head_tells_the_time_range_and_the_symbols_that_occur() {
+    let (records, metadata, _) = round_trip::<MboMsg>(Schema::Mbo);
+    assert_eq!(metadata.start, START + 4_004_000);
+    assert_eq!(metadata.end.unwrap().get(), START + 62 * SECOND + 1);
+    assert_eq!(metadata.symbols, ["AAA", "BBB"]);
+    let map = metadata.symbol_map().unwrap();
+    assert_eq!(map.get_for_rec(&records[0]).unwrap(), "AAA");
+    assert_eq!(map.get_for_rec(records.last().unwrap()).unwrap(), "BBB");
+
+    let path = directory("dbn-one-feed").join("orders.dbn");
+    write(&path, Schema::Mbo, &Options::default(), &session()[..8]);
+    let metadata = DbnDecoder::from_file(&path).unwrap().metadata().clone();
+    assert_eq!(metadata.dataset, "XNAS.ITCH");
+    assert_eq!(metadata.symbols, ["AAA"]);
+}
+
+fn pair(bid: (&str, u32, u32), ask: (&str, u32, u32)) -> BidAskPair {
+    let price = |text: &str| if text.is_empty() { UNDEF_PRICE } else { e9(text) };
+    BidAskPair {
+        bid_px: price(bid.0),
+        ask_px: price(ask.0),
+        bid_sz: bid.1,
+        ask_sz: ask.1,
+        bid_ct: bid.2,
+        ask_ct: ask.2,
+    }
+}
+
+const NOTHING: (&str, u32, u32) = ("", 0, 0);
+
+#[test]
+fn mbp_1_tells_a_trade_with_the_quote_it_met_and_a_change_with_the_quote_it_left() {
+    let (records, _, summary) = round_trip::<Mbp1Msg>(Schema::Mbp1);
+    let told: Vec<_> = records
+        .iter()
+        .map(|record| {
+            let (action, side) = (record.action as u8 as char, record.side as u8 as char);
+            (
+                record.sequence,
+                action,
+                side,
+                record.price,
+                record.size,
+                record.flags.raw(),
+                record.levels[0].clone(),
+            )
+        })
+        .collect();
+    let after_20 = ("20.00", 100, 0);
+    let expected = [
+        (4, 'A', 'B', e9("10.00"), 300, LAST, pair(("10.00", 300, 1), NOTHING)),
+        (5, 'A', 'A', e9("10.05"), 200, LAST, pair(("10.00", 300, 1), ("10.05", 200, 1))),
+        (8, 'C', 'B', e9("10.00"), 150, LAST, pair(("10.00", 150, 1), ("10.05", 200, 1))),
+        (10, 'T', 'A', e9("10.00"), 100, 0, pair(("10.00", 150, 1), ("10.05", 200, 1))),
+        (10, 'C', 'B', e9("10.00"), 100, LAST, pair(("10.00", 50, 1), ("10.05", 200, 1))),
+        (11, 'T', 'A', e9("10.005"), 50, 0, pair(("10.00", 50, 1), ("10.05", 200, 1))),
+        (11, 'C', 'B', e9("10.00"), 50, LAST, pair(("9.99", 100, 1), ("10.05", 200, 1))),
+        (12, 'T', 'N', e9("10.01"), 30, LAST, pair(("9.99", 100, 1), ("10.05", 200, 1))),
+        (16, 'M', 'A', e9("10.04"), 400, LAST, pair(("9.99", 100, 1), ("10.04", 400, 1))),
+        (17, 'C', 'B', e9("9.99"), 100, LAST, pair(NOTHING, ("10.04", 400, 1))),
+        (19, 'M', 'B', e9("10.01"), 500, TOB, pair(("10.01", 500, 0), NOTHING)),
+        (19, 'M', 'A', e9("10.03"), 600, TOB | LAST, pair(("10.01", 500, 0), ("10.03", 600, 0))),
+        // The group's last event was below the top: its LAST is on the record before.
+        (20, 'M', 'B', e9("20.00"), 100, MBP | LAST, pair(after_20, NOTHING)),
+        (21, 'M', 'A', e9("20.10"), 200, MBP | LAST, pair(after_20, ("20.10", 200, 0))),
+        (22, 'C', 'A', e9("20.10"), 0, MBP | LAST, pair(after_20, NOTHING)),
+        (25, 'M', 'B', e9("10.01"), 100, TOB | LAST, pair(("10.01", 100, 0), ("10.03", 600, 0))),
+        (26, 'T', 'A', e9("10.02"), 40, LAST, pair(("10.01", 100, 0), ("10.03", 600, 0))),
+        (27, 'R', 'N', UNDEF_PRICE, 0, LAST, pair(NOTHING, NOTHING)),
+        (27, 'R', 'N', UNDEF_PRICE, 0, LAST, pair(NOTHING, NOTHING)),
+    ];
+    for (told, expected) in told.iter().zip(&expected) {
+        assert_eq!(told, expected);
+    }
+    assert_eq!(told.len(), expected.len());
+    assert_eq!(summary.skipped(Skip::NotPrintable), 1);
+    assert_eq!(summary.skipped(Skip::NothingShownChanged), 3, "two orders and a level below the top");
+}
+
+#[test]
+fn mbp_10_tells_every_level_down_to_the_tenth() {
+    let mut events: Vec<Event> =
+        (0..12).map(|n| add(n + 1, n + 1, Side::Bid, &format!("{}", 20 - n), 100 + n as u32)).collect();
+    events.push(of_order(13, EventKind::Execute, 1, 100));
+    let path = directory("dbn-ten").join("ten.dbn.zst");
+    let summary = write(&path, Schema::Mbp10, &Options::default(), &events);
+    let bytes = zstd::decode_all(std::fs::File::open(&path).unwrap()).unwrap();
+    let records: Vec<Mbp10Msg> = DbnDecoder::new(&bytes[..]).unwrap().decode_records().unwrap();
+    assert_eq!(summary.skipped(Skip::NothingShownChanged), 2, "the eleventh and twelfth level");
+    let [.., trade, change] = &records[..] else { panic!("no records") };
+    let bids =
+        |record: &Mbp10Msg| record.levels.clone().map(|level| (level.bid_px, level.bid_sz, level.bid_ct));
+    let level = |n: u32| (e9(&format!("{}", 20 - n)), 100 + n, 1);
+    assert_eq!(trade.action as u8, b'T');
+    assert_eq!(bids(trade), std::array::from_fn(|n| level(n as u32)));
+    assert_eq!(change.action as u8, b'C');
+    assert_eq!(bids(change), std::array::from_fn(|n| level(n as u32 + 1)));
+    assert_eq!(records[3].depth, 3);
+}
+
+#[test]
+fn trades_are_those_that_count_in_volume() {
+    let (records, _, _) = round_trip::<TradeMsg>(Schema::Trades);
+    let told: Vec<_> = records
+        .iter()
+        .map(|record| {
+            (record.sequence, record.side as u8 as char, record.price, record.size, record.flags.raw())
+        })
+        .collect();
+    let expected = [
+        (10, 'A', e9("10.00"), 100, LAST),
+        (11, 'A', e9("10.005"), 50, LAST),
+        (12, 'N', e9("10.01"), 30, LAST),
+        (26, 'A', e9("10.02"), 40, LAST),
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn bbo_tells_each_interval_with_a_change_once_and_carries_the_last_trade_forward() {
+    let (records, _, _) = round_trip::<BboMsg>(Schema::Bbo1S);
+    let told: Vec<_> = records
+        .iter()
+        .map(|record| {
+            let hd = &record.hd;
+            let trade = (hd.ts_event, record.price, record.size, record.side as u8 as char);
+            ((hd.publisher_id, hd.instrument_id, record.ts_recv), trade, record.levels[0].clone())
+        })
+        .collect();
+    let no_trade = (UNDEF_TIMESTAMP, UNDEF_PRICE, 0, 'N');
+    let hidden = (START + 12_000_000, e9("10.01"), 30, 'N');
+    let (second, minute) = (START + SECOND, START + 62 * SECOND);
+    let expected = [
+        ((2, 1, second), hidden, pair(NOTHING, ("10.04", 400, 1))),
+        ((38, 1, second), no_trade, pair(("10.01", 500, 0), ("10.03", 600, 0))),
+        ((9001, 2, second), no_trade, pair(("20.00", 100, 0), NOTHING)),
+        (
+            (38, 1, minute),
+            (START + 26_000_000, e9("10.02"), 40, 'A'),
+            pair(("10.01", 100, 0), ("10.03", 600, 0)),
+        ),
+        ((2, 1, minute + SECOND), hidden, pair(NOTHING, NOTHING)),
+    ];
+    assert_eq!(told, expected);
+    assert!(records.iter().all(|record| record.hd.rtype == 0xC3));
+
+    let (records, _, _) = round_trip::<BboMsg>(Schema::Bbo1M);
+    let ends: Vec<_> = records.iter().map(|record| record.ts_recv).collect();
+    assert_eq!(ends, [60, 60, 60, 120, 120].map(|seconds| START + seconds * SECOND));
+    assert!(records.iter().all(|record| record.hd.rtype == 0xC4));
+}
+
+#[test]
+fn cmbp_1_tells_every_change_of_the_nbbo_with_the_venue_of_each_side() {
+    let (records, _, _) = round_trip::<Cmbp1Msg>(Schema::Cmbp1);
+    let told: Vec<_> = records
+        .iter()
+        .filter(|record| record.hd.instrument_id == 1)
+        .map(|record| {
+            let best = &record.levels[0];
+            let bid = (best.bid_px, best.bid_sz, best.bid_pb);
+            let ask = (best.ask_px, best.ask_sz, best.ask_pb);
+            let milliseconds = (record.hd.ts_event - START) / 1_000_000;
+            (milliseconds, record.action as u8 as char, record.flags.raw(), bid, ask)
+        })
+        .collect();
+    let (none, at_10, at_10_05) = ((UNDEF_PRICE, 0, 0), e9("10.00"), (e9("10.05"), 200, 2));
+    let iex_ask = (e9("10.03"), 600, 38);
+    let expected = [
+        (4, 'A', LAST, (at_10, 300, 2), none),
+        (5, 'A', LAST, (at_10, 300, 2), at_10_05),
+        (8, 'C', LAST, (at_10, 100, 2), at_10_05),
+        (10, 'T', 0, (at_10, 100, 2), at_10_05),
+        // 50 at 10.00 and 100 at 9.99: a round lot stands behind 9.99.
+        (10, 'C', LAST, (e9("9.99"), 100, 2), at_10_05),
+        (11, 'T', LAST, (e9("9.99"), 100, 2), at_10_05),
+        (12, 'T', LAST, (e9("9.99"), 100, 2), at_10_05),
+        (16, 'M', LAST, (e9("9.99"), 100, 2), (e9("10.04"), 400, 2)),
+        (17, 'C', LAST, none, (e9("10.04"), 400, 2)),
+        (19, 'M', TOB | LAST, (e9("10.01"), 500, 38), iex_ask),
+        (25, 'M', TOB | LAST, (e9("10.01"), 100, 38), iex_ask),
+        (26, 'T', LAST, (e9("10.01"), 100, 38), iex_ask),
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn a_gap_marks_what_comes_after_it() {
+    let events = [
+        add(1, 1, Side::Bid, "10", 100),
+        event(2, EventKind::Gap, XNAS, tapeworks_market::InstrumentId::ALL),
+        add(3, 2, Side::Bid, "11", 100),
+    ];
+    let path = directory("dbn-gap").join("gap.dbn");
+    write(&path, Schema::Cmbp1, &Options::default(), &events);
+    let records: Vec<Cmbp1Msg> = DbnDecoder::from_file(&path).unwrap().decode_records().unwrap();
+    let flags: Vec<_> = records.iter().map(|record| record.flags).collect();
+    assert_eq!(flags, [LAST, LAST | BAD, LAST | BAD].map(FlagSet::from));
+}
+
+#[test]
+fn status_imbalance_and_definition_say_what_the_venue_said() {
+    let (records, _, _) = round_trip::<StatusMsg>(Schema::Status);
+    let [status] = &records[..] else { panic!("{records:?}") };
+    assert_eq!((status.action, status.reason, status.trading_event), (7, 0, 0));
+    let states = [status.is_trading, status.is_quoting, status.is_short_sell_restricted];
+    assert_eq!(states.map(|state| state as u8), *b"Y~N");
+    assert_eq!((status.hd.ts_event, status.ts_recv), (START + 2_000_000, START + 2_002_000));
+
+    let (records, _, summary) = round_trip::<ImbalanceMsg>(Schema::Imbalance);
+    let expected = ImbalanceMsg {
+        hd: dbn::RecordHeader::new::<ImbalanceMsg>(0x14, 2, 1, START + 18_000_000),
+        ts_recv: START + 18_018_000,
+        ref_price: e9("10.02"),
+        auction_time: START + 3_600 * SECOND,
+        cont_book_clr_price: e9("10.03"),
+        auct_interest_clr_price: UNDEF_PRICE,
+        ind_match_price: e9("10.04"),
+        upper_collar: e9("11"),
+        lower_collar: e9("9"),
+        paired_qty: 5_000,
+        total_imbalance_qty: 700,
+        auction_type: b'C' as _,
+        side: b'B' as _,
+        num_extensions: 2,
+        significant_imbalance: b'L' as _,
+        ..ImbalanceMsg::default()
+    };
+    assert_eq!(records, [expected]);
+    assert_eq!(summary.skipped(Skip::HalfImbalance), 0);
+
+    let (records, _, _) = round_trip::<InstrumentDefMsg>(Schema::Definition);
+    let [definition] = &records[..] else { panic!("{records:?}") };
+    assert_eq!(definition.raw_symbol().unwrap(), "AAA");
+    assert_eq!(definition.exchange().unwrap(), "XNAS");
+    assert_eq!(definition.currency().unwrap(), "USD");
+    assert_eq!(definition.security_type().unwrap(), "ETF");
+    assert_eq!(definition.secsubtype().unwrap(), "Q");
+    assert_eq!(definition.min_lot_size_round_lot, 100);
+    assert_eq!(definition.instrument_class as u8, b'K');
+}
+
+#[test]
+fn half_an_imbalance_is_counted() {
+    let [first, second] = event(1, EventKind::Other, XNAS, AAA).with_imbalance(the_imbalance());
+    let path = directory("dbn-half").join("half.dbn");
+    let other = add(2, 1, Side::Bid, "10", 100);
+    let summary = write(&path, Schema::Imbalance, &Options::default(), &[second, first, other, first]);
+    assert_eq!((summary.records, summary.skipped(Skip::HalfImbalance)), (0, 3));
+}
+
+#[test]
+fn bars_hold_the_printable_trades_of_a_second() {
+    let (records, _, _) = round_trip::<OhlcvMsg>(Schema::Ohlcv1S);
+    let told: Vec<_> = records
+        .iter()
+        .map(|bar| {
+            (bar.hd.publisher_id, bar.hd.ts_event, [bar.open, bar.high, bar.low, bar.close], bar.volume)
+        })
+        .collect();
+    let expected = [
+        (2, START, ["10.00", "10.01", "10.00", "10.01"].map(e9), 180),
+        (38, START + 61 * SECOND, ["10.02"; 4].map(e9), 40),
+    ];
+    assert_eq!(told, expected);
+    assert!(records.iter().all(|record| record.raw_rtype() == 0x20));
+}
+
+#[test]
+fn our_publishers_and_venues_have_dbns_numbers() {
+    for feed in tapeworks_market::venue::FEEDS {
+        let venue = dbn::Venue::try_from(feed.venue.id).unwrap();
+        assert_eq!(venue.as_str(), feed.venue.mic);
+        match dbn::Publisher::try_from(feed.publisher.0) {
+            Ok(publisher) => {
+                assert_eq!(publisher.dataset().as_str(), feed.dataset);
+                assert_eq!(publisher.venue(), venue);
+            }
+            Err(_) => assert!(feed.publisher.0 >= tapeworks_market::Publisher::FIRST_OWN, "{feed:?}"),
+        }
+    }
+}

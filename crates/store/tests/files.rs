@@ -1,0 +1,188 @@
+//! Files as a whole: every schema in every format, the same bytes each time, and what happens when they cannot be
+//! written.
+
+mod session;
+
+use std::path::Path;
+
+use session::*;
+use tapeworks_market::Side;
+use tapeworks_store::{Compression, Format, Options, Prices, Schema, StoreError, Writer};
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_same_input_gives_the_same_bytes_in_every_schema_and_format() {
+    let directory = directory("files-same");
+    for schema in Schema::ALL {
+        for (ending, _) in Format::ENDINGS {
+            let files = ["first", "second"].map(|name| directory.join(format!("{name}-{schema}{ending}")));
+            let summaries = files.each_ref().map(|file| write(file, schema, &Options::default(), &session()));
+            assert_eq!(summaries[0], summaries[1]);
+            assert!(summaries[0].records > 0);
+            let [first, second] = files.map(|file| std::fs::read(file).unwrap());
+            assert!(first == second, "{schema}{ending}");
+        }
+    }
+}
+
+#[test]
+fn a_file_without_records_is_whole_in_every_schema_and_format() {
+    let directory = directory("files-empty");
+    for schema in Schema::ALL {
+        for (ending, _) in Format::ENDINGS {
+            let summary =
+                write(&directory.join(format!("{schema}{ending}")), schema, &Options::default(), &[]);
+            assert_eq!((summary.records, summary.updates), (0, 0));
+        }
+    }
+    assert_eq!(names(&directory).len(), Schema::ALL.len() * Format::ENDINGS.len());
+    let csv = std::fs::read_to_string(directory.join("trades.csv")).unwrap();
+    assert!(csv.starts_with("ts_recv,ts_event,") && csv.ends_with(",symbol\n"), "{csv}");
+}
+
+#[test]
+fn batches_follow_one_another() {
+    let directory = directory("files-batches");
+    let events: Vec<_> =
+        (1..=20_000).map(|n| add(n, n, Side::Bid, &format!("{}", 1 + n % 50), 100 + n as u32)).collect();
+    let bytes = ["orders.dbn", "orders.dbn.zst"].map(|name| {
+        let summary = write(&directory.join(name), Schema::Mbo, &Options::default(), &events);
+        assert_eq!((summary.records, summary.updates), (20_000, 20_000));
+        let bytes = std::fs::read(directory.join(name)).unwrap();
+        if name.ends_with("zst") { zstd::decode_all(&bytes[..]).unwrap() } else { bytes }
+    });
+    assert!(bytes[0] == bytes[1], "compressed or not, it is the same stream");
+    write(&directory.join("orders.csv"), Schema::Mbo, &Options::default(), &events);
+    let csv = std::fs::read_to_string(directory.join("orders.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 20_001);
+}
+
+#[test]
+fn csv_tells_numbers_or_is_pretty() {
+    let directory = directory("files-csv");
+    let events = session();
+    let text = |name: &str, pretty| {
+        let options = Options { pretty, ..Options::default() };
+        write(&directory.join(name), Schema::Mbo, &options, &events);
+        let bytes = std::fs::read(directory.join(name)).unwrap();
+        String::from_utf8(if name.ends_with("zst") { zstd::decode_all(&bytes[..]).unwrap() } else { bytes })
+            .unwrap()
+    };
+    let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+    let plain = lines(&text("plain.csv", false));
+    assert_eq!(
+        plain[0],
+        "ts_recv,ts_event,rtype,publisher_id,instrument_id,action,side,price,size,channel_id,order_id,flags,\
+         ts_in_delta,sequence,symbol"
+    );
+    assert_eq!(
+        plain[1],
+        "1780320600004004000,1780320600004000000,160,2,1,A,B,10000000000,300,0,1,128,4000,4,AAA"
+    );
+    let pretty = lines(&text("pretty.csv", true));
+    assert_eq!(
+        pretty[1],
+        "2026-06-01T13:30:00.004004000Z,2026-06-01T13:30:00.004000000Z,160,2,1,A,B,10.000000000,300,0,1,128,\
+         4000,4,AAA"
+    );
+    assert_eq!(
+        pretty.last().unwrap(),
+        "2026-06-01T13:31:02.000000000Z,2026-06-01T13:30:00.027000000Z,160,2,2,R,N,,0,0,0,128,2147483647,27,BBB"
+    );
+    assert_eq!(lines(&text("plain.csv.zst", false)), plain);
+}
+
+#[test]
+fn json_is_an_object_per_line() {
+    let directory = directory("files-json");
+    for (name, pretty, expected) in [
+        (
+            "plain.jsonl",
+            false,
+            r#"{"ts_recv":"1780320600012012000","hd":{"ts_event":"1780320600012000000","rtype":0,"publisher_id":2,"instrument_id":1},"action":"T","side":"N","depth":0,"price":"10010000000","size":30,"flags":128,"ts_in_delta":12000,"sequence":12,"symbol":"AAA"}"#,
+        ),
+        (
+            "pretty.json",
+            true,
+            r#"{"ts_recv":"2026-06-01T13:30:00.012012000Z","hd":{"ts_event":"2026-06-01T13:30:00.012000000Z","rtype":0,"publisher_id":2,"instrument_id":1},"action":"T","side":"N","depth":0,"price":"10.010000000","size":30,"flags":128,"ts_in_delta":12000,"sequence":12,"symbol":"AAA"}"#,
+        ),
+    ] {
+        let options = Options { pretty, ..Options::default() };
+        write(&directory.join(name), Schema::Trades, &options, &session());
+        let text = std::fs::read_to_string(directory.join(name)).unwrap();
+        assert_eq!(text.lines().nth(2).unwrap(), expected);
+        assert_eq!(text.lines().count(), 4);
+    }
+}
+
+#[test]
+fn a_file_that_exists_is_replaced_only_when_asked() {
+    let directory = directory("files-exists");
+    let path = directory.join("a.csv");
+    std::fs::write(&path, "precious").unwrap();
+    let refused = Writer::create(&path, Schema::Mbo, &Options::default());
+    assert!(matches!(refused, Err(StoreError::Exists { .. })));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+    let options = Options { overwrite: true, ..Options::default() };
+    let writer = Writer::create(&path, Schema::Mbo, &options).unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious", "until the new one is whole");
+    writer.finish(&instruments()).unwrap();
+    assert_ne!(std::fs::read_to_string(&path).unwrap(), "precious");
+}
+
+#[test]
+fn a_file_that_appears_meanwhile_is_not_replaced() {
+    let directory = directory("files-meanwhile");
+    let path = directory.join("a.dbn");
+    let writer = Writer::create(&path, Schema::Mbo, &Options::default()).unwrap();
+    std::fs::write(&path, "precious").unwrap();
+    assert!(matches!(writer.finish(&instruments()), Err(StoreError::Exists { .. })));
+    assert_eq!(names(&directory), ["a.dbn"]);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+}
+
+#[test]
+fn what_is_no_place_for_a_file_is_told() {
+    let directory = directory("files-nowhere");
+    let create = |path: &Path| Writer::create(path, Schema::Mbo, &Options::default()).unwrap_err();
+    assert!(matches!(create(&directory.join("a.txt")), StoreError::UnknownEnding { .. }));
+    std::fs::create_dir(directory.join("b.dbn")).unwrap();
+    assert!(matches!(create(&directory.join("b.dbn")), StoreError::IsDirectory { .. }));
+    let message = create(&directory.join("missing/c.parquet"));
+    assert!(matches!(message, StoreError::Create { .. }));
+    assert!(message.to_string().contains("missing/c.parquet"), "{message}");
+}
+
+#[test]
+fn a_writer_that_is_dropped_leaves_nothing() {
+    let directory = directory("files-dropped");
+    for (ending, _) in Format::ENDINGS {
+        let path = directory.join(format!("a{ending}"));
+        let mut writer = Writer::create(&path, Schema::Mbo, &Options::default()).unwrap();
+        put_all(&mut writer, &session()).unwrap();
+        assert!(!names(&directory).is_empty());
+        drop(writer);
+        assert_eq!(names(&directory), [""; 0]);
+    }
+}
+
+#[test]
+fn every_choice_for_parquet_gives_a_file() {
+    let directory = directory("files-parquet");
+    for prices in [Prices::Decimal, Prices::Float, Prices::Fixed] {
+        for compression in [Compression::None, Compression::Snappy, Compression::Zstd] {
+            let options = Options { prices, compression, ..Options::default() };
+            let path = directory.join(format!("{prices:?}-{compression:?}.parquet"));
+            let summary = write(&path, Schema::Mbo, &options, &session());
+            assert_eq!(summary.records, 21);
+            let bytes = std::fs::read(&path).unwrap();
+            assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
+        }
+    }
+}
