@@ -1,0 +1,229 @@
+//! ITCH: decode, books, NBBO, against peers and the naive book; and the service time of each message.
+
+use tapeworks_exchange::Scenario;
+use tapeworks_feed::{Feed, FeedOptions, FileFormat, Frame};
+use tapeworks_flow::{Inline, Sink, Stage, Through};
+use tapeworks_market::book::LOOK_AHEAD;
+use tapeworks_market::nbbo::NbboRules;
+use tapeworks_market::{BookStage, BookUpdate, Capacity, Event, Nanos, NbboStage, NbboUpdate, Publisher};
+use tapeworks_plant::timer::ServiceTimer;
+use tapeworks_wire::framing::{BigEndian, Blocks};
+use tapeworks_wire::nasdaq::itch50::Message;
+
+use crate::Options;
+use crate::naive::NaiveBook;
+use crate::peers;
+use crate::rounds::Rounds;
+
+/// The file, in memory: 20 M messages of 8,000 symbols at random are some 600 MB.
+pub fn file(options: &Options) -> (Vec<u8>, u64) {
+    let scenario = Scenario::benchmark(options.messages, options.symbols);
+    let mut bytes = Vec::with_capacity(options.messages as usize * 32);
+    let report = tapeworks_exchange::write_itch(&scenario, &mut bytes).expect("writing to memory does not fail");
+    (bytes, report.messages)
+}
+
+pub fn run(options: &Options) {
+    let (bytes, messages) = file(options);
+    println!("file: {messages} messages, {} symbols at random, {} bytes", options.symbols, bytes.len());
+    println!("the file is in memory; each variant reads it from the start; books begin empty\n");
+
+    let mut decode = Rounds::new(messages);
+    decode.add("frames walked, types read", || walk(&bytes));
+    decode.add("tapeworks-wire, all fields of order messages", || ours(&bytes));
+    decode.add("itch5 0.1.5, all fields of order messages", || peers::itch5(&bytes));
+    decode.add("itchy 0.3.4, all fields of order messages", || peers::itchy(&bytes));
+    decode.add("tapeworks-feed: normalised 64-byte events", || events(&bytes));
+    decode.run(options.rounds);
+    decode.print("decode", "tapeworks-wire, all fields of order messages");
+    let answers = decode.answers();
+    assert!(answers[1..4].iter().all(|answer| answer.1 == answers[1].1), "the decoders disagree: {answers:?}");
+
+    let capacity = Capacity::for_messages(messages);
+    let mut books = Rounds::new(messages);
+    books.add("decode + book + BBO", || with_books(&bytes, capacity, LOOK_AHEAD));
+    books.add("decode + book + BBO, no look-ahead", || with_books(&bytes, capacity, 1));
+    books.add("decode + book + NBBO", || with_nbbo(&bytes, capacity, None));
+    books.add("decode + naive book (BTreeMap + HashMap)", || naive(&bytes));
+    books.run(options.rounds);
+    books.print("books", "decode + book + BBO");
+
+    let mut timer = ServiceTimer::new();
+    with_nbbo(&bytes, capacity, Some(&mut timer));
+    let times = timer.histogram();
+    println!("service time per message, decode + book + NBBO, ns, of {} messages measured:", times.len());
+    print!("mean {:.1}", times.mean());
+    for quantile in [50.0, 90.0, 99.0, 99.9, 99.99] {
+        print!("  p{quantile} {}", times.value_at_percentile(quantile));
+    }
+    println!("  max {}", times.max());
+    println!("(one group of {LOOK_AHEAD} in 16 is measured; the time-stamp counter's own ~8 ns are included)");
+}
+
+/// The framing alone.
+fn walk(bytes: &[u8]) -> u64 {
+    Blocks::new(bytes, BigEndian).filter_map(Result::ok).fold(0, |sum, message| {
+        sum.wrapping_add(message.first().copied().map_or(0, u64::from)).wrapping_add(message.len() as u64)
+    })
+}
+
+fn ours(bytes: &[u8]) -> u64 {
+    let mut sum = 0u64;
+    let mut add = |values: [u64; 6]| values.into_iter().for_each(|value| sum = sum.wrapping_add(value));
+    for message in Blocks::new(bytes, BigEndian).filter_map(Result::ok) {
+        match Message::decode(message) {
+            Ok(Message::AddOrder(m)) => add([
+                m.stock_locate().into(),
+                m.timestamp().0,
+                m.order_reference_number(),
+                m.buy_sell_indicator().raw().into(),
+                m.shares().into(),
+                u64::from(m.price().0).wrapping_add(u64::from_be_bytes(m.stock().0)),
+            ]),
+            Ok(Message::AddOrderWithMpid(m)) => add([
+                m.stock_locate().into(),
+                m.timestamp().0,
+                m.order_reference_number(),
+                m.buy_sell_indicator().raw().into(),
+                m.shares().into(),
+                u64::from(m.price().0).wrapping_add(u64::from_be_bytes(m.stock().0)),
+            ]),
+            Ok(Message::OrderExecuted(m)) => add([
+                m.stock_locate().into(),
+                m.timestamp().0,
+                m.order_reference_number(),
+                m.executed_shares().into(),
+                m.match_number(),
+                0,
+            ]),
+            Ok(Message::OrderExecutedWithPrice(m)) => add([
+                m.stock_locate().into(),
+                m.timestamp().0,
+                m.order_reference_number(),
+                m.executed_shares().into(),
+                m.match_number(),
+                m.execution_price().0.into(),
+            ]),
+            Ok(Message::OrderCancel(m)) => add([
+                m.stock_locate().into(),
+                m.timestamp().0,
+                m.order_reference_number(),
+                m.cancelled_shares().into(),
+                0,
+                0,
+            ]),
+            Ok(Message::OrderDelete(m)) => {
+                add([m.stock_locate().into(), m.timestamp().0, m.order_reference_number(), 0, 0, 0]);
+            }
+            Ok(Message::OrderReplace(m)) => add([
+                m.stock_locate().into(),
+                m.timestamp().0,
+                m.original_order_reference_number(),
+                m.new_order_reference_number(),
+                m.shares().into(),
+                m.price().0.into(),
+            ]),
+            _ => {}
+        }
+    }
+    sum
+}
+
+fn events(bytes: &[u8]) -> u64 {
+    struct Count(u64);
+    impl Sink<Event> for Count {
+        #[inline]
+        fn put(&mut self, event: Event) {
+            // Depends on every part of the event, so that it is made in full.
+            self.0 = self.0.wrapping_add(std::hint::black_box(event).order_id);
+        }
+    }
+    let mut feed = Feed::new(FeedOptions::default());
+    let mut count = Count(0);
+    let mut stage = feed.file(0, FileFormat::LengthPrefixed, Some(Nanos(0)));
+    for message in Blocks::new(bytes, BigEndian).filter_map(Result::ok) {
+        stage.process(&[Frame { file: 0, offset: 0, bytes: message }], &mut count);
+    }
+    count.0
+}
+
+struct Tops(u64);
+
+impl Sink<BookUpdate<'_>> for Tops {
+    #[inline]
+    fn put(&mut self, update: BookUpdate<'_>) {
+        self.0 += u64::from(update.top_changed());
+    }
+}
+
+/// Runs the file through feed and books in batches of `batch` events.
+fn with_books(bytes: &[u8], capacity: Capacity, batch: usize) -> u64 {
+    let mut feed = Feed::new(FeedOptions::default());
+    let mut books = BookStage::new([(Publisher::XNAS_ITCH, capacity)]);
+    let mut buffer = Vec::with_capacity(batch);
+    let mut tops = Tops(0);
+    {
+        let mut edge = Inline::new(&mut books, &mut buffer, &mut tops);
+        let mut stage = feed.file(0, FileFormat::LengthPrefixed, Some(Nanos(0)));
+        for message in Blocks::new(bytes, BigEndian).filter_map(Result::ok) {
+            stage.process(&[Frame { file: 0, offset: 0, bytes: message }], &mut edge);
+        }
+        edge.end_of_batch();
+    }
+    assert_eq!(books.feeds()[0].counters().rejected(), 0, "the file is sound");
+    tops.0
+}
+
+struct Changes<'t> {
+    changes: u64,
+    timer: Option<&'t mut ServiceTimer>,
+}
+
+impl Sink<NbboUpdate<'_>> for Changes<'_> {
+    #[inline]
+    fn put(&mut self, update: NbboUpdate<'_>) {
+        self.changes += u64::from(update.changed);
+        if let Some(timer) = &mut self.timer {
+            timer.complete();
+        }
+    }
+}
+
+fn with_nbbo(bytes: &[u8], capacity: Capacity, timer: Option<&mut ServiceTimer>) -> u64 {
+    let mut feed = Feed::new(FeedOptions::default());
+    let mut market = Through::new(
+        BookStage::new([(Publisher::XNAS_ITCH, capacity)]),
+        NbboStage::new(NbboRules::default(), [Publisher::XNAS_ITCH], capacity.instruments),
+    );
+    let mut buffer = Vec::with_capacity(LOOK_AHEAD);
+    let mut sink = Changes { changes: 0, timer };
+    let mut frames = Blocks::new(bytes, BigEndian).filter_map(Result::ok).peekable();
+    let mut stage = feed.file(0, FileFormat::LengthPrefixed, Some(Nanos(0)));
+    let mut group = 0u64;
+    while frames.peek().is_some() {
+        group += 1;
+        let is_measured = sink.timer.is_some() && group % 16 == 0;
+        if let (true, Some(timer)) = (is_measured, &mut sink.timer) {
+            timer.begin();
+        }
+        let mut edge = Inline::new(&mut market, &mut buffer, &mut sink);
+        for message in frames.by_ref().take(LOOK_AHEAD) {
+            stage.process(&[Frame { file: 0, offset: 0, bytes: message }], &mut edge);
+        }
+        edge.end_of_batch();
+        if let (true, Some(timer)) = (is_measured, &mut sink.timer) {
+            timer.end();
+        }
+    }
+    sink.changes
+}
+
+fn naive(bytes: &[u8]) -> u64 {
+    let mut book = NaiveBook::default();
+    for message in Blocks::new(bytes, BigEndian).filter_map(Result::ok) {
+        if let Ok(message) = Message::decode(message) {
+            book.apply(message);
+        }
+    }
+    book.tops
+}

@@ -1,0 +1,60 @@
+//! The benchmarks: ours beside peers, in one process and one run.
+//!
+//! ```text
+//! cargo xtask bench itch              decode, books, NBBO over 20 M messages of 8,000 random symbols; the service times
+//! cargo xtask bench parquet           the whole replay of the same file into Parquet, and into the other formats
+//! ```
+//! Absolute figures drift between machines and hours; the ratios of one run count. Each variant runs once per round,
+//! the variants take turns, and the median of the rounds is shown.
+
+mod itch;
+mod machine;
+mod naive;
+mod parquet;
+mod peers;
+mod rounds;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let name = arguments.next().unwrap_or_else(|| "itch".into());
+    let mut options = Options::default();
+    while let Some(flag) = arguments.next() {
+        let number = arguments.next().and_then(|value| value.replace('_', "").parse().ok());
+        match (flag.as_str(), number) {
+            ("--messages", Some(messages)) => options.messages = messages,
+            ("--symbols", Some(symbols)) => options.symbols = symbols as u32,
+            ("--rounds", Some(rounds)) => options.rounds = rounds as usize,
+            _ => return usage(),
+        }
+    }
+    machine::describe();
+    match name.as_str() {
+        "itch" => itch::run(&options),
+        "parquet" => parquet::run(&options),
+        _ => return usage(),
+    }
+    ExitCode::SUCCESS
+}
+
+fn usage() -> ExitCode {
+    eprintln!("usage: bench [itch | parquet] [--messages 20_000_000] [--symbols 8_000] [--rounds 5]");
+    ExitCode::from(2)
+}
+
+/// What to measure.
+pub struct Options {
+    /// Messages in the file.
+    pub messages: u64,
+    /// Symbols in the file.
+    pub symbols: u32,
+    /// How often each variant runs.
+    pub rounds: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { messages: 20_000_000, symbols: 8_000, rounds: 5 }
+    }
+}

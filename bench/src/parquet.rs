@@ -1,0 +1,46 @@
+//! The whole replay into files: read, decode, books, NBBO, write.
+
+use std::ops::ControlFlow;
+
+use tapeworks_plant::replay::{self, Output};
+use tapeworks_store::Schema;
+
+use crate::Options;
+use crate::rounds::Rounds;
+
+pub fn run(options: &Options) {
+    let folder = std::env::temp_dir().join(format!("tapeworks-bench-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
+    let input = folder.join("bench-2025-11-14.itch");
+    let (bytes, messages) = crate::itch::file(options);
+    std::fs::write(&input, bytes).expect("the temporary folder has room");
+    println!("file: {messages} messages, {} symbols at random; read from and written to {}\n", options.symbols, folder.display());
+    let mut rounds = Rounds::new(messages);
+    let outputs = [
+        ("replay, no output", None),
+        ("replay to Parquet, mbo", Some(("out.parquet", Schema::Mbo))),
+        ("replay to Parquet, cmbp-1", Some(("nbbo.parquet", Schema::Cmbp1))),
+        ("replay to DBN, mbo", Some(("out.dbn", Schema::Mbo))),
+        ("replay to DBN zstd, mbo", Some(("out.dbn.zst", Schema::Mbo))),
+        ("replay to CSV, mbo", Some(("out.csv", Schema::Mbo))),
+    ];
+    for (name, output) in outputs {
+        let outputs = output.map(|(file, schema)| Output {
+            path: folder.join(file),
+            schema,
+            options: tapeworks_store::Options { overwrite: true, ..Default::default() },
+        });
+        let options = replay::Options {
+            inputs: vec![input.clone()],
+            outputs: outputs.into_iter().collect(),
+            ..replay::Options::default()
+        };
+        rounds.add(name, move || {
+            let summary = replay::replay(&options, &mut |_| ControlFlow::Continue(())).expect("the replay succeeds");
+            summary.events
+        });
+    }
+    rounds.run(options.rounds);
+    rounds.print("whole replay, one core", "replay, no output");
+    std::fs::remove_dir_all(&folder).expect("the temporary folder can be removed");
+}

@@ -1,0 +1,66 @@
+//! Variants that take turns, and the table of their medians.
+
+use std::time::Instant;
+
+/// One thing to measure: its name and what runs it, which returns something that depends on the work done.
+pub struct Variant<'a> {
+    name: String,
+    run: Box<dyn FnMut() -> u64 + 'a>,
+    ns_per_message: Vec<f64>,
+    answer: u64,
+}
+
+/// Variants over the same number of messages.
+pub struct Rounds<'a> {
+    messages: u64,
+    variants: Vec<Variant<'a>>,
+}
+
+impl<'a> Rounds<'a> {
+    pub fn new(messages: u64) -> Self {
+        Self { messages, variants: Vec::new() }
+    }
+
+    pub fn add(&mut self, name: &str, run: impl FnMut() -> u64 + 'a) {
+        self.variants.push(Variant { name: name.into(), run: Box::new(run), ns_per_message: Vec::new(), answer: 0 });
+    }
+
+    /// Runs each variant once per round, in turns.
+    pub fn run(&mut self, rounds: usize) {
+        for _ in 0..rounds {
+            for variant in &mut self.variants {
+                let started = Instant::now();
+                variant.answer = std::hint::black_box((variant.run)());
+                variant.ns_per_message.push(started.elapsed().as_nanos() as f64 / self.messages as f64);
+            }
+        }
+        for variant in &mut self.variants {
+            variant.ns_per_message.sort_by(f64::total_cmp);
+        }
+    }
+
+    /// Prints medians, the spread, and ratios to the variant `reference`.
+    pub fn print(&self, title: &str, reference: &str) {
+        let median = |variant: &Variant<'_>| variant.ns_per_message[variant.ns_per_message.len() / 2];
+        let base = self.variants.iter().find(|variant| variant.name == reference).map_or(f64::NAN, median);
+        println!("{title}: ns/message over {} messages, median of rounds", self.messages);
+        println!("{:<44} {:>8} {:>8} {:>8} {:>7}  {:>10}", "", "median", "least", "most", "ratio", "M msg/s");
+        for variant in &self.variants {
+            let ns = median(variant);
+            println!(
+                "{:<44} {ns:>8.2} {:>8.2} {:>8.2} {:>6.2}x  {:>10.2}",
+                variant.name,
+                variant.ns_per_message[0],
+                variant.ns_per_message[variant.ns_per_message.len() - 1],
+                ns / base,
+                1e3 / ns,
+            );
+        }
+        println!();
+    }
+
+    /// The answers, by name: what each variant says it found.
+    pub fn answers(&self) -> Vec<(&str, u64)> {
+        self.variants.iter().map(|variant| (variant.name.as_str(), variant.answer)).collect()
+    }
+}
