@@ -102,6 +102,15 @@ impl Input {
         Ok(Self { file, name, source })
     }
 
+    /// What the file holds, for people.
+    pub const fn format(&self) -> &'static str {
+        match &self.source {
+            Source::Capture(_) => "capture",
+            Source::Framed { format: FileFormat::LengthPrefixed, .. } => "length-prefixed messages",
+            Source::Framed { format: FileFormat::SoupBinTcp, .. } => "SoupBinTCP packets",
+        }
+    }
+
     /// The bytes underneath, for progress.
     pub fn bytes(&self) -> &ByteSource {
         match &self.source {

@@ -5,6 +5,11 @@
 //! apply them, and what comes out goes into files and a summary. The stages are the ones a live plant runs.
 
 pub mod analyser;
+pub mod dump;
 pub mod input;
 pub mod replay;
+pub mod stats;
+pub mod study;
+pub mod subjects;
+pub mod text;
 pub mod timer;

@@ -1,0 +1,813 @@
+//! Walks captures and message files as a protocol analyser does: every packet, every transport header, every message,
+//! held against the schema of its protocol, with the place where it lies.
+//!
+//! This is the slow, complete path that `dump`, `stats` and `study` share: it shows what the engine only counts. What
+//! cannot be read is an [`Item`] too, and the walk goes on behind it.
+//!
+//! Cost: about 100 ns a message (a loop over the schema's messages for the tag, a call of the visitor).
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
+
+use tapeworks_feed::recognise::{self, Application};
+use tapeworks_feed::sequence::{Arrival, SequenceTracker};
+use tapeworks_feed::{ChannelIdentity, FileFormat};
+use tapeworks_market::Nanos;
+use tapeworks_packet::CaptureError;
+use tapeworks_packet::capture::CapturedPacket;
+use tapeworks_packet::net::{self, Datagram, Transport};
+use tapeworks_packet::tcp::{Flow, Limits, Reassembler, StreamEvent};
+use tapeworks_wire::framing::{Blocks, FramingError, PrefixOrder};
+use tapeworks_wire::iex::tp;
+use tapeworks_wire::nasdaq::{moldudp64, soupbintcp};
+use tapeworks_wire::protocol_by_name;
+use tapeworks_wire::schema::{Decoded, Schema};
+
+use crate::input::{Input, Source};
+
+/// How many packets or messages go by between two reports of progress.
+const PROGRESS_STEP: u64 = 1 << 12;
+
+/// Where something lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file, by its place among the inputs.
+    pub file: usize,
+    /// The packet in the file, from 1; in a file without packets, the message.
+    pub number: u64,
+    /// Bytes from the start of the file (of a compressed file, of its contents). Of a message in a TCP stream, the
+    /// payload of the segment that completed it.
+    pub offset: u64,
+    /// When the packet was captured; `None` in a file without packets.
+    pub time: Option<Nanos>,
+}
+
+/// A transport's header.
+#[derive(Clone, Copy, Debug)]
+pub struct Header<'a> {
+    /// The transport.
+    pub schema: &'static Schema,
+    /// The header's fields.
+    pub decoded: Decoded<'a>,
+    /// The channel that it belongs to.
+    pub channel: ChannelIdentity,
+    /// Who sent it, and where to.
+    pub addresses: Option<(SocketAddr, SocketAddr)>,
+    /// The VLAN that it came on.
+    pub vlan: Option<u16>,
+    /// Number of the first message in the channel's sequence, where the transport or the login tells.
+    pub first_sequence: Option<u64>,
+    /// Messages that it announces.
+    pub messages: u64,
+    /// Whether it ends the session.
+    pub is_end_of_session: bool,
+    /// Its place in the channel's sequence: what is missing before it, and what came before.
+    pub arrival: Arrival,
+}
+
+/// A message of an application.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a> {
+    /// The application.
+    pub schema: &'static Schema,
+    /// The message's fields, or why they cannot be read.
+    pub decoded: Decoded<'a>,
+    /// The channel that carried it.
+    pub channel: ChannelIdentity,
+    /// Its number in the channel's sequence.
+    pub sequence: Option<u64>,
+    /// Whether the channel had brought it (or told it missing) before.
+    pub is_repeated: bool,
+    /// Whether the packet ends inside it.
+    pub is_cut: bool,
+}
+
+/// What could not be read, or need not be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Trouble {
+    /// Network headers that do not hold together.
+    Headers(net::HeaderError),
+    /// A sound packet that is neither UDP nor TCP over IP.
+    NotOurs(net::HeaderError),
+    /// Payload in none of our protocols.
+    UnknownProtocol {
+        /// Who sent it.
+        source: SocketAddr,
+        /// Where to.
+        destination: SocketAddr,
+        /// TCP or UDP.
+        is_stream: bool,
+        /// Bytes of payload.
+        bytes: usize,
+    },
+    /// The capture kept only the beginning of the packet.
+    CutPacket {
+        /// Bytes kept.
+        kept: usize,
+        /// Bytes that the packet had.
+        original: u32,
+        /// What that broke, if anything.
+        error: Option<FramingError>,
+    },
+    /// The transport's framing does not hold together.
+    Framing {
+        /// How.
+        error: FramingError,
+        /// Messages of the packet that are lost by it.
+        lost: u64,
+    },
+    /// A transport header or packet that cannot be read.
+    Transport(tapeworks_wire::DecodeError),
+    /// A message in an application that we do not know, carried by a transport that we do.
+    UnknownApplication {
+        /// Bytes of the message.
+        bytes: usize,
+    },
+    /// Bytes of a stream that the capture does not have.
+    StreamHole {
+        /// How many.
+        lost: u64,
+    },
+    /// A stream that ends inside a packet.
+    StreamCut {
+        /// Bytes of that packet.
+        bytes: usize,
+    },
+}
+
+impl Trouble {
+    /// Whether something of ours was lost by it.
+    #[must_use]
+    pub const fn is_problem(&self) -> bool {
+        !matches!(self, Self::NotOurs(_))
+    }
+}
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Headers(error) => write!(f, "{error}"),
+            Self::NotOurs(error) => write!(f, "passed over: {error}"),
+            Self::UnknownProtocol { source, destination, is_stream, bytes } => {
+                let transport = if *is_stream { "TCP" } else { "UDP" };
+                write!(f, "no known protocol: {bytes} bytes of {transport} from {source} to {destination}")
+            }
+            Self::CutPacket { kept, original, error } => {
+                write!(f, "the capture kept {kept} of the packet's {original} bytes")?;
+                error.as_ref().map_or(Ok(()), |error| write!(f, ": {error}"))
+            }
+            Self::Framing { error, lost: 0 | 1 } => write!(f, "{error}"),
+            Self::Framing { error, lost } => write!(f, "{error}; {lost} messages are lost"),
+            Self::Transport(error) => write!(f, "{error}"),
+            Self::UnknownApplication { bytes } => {
+                write!(f, "no known protocol in the transport's {bytes} bytes")
+            }
+            Self::StreamHole { lost } => write!(f, "{lost} bytes of the stream are missing"),
+            Self::StreamCut { bytes } => write!(f, "the stream ends inside a packet, {bytes} bytes are left"),
+        }
+    }
+}
+
+/// What the walk comes upon.
+#[derive(Clone, Copy, Debug)]
+pub enum Item<'a> {
+    /// A transport's header; its messages follow.
+    Header(Header<'a>),
+    /// A message.
+    Message(Message<'a>),
+    /// Something that could not be read; of a message in an unknown application, with its bytes.
+    Trouble(&'a Trouble, &'a [u8]),
+}
+
+/// How far the walk is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes read of all files, as they lie on disk.
+    pub bytes_read: u64,
+    /// Bytes of all files; `None` if one is a pipe.
+    pub total_bytes: Option<u64>,
+}
+
+/// Who is shown what the walk comes upon.
+pub trait Visitor {
+    /// One item. To break ends the whole walk.
+    fn visit(&mut self, place: &Place, item: Item<'_>) -> ControlFlow<()>;
+
+    /// A packet of a capture, before its items. To break ends the whole walk.
+    fn packet(&mut self, _file: usize, _packet: &CapturedPacket<'_>) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    /// Called now and then. To break ends the whole walk.
+    fn progress(&mut self, _progress: Progress) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+/// How a walk ended.
+#[derive(Debug, Default)]
+pub struct Ended {
+    /// The files that could not be read to their end: what lies before was shown.
+    pub damaged: Vec<CaptureError>,
+    /// The visitor ended it.
+    pub is_stopped: bool,
+}
+
+/// Whether `bytes` start with SoupBinTCP packets, whatever they carry.
+fn is_soup(bytes: &[u8]) -> bool {
+    let mut packets = soupbintcp::Packets::new(bytes).filter_map(Result::ok).take(8).peekable();
+    packets.peek().is_some() && packets.all(|packet| soupbintcp::Message::decode(packet).is_ok())
+}
+
+/// In which order several files are walked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// One after the other, each for itself.
+    ByFile,
+    /// Captures merged by time, as one: lines A and B of a channel may lie in two files. Files without packets follow.
+    ByTime,
+}
+
+/// Walks `inputs` and shows `visitor` what there is. `application` is what they hold, if the user says so.
+pub fn walk(
+    inputs: &mut [Input],
+    order: Order,
+    application: Option<Application>,
+    visitor: &mut impl Visitor,
+) -> Ended {
+    let mut ended = Ended::default();
+    let mut steps = 0;
+    let mut analyser = Analyser::new(application);
+    let total_bytes = inputs.iter().map(|input| input.bytes().total_len()).sum::<Option<u64>>();
+    let tell = |inputs: &[Input], visitor: &mut dyn FnMut(Progress) -> ControlFlow<()>| {
+        visitor(Progress {
+            bytes_read: inputs.iter().map(|input| input.bytes().bytes_read()).sum(),
+            total_bytes,
+        })
+    };
+    if order == Order::ByTime
+        && inputs.iter().filter(|input| matches!(input.source, Source::Capture(_))).count() > 1
+    {
+        loop {
+            let mut next: Option<(u64, usize)> = None;
+            for (index, input) in inputs.iter_mut().enumerate() {
+                let Source::Capture(reader) = &mut input.source else { continue };
+                match reader.next_timestamp_ns() {
+                    Ok(Some(time)) if next.is_none_or(|(first, _)| time < first) => {
+                        next = Some((time, index))
+                    }
+                    Ok(_) => {}
+                    Err(error) => ended.damaged.push(error),
+                }
+            }
+            let Some((_, index)) = next else { break };
+            let Some(Input { source: Source::Capture(reader), .. }) = inputs.get_mut(index) else { break };
+            // Found by the look at its time, so there is neither an end nor an error here.
+            if let Ok(Some(packet)) = reader.next_packet()
+                && analyser.packet(index, &packet, visitor).is_break()
+            {
+                ended.is_stopped = true;
+                return ended;
+            }
+            steps += 1;
+            if steps % PROGRESS_STEP == 0
+                && tell(inputs, &mut |progress| visitor.progress(progress)).is_break()
+            {
+                ended.is_stopped = true;
+                return ended;
+            }
+        }
+        if analyser.end(visitor).is_break() {
+            ended.is_stopped = true;
+            return ended;
+        }
+    }
+    for index in 0..inputs.len() {
+        if order == Order::ByFile {
+            analyser = Analyser::new(application);
+        }
+        analyser.start_file();
+        loop {
+            let Some(input) = inputs.get_mut(index) else { break };
+            let flow = match &mut input.source {
+                Source::Capture(reader) => match reader.next_packet() {
+                    Ok(Some(packet)) => {
+                        steps += 1;
+                        analyser.packet(index, &packet, visitor)
+                    }
+                    Ok(None) => break,
+                    Err(error) => {
+                        ended.damaged.push(error);
+                        break;
+                    }
+                },
+                Source::Framed { reader, format, .. } => match reader.next_batch() {
+                    Ok(Some(batch)) => {
+                        let before = steps;
+                        let mut flow = ControlFlow::Continue(());
+                        for frame in batch {
+                            steps += 1;
+                            flow = analyser.frame(index, *format, frame.offset, frame.bytes, visitor);
+                            if flow.is_break() {
+                                break;
+                            }
+                        }
+                        // A batch is long: tell after each.
+                        steps = steps.max((before / PROGRESS_STEP + 1) * PROGRESS_STEP);
+                        flow
+                    }
+                    Ok(None) => break,
+                    Err(error) => {
+                        ended.damaged.push(error);
+                        break;
+                    }
+                },
+            };
+            let is_time = steps % PROGRESS_STEP == 0;
+            if flow.is_break()
+                || is_time && tell(inputs, &mut |progress| visitor.progress(progress)).is_break()
+            {
+                ended.is_stopped = true;
+                return ended;
+            }
+        }
+        if analyser.end(visitor).is_break() {
+            ended.is_stopped = true;
+            return ended;
+        }
+    }
+    let _the_last_one = tell(inputs, &mut |progress| visitor.progress(progress));
+    ended
+}
+
+/// One direction of a TCP connection.
+#[derive(Debug, Default)]
+struct Connection {
+    /// The start of a packet whose end is still to come.
+    rest: Vec<u8>,
+    /// SoupBinTCP, and whether its messages are in ITCH.
+    is_recognised: bool,
+    application: Option<Application>,
+    /// Behind a hole nobody knows where a packet begins.
+    is_given_up: bool,
+    next_sequence: Option<u64>,
+    /// Where the last bytes came from.
+    place: Option<Place>,
+}
+
+/// Finds protocols and messages in packets.
+struct Analyser {
+    forced: Option<Application>,
+    applications: HashMap<SocketAddr, Application>,
+    last: Option<(SocketAddr, Application)>,
+    trackers: HashMap<ChannelIdentity, SequenceTracker>,
+    reassembler: Reassembler,
+    connections: HashMap<Flow, Connection>,
+    /// Of a file without packets.
+    frames: u64,
+    file_sequence: Option<u64>,
+    /// A SoupBinTCP packet with its length before it.
+    scratch: Vec<u8>,
+}
+
+const IN_ORDER: Arrival = Arrival { skip: 0, gap: None };
+
+fn schema_of(application: Application) -> Option<&'static Schema> {
+    protocol_by_name(application.protocol()).map(|protocol| protocol.schema)
+}
+
+impl Analyser {
+    fn new(forced: Option<Application>) -> Self {
+        Self {
+            forced,
+            applications: HashMap::new(),
+            last: None,
+            trackers: HashMap::new(),
+            reassembler: Reassembler::new(Limits::default()),
+            connections: HashMap::new(),
+            frames: 0,
+            file_sequence: None,
+            scratch: Vec::new(),
+        }
+    }
+
+    fn start_file(&mut self) {
+        self.frames = 0;
+        self.file_sequence = None;
+    }
+
+    fn packet(
+        &mut self,
+        file: usize,
+        packet: &CapturedPacket<'_>,
+        visitor: &mut impl Visitor,
+    ) -> ControlFlow<()> {
+        visitor.packet(file, packet)?;
+        let place = Place {
+            file,
+            number: packet.number,
+            offset: packet.offset,
+            time: Some(Nanos(packet.timestamp_ns)),
+        };
+        let datagram = match net::parse(packet.link_type, packet.bytes) {
+            Ok(datagram) => datagram,
+            Err(error) if error.is_malformed() => {
+                return visitor.visit(&place, Item::Trouble(&Trouble::Headers(error), packet.bytes));
+            }
+            Err(error) => {
+                return visitor.visit(&place, Item::Trouble(&Trouble::NotOurs(error), packet.bytes));
+            }
+        };
+        let place = Place { offset: packet.offset + datagram.payload_offset as u64, ..place };
+        let cut = packet.is_cut().then_some((packet.bytes.len(), packet.original_length));
+        match datagram.transport {
+            Transport::Udp => self.datagram(&place, &datagram, cut, visitor),
+            Transport::Tcp(_) => self.segment(&place, &datagram, cut, visitor),
+        }
+    }
+
+    fn application(&mut self, datagram: &Datagram<'_>) -> Option<Application> {
+        if self.forced.is_some() {
+            return self.forced;
+        }
+        match self.last {
+            Some((address, application)) if address == datagram.destination => return Some(application),
+            _ => {}
+        }
+        let known = self.applications.get(&datagram.destination).copied();
+        let application = known.or_else(|| recognise::udp_payload(datagram.payload))?;
+        self.applications.insert(datagram.destination, application);
+        self.last = Some((datagram.destination, application));
+        Some(application)
+    }
+
+    fn datagram(
+        &mut self,
+        place: &Place,
+        datagram: &Datagram<'_>,
+        cut: Option<(usize, u32)>,
+        visitor: &mut impl Visitor,
+    ) -> ControlFlow<()> {
+        let Some(application) = self.application(datagram) else {
+            let trouble = Trouble::UnknownProtocol {
+                source: datagram.source,
+                destination: datagram.destination,
+                is_stream: false,
+                bytes: datagram.payload.len(),
+            };
+            return visitor.visit(place, Item::Trouble(&trouble, datagram.payload));
+        };
+        let Some(schema) = schema_of(application) else { return ControlFlow::Continue(()) };
+        let payload = datagram.payload;
+        let place = *place;
+        let fault = |visitor: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>, error| {
+            visitor(Item::Trouble(&Trouble::Transport(error), payload))
+        };
+        match application {
+            Application::TotalViewItch50 => {
+                let packet = match moldudp64::DownstreamPacket::decode(payload) {
+                    Ok(packet) => packet,
+                    Err(error) => return fault(&mut |item| visitor.visit(&place, item), error),
+                };
+                let channel = ChannelIdentity::MoldUdp64 {
+                    session: packet.session().0,
+                    port: datagram.destination.port(),
+                };
+                let count = u64::from(packet.count());
+                let header = Header {
+                    schema: &moldudp64::SCHEMA,
+                    decoded: moldudp64::DownstreamPacket::SCHEMA.decode(payload),
+                    channel,
+                    addresses: Some((datagram.source, datagram.destination)),
+                    vlan: datagram.vlan,
+                    first_sequence: Some(packet.sequence_number()),
+                    messages: count,
+                    is_end_of_session: packet.is_end_of_session(),
+                    arrival: self.arrive(channel, packet.sequence_number(), count),
+                };
+                blocks(&place, schema, &header, 20, packet.blocks(), payload, cut, visitor)
+            }
+            _ => {
+                let segment = match tp::Segment::decode(payload) {
+                    Ok(segment) => segment,
+                    Err(error) => return fault(&mut |item| visitor.visit(&place, item), error),
+                };
+                let channel = ChannelIdentity::IexTp {
+                    protocol: segment.message_protocol_id().raw(),
+                    channel: segment.channel_id(),
+                    session: segment.session_id(),
+                };
+                let count = u64::from(segment.message_count());
+                let first = segment.first_message_sequence_number();
+                let header = Header {
+                    schema: &tp::SCHEMA,
+                    decoded: tp::Segment::SCHEMA.decode(payload),
+                    channel,
+                    addresses: Some((datagram.source, datagram.destination)),
+                    vlan: datagram.vlan,
+                    first_sequence: Some(first),
+                    messages: count,
+                    is_end_of_session: false,
+                    arrival: self.arrive(channel, first, count),
+                };
+                blocks(&place, schema, &header, 40, segment.blocks(), payload, cut, visitor)
+            }
+        }
+    }
+
+    fn arrive(&mut self, channel: ChannelIdentity, first: u64, count: u64) -> Arrival {
+        self.trackers.entry(channel).or_default().arrive(first, count)
+    }
+
+    fn segment(
+        &mut self,
+        place: &Place,
+        datagram: &Datagram<'_>,
+        cut: Option<(usize, u32)>,
+        visitor: &mut impl Visitor,
+    ) -> ControlFlow<()> {
+        if let Some((kept, original)) = cut {
+            let trouble = Trouble::CutPacket { kept, original, error: None };
+            visitor.visit(place, Item::Trouble(&trouble, datagram.payload))?;
+        }
+        let (connections, forced) = (&mut self.connections, self.forced);
+        let mut flow = ControlFlow::Continue(());
+        self.reassembler.push(datagram, |event| {
+            if flow.is_continue() {
+                flow = stream_event(connections, forced, event, place, datagram.vlan, visitor);
+            }
+        });
+        flow
+    }
+
+    /// The end of a file, or of all captures: what streams still hold.
+    fn end(&mut self, visitor: &mut impl Visitor) -> ControlFlow<()> {
+        let nowhere = Place { file: 0, number: 0, offset: 0, time: None };
+        let mut flow = ControlFlow::Continue(());
+        let (connections, forced) = (&mut self.connections, self.forced);
+        std::mem::take(&mut self.reassembler).finish(|event| {
+            if flow.is_continue() {
+                let key = match event {
+                    StreamEvent::Opened { flow, .. }
+                    | StreamEvent::Bytes { flow, .. }
+                    | StreamEvent::Hole { flow, .. }
+                    | StreamEvent::Closed { flow, .. } => flow,
+                };
+                let place = connections.get(&key).and_then(|connection| connection.place).unwrap_or(nowhere);
+                flow = stream_event(connections, forced, event, &place, None, visitor);
+            }
+        });
+        self.connections.clear();
+        flow
+    }
+
+    /// A message of a file without packets, or a SoupBinTCP packet without its length.
+    fn frame(
+        &mut self,
+        file: usize,
+        framing: FileFormat,
+        offset: u64,
+        bytes: &[u8],
+        visitor: &mut impl Visitor,
+    ) -> ControlFlow<()> {
+        self.frames += 1;
+        let place = Place { file, number: self.frames, offset, time: None };
+        // Files beyond 65,536 would share channels; no command line holds so many.
+        let channel = ChannelIdentity::File { file: u16::try_from(file).unwrap_or(u16::MAX) };
+        let application = self.forced.unwrap_or(Application::TotalViewItch50);
+        let Some(schema) = schema_of(application) else { return ControlFlow::Continue(()) };
+        match framing {
+            FileFormat::LengthPrefixed => {
+                let message = Message {
+                    schema,
+                    decoded: schema.decode(bytes),
+                    channel,
+                    sequence: None,
+                    is_repeated: false,
+                    is_cut: false,
+                };
+                visitor.visit(&place, Item::Message(message))
+            }
+            FileFormat::SoupBinTcp => {
+                self.scratch.clear();
+                // A frame's length was two bytes, so it fits.
+                let length = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
+                self.scratch.extend_from_slice(&length.to_be_bytes());
+                self.scratch.extend_from_slice(bytes);
+                let place = Place { offset: offset.saturating_sub(2), ..place };
+                let envelope =
+                    Envelope { channel, addresses: None, vlan: None, application: Some(application) };
+                soup_packet(&place, &envelope, &self.scratch, &mut self.file_sequence, visitor)
+            }
+        }
+    }
+}
+
+/// Shows a packet's header and the messages in it.
+#[expect(clippy::too_many_arguments, reason = "one call in each of two transports")]
+fn blocks<Order: PrefixOrder>(
+    place: &Place,
+    schema: &'static Schema,
+    header: &Header<'_>,
+    header_length: u64,
+    mut blocks: Blocks<'_, Order>,
+    payload: &[u8],
+    cut: Option<(usize, u32)>,
+    visitor: &mut impl Visitor,
+) -> ControlFlow<()> {
+    visitor.visit(place, Item::Header(*header))?;
+    let first = header.first_sequence.unwrap_or(0);
+    let mut number = 0;
+    let mut broken = None;
+    loop {
+        let at = Place { offset: place.offset + header_length + blocks.offset() as u64 + 2, ..*place };
+        let Some(block) = blocks.next() else { break };
+        let message = |bytes, is_cut| Message {
+            schema,
+            decoded: schema.decode(bytes),
+            channel: header.channel,
+            sequence: Some(first.saturating_add(number)),
+            is_repeated: number < header.arrival.skip,
+            is_cut,
+        };
+        match block {
+            Ok(bytes) => visitor.visit(&at, Item::Message(message(bytes, false)))?,
+            Err(error) => {
+                if let FramingError::Cut { got: 3.., .. } = error {
+                    let start = usize::try_from(at.offset - place.offset).unwrap_or(usize::MAX);
+                    let part = message(payload.get(start..).unwrap_or_default(), true);
+                    visitor.visit(&at, Item::Message(part))?;
+                }
+                broken = Some((at, error));
+            }
+        }
+        number += 1;
+    }
+    let lost = header.messages.saturating_sub(number.saturating_sub(1));
+    match (cut, broken) {
+        (Some((kept, original)), broken) => {
+            let at = broken.map_or(*place, |(at, _)| at);
+            let trouble = Trouble::CutPacket { kept, original, error: broken.map(|(_, error)| error) };
+            visitor.visit(&at, Item::Trouble(&trouble, &[]))
+        }
+        (None, Some((at, error))) => {
+            visitor.visit(&at, Item::Trouble(&Trouble::Framing { error, lost }, &[]))
+        }
+        (None, None) => ControlFlow::Continue(()),
+    }
+}
+
+/// What a SoupBinTCP packet came in.
+struct Envelope {
+    channel: ChannelIdentity,
+    addresses: Option<(SocketAddr, SocketAddr)>,
+    vlan: Option<u16>,
+    application: Option<Application>,
+}
+
+/// Shows one SoupBinTCP packet, with its length before it.
+fn soup_packet(
+    place: &Place,
+    envelope: &Envelope,
+    packet: &[u8],
+    next_sequence: &mut Option<u64>,
+    visitor: &mut impl Visitor,
+) -> ControlFlow<()> {
+    let (payload, is_sequenced) = match soupbintcp::Message::decode(packet) {
+        Ok(soupbintcp::Message::SequencedData(data)) => (Some(data.message()), true),
+        Ok(soupbintcp::Message::UnsequencedData(data)) => (Some(data.message()), false),
+        Ok(soupbintcp::Message::LoginAccepted(login)) => {
+            *next_sequence = login.sequence_number().value();
+            (None, false)
+        }
+        _ => (None, false),
+    };
+    let sequence = if is_sequenced { *next_sequence } else { None };
+    let header = Header {
+        schema: &soupbintcp::SCHEMA,
+        decoded: soupbintcp::SCHEMA.decode(packet),
+        channel: envelope.channel,
+        addresses: envelope.addresses,
+        vlan: envelope.vlan,
+        first_sequence: sequence,
+        messages: u64::from(payload.is_some()),
+        is_end_of_session: matches!(
+            soupbintcp::Message::decode(packet),
+            Ok(soupbintcp::Message::EndOfSession(_))
+        ),
+        arrival: IN_ORDER,
+    };
+    visitor.visit(place, Item::Header(header))?;
+    let Some(bytes) = payload else { return ControlFlow::Continue(()) };
+    if is_sequenced {
+        *next_sequence = next_sequence.and_then(|number| number.checked_add(1));
+    }
+    let place = Place { offset: place.offset + 3, ..*place };
+    match envelope.application.and_then(schema_of) {
+        Some(schema) => {
+            let message = Message {
+                schema,
+                decoded: schema.decode(bytes),
+                channel: envelope.channel,
+                sequence,
+                is_repeated: false,
+                is_cut: false,
+            };
+            visitor.visit(&place, Item::Message(message))
+        }
+        None => {
+            let trouble = Trouble::UnknownApplication { bytes: bytes.len() };
+            visitor.visit(&place, Item::Trouble(&trouble, bytes))
+        }
+    }
+}
+
+/// What the reassembler tells of a TCP stream.
+fn stream_event(
+    connections: &mut HashMap<Flow, Connection>,
+    forced: Option<Application>,
+    event: StreamEvent<'_>,
+    place: &Place,
+    vlan: Option<u16>,
+    visitor: &mut impl Visitor,
+) -> ControlFlow<()> {
+    match event {
+        StreamEvent::Opened { flow, .. } => {
+            connections.insert(flow, Connection::default());
+            ControlFlow::Continue(())
+        }
+        StreamEvent::Bytes { flow, bytes, .. } => {
+            let connection = connections.entry(flow).or_default();
+            connection.place = Some(*place);
+            stream_bytes(connection, forced, flow, bytes, place, vlan, visitor)
+        }
+        StreamEvent::Hole { flow, lost, .. } => {
+            let connection = connections.entry(flow).or_default();
+            connection.is_given_up = true;
+            connection.rest.clear();
+            visitor.visit(place, Item::Trouble(&Trouble::StreamHole { lost }, &[]))
+        }
+        StreamEvent::Closed { flow, .. } => {
+            let rest = connections.remove(&flow).map(|connection| connection.rest).unwrap_or_default();
+            if rest.is_empty() {
+                return ControlFlow::Continue(());
+            }
+            visitor.visit(place, Item::Trouble(&Trouble::StreamCut { bytes: rest.len() }, &rest))
+        }
+    }
+}
+
+fn stream_bytes(
+    connection: &mut Connection,
+    forced: Option<Application>,
+    flow: Flow,
+    bytes: &[u8],
+    place: &Place,
+    vlan: Option<u16>,
+    visitor: &mut impl Visitor,
+) -> ControlFlow<()> {
+    let waiting = connection.rest.len() as u64;
+    let joined;
+    let stream = if connection.rest.is_empty() {
+        bytes
+    } else {
+        connection.rest.extend_from_slice(bytes);
+        joined = std::mem::take(&mut connection.rest);
+        &joined
+    };
+    if !connection.is_recognised && !connection.is_given_up {
+        if forced.is_some() || recognise::soup_stream(stream) {
+            connection.is_recognised = true;
+            connection.application = forced.or(Some(Application::TotalViewItch50));
+        } else {
+            connection.is_recognised = is_soup(stream);
+            connection.is_given_up = !connection.is_recognised;
+        }
+    }
+    if connection.is_given_up {
+        let trouble = Trouble::UnknownProtocol {
+            source: flow.source,
+            destination: flow.destination,
+            is_stream: true,
+            bytes: stream.len(),
+        };
+        return visitor.visit(place, Item::Trouble(&trouble, stream));
+    }
+    let envelope = Envelope {
+        channel: ChannelIdentity::SoupBinTcp { source: flow.source, destination: flow.destination },
+        addresses: Some((flow.source, flow.destination)),
+        vlan,
+        application: connection.application,
+    };
+    let mut packets = soupbintcp::Packets::new(stream);
+    loop {
+        // The start of the first packet may lie in an earlier segment: then the place is that of this one's payload.
+        let offset = place.offset + (packets.offset() as u64).saturating_sub(waiting);
+        let Some(Ok(packet)) = packets.next() else { break };
+        let at = Place { offset, ..*place };
+        soup_packet(&at, &envelope, packet, &mut connection.next_sequence, visitor)?;
+    }
+    connection.rest = packets.rest().to_vec();
+    ControlFlow::Continue(())
+}

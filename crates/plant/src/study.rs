@@ -1,0 +1,616 @@
+//! The queueing study: how long would messages wait, if handling one took S nanoseconds?
+//!
+//! Messages arrive at their capture times (those of a packet all at once) at one server that takes them in order and
+//! needs the same time for each: the queue G/D/1. For each S the study tells the longest queue and the worst delay, over
+//! all and by windows of time. It answers what a mean rate hides: a feed of 100,000 messages a second comes in bursts
+//! of millions, and there a server of 1,000 ns falls behind by milliseconds.
+//!
+//! A message's *delay* is the time from its arrival to its completion, its own service included. The *queue* is how
+//! many messages are there, the one in service included, just after a message has come.
+//!
+//! The recurrence is Lindley's: `done = max(arrival, done of the one before) + S`. As S is the same for all, the queue
+//! is `(done - arrival) / S`, rounded up. Cost: a few ns per message and S.
+
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+
+use hdrhistogram::Histogram;
+use serde_json::{Value, json};
+use tapeworks_feed::Application;
+use tapeworks_market::Nanos;
+
+use crate::analyser::{self, Ended, Item, Order, Place, Progress, Visitor};
+use crate::input::Input;
+use crate::stats::Peak;
+use crate::subjects::own_time;
+use crate::text::iso_time;
+
+/// Service times studied unless others are chosen, in ns.
+pub const SERVICE_NS: [u64; 6] = [250, 500, 750, 1_000, 5_000, 10_000];
+
+/// The most service times of a study.
+pub const MAX_SERVERS: usize = 12;
+
+/// The most windows kept: with more, two become one.
+pub const MAX_WINDOWS: usize = 1 << 13;
+
+/// The greatest delay that the histogram tells apart from greater ones: an hour.
+const GREATEST_DELAY_NS: u64 = 3_600_000_000_000;
+
+/// A server that takes so long for each message.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Its time for a message, in ns.
+    pub service_ns: u64,
+    /// The longest queue, in messages.
+    pub longest_queue: u64,
+    /// When that was.
+    pub longest_queue_at: Nanos,
+    /// The worst delay, in ns.
+    pub worst_delay_ns: u64,
+    /// When the message with the worst delay came.
+    pub worst_delay_at: Nanos,
+    /// All delays, in ns.
+    pub delays: Histogram<u64>,
+    done: u64,
+}
+
+/// A window of time with at least one message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Its place in the row of windows.
+    pub index: u64,
+    /// Messages that came in it.
+    pub messages: u64,
+    /// For each server, the longest queue (messages) and the worst delay (ns).
+    pub worst: Vec<(u64, u64)>,
+}
+
+impl Window {
+    fn take_in(&mut self, other: &Self) {
+        self.messages += other.messages;
+        for (mine, theirs) in self.worst.iter_mut().zip(&other.worst) {
+            *mine = (mine.0.max(theirs.0), mine.1.max(theirs.1));
+        }
+    }
+}
+
+/// A study.
+#[derive(Debug)]
+pub struct Study {
+    /// Messages that arrived.
+    pub messages: u64,
+    /// First and last arrival.
+    pub times: Option<(Nanos, Nanos)>,
+    /// Whether times count from midnight at the venue, not from 1970.
+    pub is_time_of_day: bool,
+    /// The servers.
+    pub servers: Vec<Server>,
+    /// Length of a window in ns.
+    pub window_ns: u64,
+    /// The windows with messages, in order.
+    pub windows: Vec<Window>,
+    /// The fullest 1 ms, 100 ms and 1 s.
+    pub peaks: [Peak; 3],
+    /// Messages that tell no time: they are left out.
+    pub without_time: u64,
+    /// How the walk over the files ended.
+    pub ended: Ended,
+}
+
+impl Study {
+    /// A study of servers with these service times, in ns. Windows have the length `window_ns`, or one that suits the
+    /// length of the capture.
+    #[must_use]
+    pub fn new(service_ns: &[u64], window_ns: Option<u64>) -> Self {
+        let server = |service_ns: &u64| {
+            // The bounds are constants that the histogram accepts.
+            let delays = Histogram::new_with_bounds(1, GREATEST_DELAY_NS, 3).ok()?;
+            Some(Server {
+                service_ns: (*service_ns).max(1),
+                longest_queue: 0,
+                longest_queue_at: Nanos(0),
+                worst_delay_ns: 0,
+                worst_delay_at: Nanos(0),
+                delays,
+                done: 0,
+            })
+        };
+        Self {
+            messages: 0,
+            times: None,
+            is_time_of_day: false,
+            servers: service_ns.iter().take(MAX_SERVERS).filter_map(server).collect(),
+            window_ns: window_ns.unwrap_or(1_000).max(1),
+            windows: Vec::new(),
+            peaks: [1_000_000, 100_000_000, 1_000_000_000].map(Peak::new),
+            without_time: 0,
+            ended: Ended::default(),
+        }
+    }
+
+    /// A message comes. A time before the last one's counts as that.
+    pub fn arrive(&mut self, time: Nanos) {
+        let (first, last) = self.times.unwrap_or((time, time));
+        let time = time.max(last);
+        self.times = Some((first, time));
+        self.messages += 1;
+        self.peaks.iter_mut().for_each(|peak| peak.count(time));
+        let index = time.since(first) / self.window_ns;
+        if self.windows.last().is_none_or(|window| window.index != index) {
+            self.windows.push(Window { index, messages: 0, worst: vec![(0, 0); self.servers.len()] });
+        }
+        let Some(window) = self.windows.last_mut() else { return };
+        window.messages += 1;
+        for (server, worst) in self.servers.iter_mut().zip(&mut window.worst) {
+            server.done = server.done.max(time.0).saturating_add(server.service_ns);
+            let delay = server.done - time.0;
+            let queue = delay.div_ceil(server.service_ns);
+            server.delays.saturating_record(delay);
+            if queue > server.longest_queue {
+                (server.longest_queue, server.longest_queue_at) = (queue, time);
+            }
+            if delay > server.worst_delay_ns {
+                (server.worst_delay_ns, server.worst_delay_at) = (delay, time);
+            }
+            *worst = (worst.0.max(queue), worst.1.max(delay));
+        }
+        if self.windows.len() > MAX_WINDOWS {
+            self.widen();
+        }
+    }
+
+    /// Two windows become one.
+    #[cold]
+    fn widen(&mut self) {
+        self.window_ns = self.window_ns.saturating_mul(2);
+        let mut wide: Vec<Window> = Vec::with_capacity(MAX_WINDOWS + 1);
+        for mut window in self.windows.drain(..) {
+            window.index /= 2;
+            match wide.last_mut() {
+                Some(last) if last.index == window.index => last.take_in(&window),
+                _ => wide.push(window),
+            }
+        }
+        self.windows = wide;
+    }
+
+    /// Seconds from the first to the last arrival.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.times.map_or(0.0, |(first, last)| last.since(first) as f64 / 1e9)
+    }
+
+    /// The part of the time that a server is busy, 1 and above: it never catches up. 0 if there is no time between the
+    /// first and the last arrival.
+    #[must_use]
+    pub fn utilisation(&self, server: &Server) -> f64 {
+        let seconds = self.seconds();
+        if seconds > 0.0 { self.messages as f64 * server.service_ns as f64 / 1e9 / seconds } else { 0.0 }
+    }
+
+    /// When a window begins.
+    #[must_use]
+    pub fn start_of(&self, window: &Window) -> Nanos {
+        let first = self.times.map_or(0, |(first, _)| first.0);
+        Nanos(first.saturating_add(window.index.saturating_mul(self.window_ns)))
+    }
+
+    /// A time as the files tell it: ISO 8601, or the time of day at the venue.
+    #[must_use]
+    pub fn show_time(&self, time: Nanos) -> String {
+        if self.is_time_of_day {
+            return tapeworks_wire::NanosecondsSinceMidnight(time.0).to_string();
+        }
+        let mut text = String::new();
+        iso_time(&mut text, time);
+        text
+    }
+
+    /// The study for programs, windows included.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        json!({
+            "messages": self.messages,
+            "first_time": self.times.map(|(first, _)| self.show_time(first)),
+            "last_time": self.times.map(|(_, last)| self.show_time(last)),
+            "seconds": self.seconds(),
+            "messages_without_time": self.without_time,
+            "peaks": self.peaks.iter().filter(|peak| peak.messages > 0).map(|peak| json!({
+                "window_ns": peak.window_ns,
+                "messages": peak.messages,
+                "messages_per_second": peak.per_second(),
+                "start": self.show_time(peak.start),
+            })).collect::<Vec<_>>(),
+            "servers": self.servers.iter().map(|server| json!({
+                "service_ns": server.service_ns,
+                "utilisation": self.utilisation(server),
+                "longest_queue": server.longest_queue,
+                "longest_queue_at": self.show_time(server.longest_queue_at),
+                "worst_delay_ns": server.worst_delay_ns,
+                "worst_delay_at": self.show_time(server.worst_delay_at),
+                "mean_delay_ns": server.delays.mean(),
+                "p50_delay_ns": server.delays.value_at_quantile(0.5),
+                "p99_delay_ns": server.delays.value_at_quantile(0.99),
+                "p999_delay_ns": server.delays.value_at_quantile(0.999),
+            })).collect::<Vec<_>>(),
+            "window_ns": self.window_ns,
+            "windows": self.windows.iter().map(|window| json!({
+                "start": self.show_time(self.start_of(window)),
+                "messages": window.messages,
+                "longest_queue": window.worst.iter().map(|(queue, _)| *queue).collect::<Vec<_>>(),
+                "worst_delay_ns": window.worst.iter().map(|(_, delay)| *delay).collect::<Vec<_>>(),
+            })).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Studies the messages in `inputs`, merged by time; those that come again are left out. `observe` is called now and then
+/// and may end it.
+pub fn study(
+    inputs: &mut [Input],
+    application: Option<Application>,
+    service_ns: &[u64],
+    window_ns: Option<u64>,
+    observe: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Study {
+    let mut arrivals = Arrivals { study: Study::new(service_ns, window_ns), observe };
+    let ended = analyser::walk(inputs, Order::ByTime, application, &mut arrivals);
+    Study { ended, ..arrivals.study }
+}
+
+struct Arrivals<'a> {
+    study: Study,
+    observe: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
+}
+
+impl Visitor for Arrivals<'_> {
+    fn visit(&mut self, place: &Place, item: Item<'_>) -> ControlFlow<()> {
+        let Item::Message(message) = item else { return ControlFlow::Continue(()) };
+        if message.is_repeated {
+            return ControlFlow::Continue(());
+        }
+        let study = &mut self.study;
+        study.is_time_of_day |= study.times.is_none() && place.time.is_none();
+        let time = place.time.or_else(|| own_time(&message.decoded));
+        match time.filter(|_| place.time.is_none() == study.is_time_of_day) {
+            Some(time) => study.arrive(time),
+            None => study.without_time += 1,
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn progress(&mut self, progress: Progress) -> ControlFlow<()> {
+        (self.observe)(progress)
+    }
+}
+
+/// Nanoseconds in the unit that suits them: `250 ns`, `1.5 ms`.
+#[must_use]
+pub fn show_ns(ns: f64) -> String {
+    let (value, unit) = match ns {
+        ns if ns < 1e3 => (ns, "ns"),
+        ns if ns < 1e6 => (ns / 1e3, "µs"),
+        ns if ns < 1e9 => (ns / 1e6, "ms"),
+        ns => (ns / 1e9, "s"),
+    };
+    let places = match value {
+        value if value.fract() == 0.0 || value >= 100.0 => 0,
+        value if value >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.places$} {unit}")
+}
+
+/// A colour for each server, cold to hot, for the light and for the dark page.
+const COLOURS: [&str; MAX_SERVERS] = [
+    "#2b6cb0", "#0891b2", "#0d9488", "#65a30d", "#d97706", "#dc2626", "#be185d", "#7c3aed", "#475569",
+    "#854d0e", "#166534", "#1e3a8a",
+];
+
+/// The plot's measures in pixels.
+const WIDTH: f64 = 960.0;
+const LEFT: f64 = 84.0;
+const RIGHT: f64 = 830.0;
+const PANEL_HEIGHT: f64 = 210.0;
+const FIRST_PANEL: f64 = 92.0;
+const SECOND_PANEL: f64 = 366.0;
+const HEIGHT: f64 = 636.0;
+
+/// One panel of the plot.
+struct Panel<'p> {
+    title: &'p str,
+    top: f64,
+    /// Decades shown.
+    low: i32,
+    high: i32,
+    show: fn(f64) -> String,
+}
+
+impl Panel<'_> {
+    fn y(&self, value: f64) -> f64 {
+        let span = f64::from(self.high - self.low);
+        let part = (value.max(f64::MIN_POSITIVE).log10() - f64::from(self.low)) / span;
+        self.top + PANEL_HEIGHT * (1.0 - part.clamp(0.0, 1.0))
+    }
+}
+
+/// The plot of a study as a self-contained SVG: worst delay and longest queue over time, one line per service time, on
+/// logarithmic axes. `title` says what was studied, `note` what is to be read beside it.
+#[must_use]
+pub fn svg(study: &Study, title: &str, note: &str) -> String {
+    let mut out = String::new();
+    let _infallible = write!(
+        out,
+        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" font-family="system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif" font-size="12">
+<style>
+.page {{ fill: #ffffff }} .ink {{ fill: #1f2937 }} .faint {{ fill: #6b7280 }}
+.grid {{ stroke: #e5e7eb }} .axis {{ stroke: #9ca3af }}
+@media (prefers-color-scheme: dark) {{
+.page {{ fill: #111827 }} .ink {{ fill: #e5e7eb }} .faint {{ fill: #9ca3af }} .grid {{ stroke: #263244 }} .axis {{ stroke: #6b7280 }}
+}}
+</style>
+<rect class="page" width="100%" height="100%"/>
+<text class="ink" x="{LEFT}" y="30" font-size="17" font-weight="600">{}</text>
+<text class="faint" x="{LEFT}" y="50">{}</text>
+"##,
+        escape(title),
+        escape(note)
+    );
+    let Some((first, last)) = study.times else {
+        out.push_str("<text class=\"ink\" x=\"84\" y=\"120\">no messages</text>\n</svg>\n");
+        return out;
+    };
+    let span_ns = (last.since(first) as f64).max(study.window_ns as f64);
+    let x = |time_ns: f64| LEFT + (RIGHT - LEFT) * (time_ns / span_ns).clamp(0.0, 1.0);
+    let decade = |value: f64| value.max(1.0).log10();
+    let slowest = study.servers.iter().map(|server| server.worst_delay_ns).max().unwrap_or(1) as f64;
+    let fastest = study.servers.iter().map(|server| server.service_ns).min().unwrap_or(1) as f64;
+    let longest = study.servers.iter().map(|server| server.longest_queue).max().unwrap_or(1) as f64;
+    let panels = [
+        Panel {
+            title: "Worst delay in the window, service included",
+            top: FIRST_PANEL,
+            low: decade(fastest).floor() as i32,
+            high: (decade(slowest).ceil() as i32).max(decade(fastest).floor() as i32 + 1),
+            show: show_ns,
+        },
+        Panel {
+            title: "Longest queue in the window, messages",
+            top: SECOND_PANEL,
+            low: 0,
+            high: (decade(longest).ceil() as i32).max(1),
+            show: show_count,
+        },
+    ];
+    for (number, panel) in panels.iter().enumerate() {
+        axes(&mut out, panel, span_ns, &x);
+        for (index, server) in study.servers.iter().enumerate().rev() {
+            let values = study.windows.iter().map(|window| {
+                let (queue, delay) = window.worst.get(index).copied().unwrap_or_default();
+                (window.index, if number == 0 { delay } else { queue } as f64)
+            });
+            // Between messages the line lies where a lone message would be.
+            let floor = if number == 0 { server.service_ns as f64 } else { 1.0 };
+            let path = path(values, study.window_ns as f64, floor, panel, &x);
+            let colour = COLOURS.get(index).copied().unwrap_or("#475569");
+            let _infallible = writeln!(
+                out,
+                r#"<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.3" stroke-linejoin="round"/>"#
+            );
+        }
+    }
+    legend(&mut out, study);
+    let from = study.show_time(first);
+    let _infallible = write!(
+        out,
+        "<text class=\"faint\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">time after {from}; windows of {}</text>\n</svg>\n",
+        (LEFT + RIGHT) / 2.0,
+        SECOND_PANEL + PANEL_HEIGHT + 42.0,
+        show_ns(study.window_ns as f64),
+    );
+    out
+}
+
+fn show_count(count: f64) -> String {
+    match count {
+        count if count < 1e3 => format!("{count:.0}"),
+        count if count < 1e6 => format!("{:.0} k", count / 1e3),
+        count => format!("{:.0} M", count / 1e6),
+    }
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// A step of 1, 2 or 5 times a power of ten, so that about eight fit into `span`.
+fn step(span: f64) -> f64 {
+    let rough = span / 8.0;
+    let power = 10f64.powf(rough.log10().floor());
+    [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|factor| factor * power)
+        .find(|step| *step >= rough)
+        .unwrap_or(rough)
+}
+
+fn axes(out: &mut String, panel: &Panel<'_>, span_ns: f64, x: &impl Fn(f64) -> f64) {
+    let bottom = panel.top + PANEL_HEIGHT;
+    let _infallible = writeln!(
+        out,
+        r#"<text class="ink" x="{LEFT}" y="{}" font-weight="600">{}</text>"#,
+        panel.top - 12.0,
+        panel.title
+    );
+    for decade in panel.low..=panel.high {
+        let value = 10f64.powi(decade);
+        let y = panel.y(value);
+        let _infallible = writeln!(
+            out,
+            r#"<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{y:.1}" y2="{y:.1}"/><text class="faint" x="{}" y="{:.1}" text-anchor="end">{}</text>"#,
+            LEFT - 8.0,
+            y + 4.0,
+            (panel.show)(value)
+        );
+    }
+    let step = step(span_ns);
+    let (unit, divisor, places) = match step {
+        step if step >= 1e9 => ("s", 1e9, 0),
+        step if step >= 1e8 => ("s", 1e9, 1),
+        step if step >= 1e6 => ("ms", 1e6, 0),
+        step if step >= 1e3 => ("µs", 1e3, 0),
+        _ => ("ns", 1.0, 0),
+    };
+    let mut at = 0.0;
+    while at <= span_ns * 1.0001 {
+        let place = x(at);
+        let _infallible = writeln!(
+            out,
+            r#"<line class="axis" x1="{place:.1}" x2="{place:.1}" y1="{bottom:.1}" y2="{:.1}"/><text class="faint" x="{place:.1}" y="{:.1}" text-anchor="middle">{:.places$} {unit}</text>"#,
+            bottom + 5.0,
+            bottom + 20.0,
+            at / divisor
+        );
+        at += step;
+    }
+    let _infallible =
+        writeln!(out, r#"<line class="axis" x1="{LEFT}" x2="{RIGHT}" y1="{bottom:.1}" y2="{bottom:.1}"/>"#);
+}
+
+/// The line of one server: the worst of each pixel's windows.
+fn path(
+    windows: impl Iterator<Item = (u64, f64)>,
+    window_ns: f64,
+    floor: f64,
+    panel: &Panel<'_>,
+    x: &impl Fn(f64) -> f64,
+) -> String {
+    let columns = (RIGHT - LEFT) as usize + 1;
+    let mut worst = vec![floor; columns];
+    for (index, value) in windows {
+        let from = (x(index as f64 * window_ns) - LEFT) as usize;
+        // A window wider than a pixel fills all of its pixels.
+        let to = ((x((index + 1) as f64 * window_ns) - LEFT) as usize).max(from + 1);
+        for column in worst.iter_mut().take(to).skip(from) {
+            *column = column.max(value);
+        }
+    }
+    let mut path = String::new();
+    let mut last = None;
+    for (column, value) in worst.iter().enumerate() {
+        let y = (panel.y(*value) * 10.0).round() / 10.0;
+        let next_y = worst.get(column + 1).map(|next| (panel.y(*next) * 10.0).round() / 10.0);
+        // Points on a level stretch say nothing.
+        if last == Some(y) && next_y == Some(y) {
+            continue;
+        }
+        let verb = if last.is_none() { 'M' } else { 'L' };
+        let _infallible = write!(path, "{verb}{:.0} {y} ", LEFT + column as f64);
+        last = Some(y);
+    }
+    path
+}
+
+fn legend(out: &mut String, study: &Study) {
+    let x = RIGHT + 16.0;
+    let _infallible =
+        writeln!(out, r#"<text class="ink" x="{x}" y="{FIRST_PANEL}" font-weight="600">per message</text>"#);
+    for (index, server) in study.servers.iter().enumerate() {
+        let y = FIRST_PANEL + 20.0 + 19.0 * index as f64;
+        let colour = COLOURS.get(index).copied().unwrap_or("#475569");
+        let _infallible = writeln!(
+            out,
+            r#"<line x1="{x}" x2="{}" y1="{:.1}" y2="{:.1}" stroke="{colour}" stroke-width="3"/><text class="ink" x="{}" y="{y:.1}">{}</text>"#,
+            x + 18.0,
+            y - 4.0,
+            y - 4.0,
+            x + 26.0,
+            show_ns(server.service_ns as f64)
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn messages_slower_than_the_server_never_wait() {
+        let mut study = Study::new(&[100], None);
+        for number in 0..50 {
+            study.arrive(Nanos(1_000 + number * 100));
+        }
+        let server = &study.servers[0];
+        assert_eq!((server.longest_queue, server.worst_delay_ns), (1, 100));
+    }
+
+    #[test]
+    fn a_packet_of_ten_queues_its_ten() {
+        let mut study = Study::new(&[100, 1_000], Some(1_000));
+        for _ in 0..10 {
+            study.arrive(Nanos(5_000));
+        }
+        study.arrive(Nanos(6_000));
+        let [fast, slow] = &study.servers[..] else { panic!("two servers") };
+        assert_eq!((fast.longest_queue, fast.worst_delay_ns), (10, 1_000));
+        assert_eq!((slow.longest_queue, slow.worst_delay_ns), (10, 10_000));
+        assert_eq!(study.windows.len(), 2);
+        assert_eq!(
+            study.windows[1].worst,
+            [(1, 100), (10, 10_000)],
+            "the slow one has nine left and one new"
+        );
+    }
+
+    #[test]
+    fn durations_are_told_in_their_unit() {
+        assert_eq!(show_ns(250.0), "250 ns");
+        assert_eq!(show_ns(1_500.0), "1.50 µs");
+        assert_eq!(show_ns(12_340_000.0), "12.3 ms");
+        assert_eq!(show_ns(2e9), "2 s");
+    }
+
+    #[test]
+    fn a_plot_of_nothing_is_a_plot() {
+        assert!(svg(&Study::new(&SERVICE_NS, None), "none", "").ends_with("</svg>\n"));
+    }
+
+    proptest! {
+        #[test]
+        fn the_queue_is_that_of_a_simulated_server(gaps in prop::collection::vec(0u64..400, 1..200), service in 1u64..500) {
+            let mut study = Study::new(&[service], Some(64));
+            let (mut time, mut waiting, mut longest) = (0u64, std::collections::VecDeque::new(), 0);
+            let mut free_at = 0u64;
+            for gap in gaps {
+                time += gap;
+                study.arrive(Nanos(time));
+                // Each message leaves when the server has done it; who leaves now is gone.
+                while waiting.front().is_some_and(|done| *done <= time) {
+                    waiting.pop_front();
+                }
+                free_at = free_at.max(time) + service;
+                waiting.push_back(free_at);
+                longest = longest.max(waiting.len() as u64);
+            }
+            prop_assert_eq!(study.servers[0].longest_queue, longest);
+            let worst = study.windows.iter().map(|window| window.worst[0].1).max();
+            prop_assert_eq!(worst, Some(study.servers[0].worst_delay_ns));
+        }
+
+        #[test]
+        fn wider_windows_keep_the_worst_and_every_message(gaps in prop::collection::vec(1u64..5_000, 9_000..12_000)) {
+            let mut study = Study::new(&[700], Some(1_000));
+            let mut time = 0;
+            for gap in &gaps {
+                time += gap;
+                study.arrive(Nanos(time));
+            }
+            prop_assert!(study.windows.len() <= MAX_WINDOWS);
+            prop_assert_eq!(study.windows.iter().map(|window| window.messages).sum::<u64>(), gaps.len() as u64);
+            prop_assert_eq!(study.windows.iter().map(|window| window.worst[0].0).max(), Some(study.servers[0].longest_queue));
+        }
+    }
+}
