@@ -2,14 +2,20 @@
 
 use std::io::{self, Write};
 
+use tapeworks_packet::capture::{Writer, WriterOptions};
 use tapeworks_packet::framed::LENGTH_PREFIX_BYTES;
 
 use crate::generator::{Generator, MAX_MESSAGE_BYTES};
+use crate::packets::Packets;
 use crate::report::{Counter, Report};
 use crate::scenario::{Scenario, ScenarioError};
 
 /// Bytes collected before the sink is written to.
 const CHUNK_BYTES: usize = 256 << 10;
+
+/// pcap's own headers, of the file and of each packet.
+const PCAP_HEADER_BYTES: u64 = 24;
+const PCAP_RECORD_HEADER_BYTES: u64 = 16;
 
 /// Writes the scenario as a raw ITCH file: each message behind its big-endian two-byte length. The scenario must have one
 /// venue that speaks ITCH. `sink` needs no buffer of its own.
@@ -45,6 +51,25 @@ pub fn write_itch(scenario: &Scenario, mut sink: impl Write) -> io::Result<Repor
     sink.flush()?;
     counter.report.bytes += filled as u64;
     Ok(counter.report)
+}
+
+/// Writes the scenario as a pcap capture with nanoseconds: every packet of every venue on all lines, in order of time. `sink`
+/// needs no buffer of its own.
+///
+/// # Errors
+/// What the sink says; [`io::ErrorKind::InvalidInput`] with a [`ScenarioError`] inside, or for a day after the year
+/// 2106, which pcap cannot tell.
+pub fn write_pcap(scenario: &Scenario, sink: impl Write) -> io::Result<Report> {
+    let mut packets = Packets::new(scenario).map_err(invalid)?;
+    let sink = io::BufWriter::with_capacity(CHUNK_BYTES, sink);
+    let mut writer = Writer::new(sink, WriterOptions::default())?;
+    let mut bytes = PCAP_HEADER_BYTES;
+    while let Some(packet) = packets.next_packet() {
+        writer.write_packet(packet.timestamp_ns, packet.frame)?;
+        bytes += PCAP_RECORD_HEADER_BYTES + packet.frame.len() as u64;
+    }
+    writer.finish()?;
+    Ok(Report { bytes, ..packets.report().clone() })
 }
 
 fn invalid(error: ScenarioError) -> io::Error {

@@ -253,7 +253,7 @@ impl Generator {
             let rank = self.random.below(orders as u32) as usize;
             self.delete(venue, symbol, side, rank);
         } else {
-            match (choice >> 32) * 10_000 >> 32 {
+            match ((choice >> 32) * 10_000) >> 32 {
                 0..4_480 => self.add(venue, symbol, side),
                 4_480..8_450 => {
                     let rank = self.young_rank(index, side);
@@ -354,7 +354,7 @@ impl Generator {
         let index = self.book_index(venue, symbol);
         let Some(price) = self.price_for(index, symbol, side) else { return };
         let order = Order { reference: self.next_reference(venue), price, shares: self.shares() };
-        let mpid = (self.random.bits() as u8 % 23 == 0).then_some(order.reference as usize);
+        let mpid = (self.random.below(23) == 0).then_some(order.reference as usize);
         self.books[index].insert(side, order);
         self.publish(venue, symbol, &Change::Add { side, order, mpid });
     }
@@ -471,6 +471,8 @@ impl Generator {
             | Change::ExecuteAt { side, order, .. }
             | Change::Cancel { side, order, .. }
             | Change::Delete { side, order } => self.touch(side, order.price),
+            // The level stays as it is.
+            Change::Replace { old, new, .. } if (old.price, old.shares) == (new.price, new.shares) => {}
             Change::Replace { side, old, new } => {
                 self.touch(side, old.price);
                 self.touch(side, new.price);

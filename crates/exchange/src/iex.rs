@@ -118,7 +118,7 @@ pub(crate) fn short_sale_test(outbox: &mut Outbox, kind: VenueKind, stamp: &Stam
     });
 }
 
-/// Retail liquidity, which only DEEP tells.
+/// Retail liquidity.
 pub(crate) fn retail_interest(
     outbox: &mut Outbox,
     kind: VenueKind,
@@ -126,20 +126,15 @@ pub(crate) fn retail_interest(
     symbol: Ascii<8>,
     choice: u32,
 ) {
-    if kind == VenueKind::IexDeep {
-        let retail_liquidity_indicator = match choice % 4 {
-            0 => deep10::RetailLiquidity::BuyInterest,
-            1 => deep10::RetailLiquidity::SellInterest,
-            2 => deep10::RetailLiquidity::BuyAndSellInterest,
-            _ => deep10::RetailLiquidity::NotApplicable,
-        };
-        let fields = deep10::RetailLiquidityIndicatorFields {
-            retail_liquidity_indicator,
-            timestamp: time(stamp),
-            symbol,
-        };
-        outbox.push(stamp, &fields.encode());
-    }
+    say!(outbox, kind, stamp, RetailLiquidityIndicatorFields |feed| {
+        retail_liquidity_indicator: match choice % 4 {
+            0 => feed::RetailLiquidity::BuyInterest,
+            1 => feed::RetailLiquidity::SellInterest,
+            2 => feed::RetailLiquidity::BuyAndSellInterest,
+            _ => feed::RetailLiquidity::NotApplicable,
+        },
+        symbol,
+    });
 }
 
 /// The opening (`O`) or closing (`C`) process is complete, which only DEEP tells.

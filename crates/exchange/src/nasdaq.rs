@@ -213,7 +213,7 @@ pub(crate) fn directory(
 
 /// Listed at Nasdaq, so that its auctions are held there.
 pub(crate) fn is_listed(index: u32) -> bool {
-    index % 2 == 0
+    index.is_multiple_of(2)
 }
 
 fn market_makers(index: u32) -> usize {

@@ -126,7 +126,8 @@ pub struct Scenario {
     pub seed: u64,
     /// Midnight in New York, the start of the session's day, in nanoseconds since 1970-01-01 00:00 UTC.
     pub midnight_ns: u64,
-    /// The venues, up to 16.
+    /// The venues, at most one of each kind, since two of a kind would share their multicast groups. IEX TOPS and IEX DEEP
+    /// together are simulated as two venues with books of their own.
     pub venues: Vec<VenueConfig>,
     /// Symbols, each traded at every venue: 1 to 65,535.
     pub symbols: u32,
@@ -251,6 +252,11 @@ impl Scenario {
         if self.venues.iter().any(|venue| venue.share == 0 || venue.share > 1_000_000) {
             return Err(ScenarioError::Share);
         }
+        for (number, venue) in self.venues.iter().enumerate() {
+            if self.venues.iter().skip(number + 1).any(|other| other.kind == venue.kind) {
+                return Err(ScenarioError::SameVenue { name: venue.kind.name() });
+            }
+        }
         if self.symbols == 0 || self.symbols > u32::from(u16::MAX) {
             return Err(ScenarioError::Symbols { got: self.symbols });
         }
@@ -274,12 +280,22 @@ impl Scenario {
         if self.micro_bursts > 1_000_000 {
             return Err(ScenarioError::MicroBursts { got: self.micro_bursts });
         }
+        if self.heartbeat_ns != 0 && self.heartbeat_ns < SHORTEST_HEARTBEAT_NS {
+            return Err(ScenarioError::Heartbeat { got: self.heartbeat_ns });
+        }
+        // A day at most, so that no sum of times overflows.
+        if self.packet_hold_ns.max(self.line_b_skew_ns).max(self.heartbeat_ns) > 24 * HOUR_NS {
+            return Err(ScenarioError::Delay);
+        }
         Ok(())
     }
 }
 
-/// The most venues of a scenario.
-pub const MAX_VENUES: usize = 16;
+/// The shortest interval between heartbeats, in nanoseconds.
+const SHORTEST_HEARTBEAT_NS: u64 = 1_000_000;
+
+/// The most venues of a scenario: one of each kind.
+pub const MAX_VENUES: usize = 5;
 
 /// Why a scenario cannot be generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -290,6 +306,12 @@ pub enum ScenarioError {
     Venues {
         /// Venues in the scenario.
         got: usize,
+    },
+    /// Two venues of the same kind.
+    #[error("{name} comes twice: two venues of a kind would share their multicast groups")]
+    SameVenue {
+        /// The kind's name.
+        name: &'static str,
     },
     /// A venue's share is out of bounds.
     #[error("a venue's share must be 1 to 1,000,000")]
@@ -328,6 +350,15 @@ pub enum ScenarioError {
         /// Micro bursts asked for.
         got: u32,
     },
+    /// Heartbeats closer than a millisecond.
+    #[error("a heartbeat every {got} ns: must be 0 or at least 1,000,000")]
+    Heartbeat {
+        /// The interval asked for.
+        got: u64,
+    },
+    /// Packet hold, line B's skew or the heartbeat's interval is longer than a day.
+    #[error("packet hold, line B's skew and the heartbeat's interval must not exceed a day")]
+    Delay,
     /// A raw ITCH file holds one venue, which speaks ITCH.
     #[error(
         "a raw ITCH file holds one venue that speaks ITCH; the scenario has {venues} venues, the first is {first}"

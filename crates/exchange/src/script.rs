@@ -139,7 +139,7 @@ impl Writer<'_> {
 /// The day of every venue.
 pub(crate) fn scripts(scenario: &Scenario) -> Vec<Script> {
     let mut writer = Writer { scenario, scripts: Vec::new(), venue: 0 };
-    // At most 16, as the scenario was checked for.
+    // At most MAX_VENUES, as the scenario was checked for.
     for (number, venue) in scenario.venues.iter().enumerate() {
         writer.venue = number as u8;
         start_of_day(&mut writer, venue.kind);
@@ -249,7 +249,7 @@ fn halts(writer: &mut Writer<'_>, kind: VenueKind) {
             let reason = ReasonCode::NewsAndResumptionTimes;
             writer.add(quotes_ns, trading(TradingState::QuotationOnlyPeriod, reason), symbol);
         }
-        if kind == VenueKind::Nasdaq && nasdaq::is_listed(symbol) || kind == VenueKind::Nasdaq && pause {
+        if kind == VenueKind::Nasdaq && (pause || nasdaq::is_listed(symbol)) {
             if pause {
                 writer.add(start_ns + 1_000_000, Step::Collar, symbol);
             }
