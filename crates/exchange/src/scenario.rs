@@ -280,6 +280,9 @@ impl Scenario {
         if self.micro_bursts > 1_000_000 {
             return Err(ScenarioError::MicroBursts { got: self.micro_bursts });
         }
+        if self.halts > MOST_HALTS {
+            return Err(ScenarioError::Halts { got: self.halts });
+        }
         if self.heartbeat_ns != 0 && self.heartbeat_ns < SHORTEST_HEARTBEAT_NS {
             return Err(ScenarioError::Heartbeat { got: self.heartbeat_ns });
         }
@@ -290,6 +293,9 @@ impl Scenario {
         Ok(())
     }
 }
+
+/// The most halts of a session.
+const MOST_HALTS: u32 = 10_000;
 
 /// The shortest interval between heartbeats, in nanoseconds.
 const SHORTEST_HEARTBEAT_NS: u64 = 1_000_000;
@@ -348,6 +354,12 @@ pub enum ScenarioError {
     #[error("{got} micro bursts are over the limit of 1,000,000")]
     MicroBursts {
         /// Micro bursts asked for.
+        got: u32,
+    },
+    /// Too many halts.
+    #[error("{got} halts are over the limit of 10,000")]
+    Halts {
+        /// Halts asked for.
         got: u32,
     },
     /// Heartbeats closer than a millisecond.

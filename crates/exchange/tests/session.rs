@@ -296,6 +296,7 @@ fn what_cannot_be_generated_is_refused_with_the_reason() {
         ),
         (Scenario { midnight_ns: u64::MAX, ..good.clone() }, ScenarioError::Midnight { got: u64::MAX }),
         (Scenario { bursts: vec![burst], ..good.clone() }, ScenarioError::Burst { start_ns: 0 }),
+        (Scenario { halts: 10_001, ..good.clone() }, ScenarioError::Halts { got: 10_001 }),
         (Scenario { heartbeat_ns: 5, ..good.clone() }, ScenarioError::Heartbeat { got: 5 }),
         (Scenario { packet_hold_ns: u64::MAX, ..good.clone() }, ScenarioError::Delay),
     ] {
