@@ -1,0 +1,54 @@
+//! What must hold for any bytes: the bodies of the fuzz targets.
+//!
+//! A target is a function of bytes that panics when something that must hold does not. `cargo fuzz run NAME` drives
+//! it with libFuzzer (see `fuzz/README.md`); the test of this crate runs every target over the seeds of `fuzz/seeds`
+//! and over seeded mutations of them, with nothing but the toolchain. [`TARGETS`] lists them all.
+//!
+//! Cost: some microseconds for each input, so that a fuzzer reaches tens of thousands a second.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic is how a target reports what it found")]
+
+mod book;
+mod capture;
+mod feed;
+mod network;
+pub mod seeds;
+mod take;
+mod wire;
+
+pub use book::book;
+pub use capture::{capture, framed};
+pub use feed::{feed_capture, feed_file, feed_packets};
+pub use network::{net, tcp};
+pub use wire::{deep10, iextp, itch50, moldudp64, schema, soupbintcp, tops16};
+
+/// A target: its name, and what it does with bytes.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Every target, by name. A target's seeds lie in the folder of its name, or in the one that [`seeds_of`] tells.
+pub const TARGETS: &[Target] = &[
+    ("book", book),
+    ("capture", capture),
+    ("deep10", deep10),
+    ("feed_capture", feed_capture),
+    ("feed_file", feed_file),
+    ("feed_packets", feed_packets),
+    ("framed", framed),
+    ("iextp", iextp),
+    ("itch50", itch50),
+    ("moldudp64", moldudp64),
+    ("net", net),
+    ("schema", schema),
+    ("soupbintcp", soupbintcp),
+    ("tcp", tcp),
+    ("tops16", tops16),
+];
+
+/// The folder of `fuzz/seeds` that holds the seeds of a target: some share theirs.
+pub fn seeds_of(target: &str) -> &str {
+    match target {
+        "feed_capture" => "capture",
+        "feed_file" => "framed",
+        other => other,
+    }
+}

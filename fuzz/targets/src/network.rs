@@ -1,0 +1,121 @@
+//! Network headers and TCP streams.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+
+use tapeworks_packet::capture::LinkType;
+use tapeworks_packet::net::{self, Datagram, TcpFlags, TcpHeader, Transport};
+use tapeworks_packet::tcp::{Flow, Limits, Reassembler, StreamEvent};
+
+use crate::take::Take;
+
+/// A packet of any link type: a payload lies where it is said to lie.
+pub fn net(bytes: &[u8]) {
+    for link_type in [
+        LinkType::ETHERNET,
+        LinkType::RAW,
+        LinkType::NULL,
+        LinkType::LOOP,
+        LinkType::LINUX_SLL,
+        LinkType::LINUX_SLL2,
+        LinkType::IPV4,
+        LinkType::IPV6,
+    ] {
+        match net::parse(link_type, bytes) {
+            Ok(datagram) => {
+                let end = datagram.payload_offset + datagram.payload.len();
+                assert!(end <= bytes.len(), "{link_type:?}: {end} of {}", bytes.len());
+                assert_eq!(datagram.payload, &bytes[datagram.payload_offset..end]);
+            }
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+}
+
+/// What is known of one flow by what was reported of it.
+#[derive(Default)]
+struct Told {
+    is_open: bool,
+    /// Bytes since it was opened last.
+    offset: u64,
+    /// Bytes and holes of all its lives.
+    delivered: u64,
+    lost: u64,
+}
+
+/// Segments of a few flows, in any order: bytes come without a gap between one report and the next.
+pub fn tcp(bytes: &[u8]) {
+    let mut take = Take(bytes);
+    let options = take.u8();
+    let limits = Limits {
+        early_bytes: 1 << (options & 15),
+        early_segments: usize::from(options >> 4) + 1,
+        flows: usize::from(options & 3) + 1,
+    };
+    let mut reassembler = Reassembler::new(limits);
+    let mut flows = HashMap::<Flow, Told>::new();
+    let mut base = take.u32();
+    let mut taken = 0u64;
+    while !take.is_empty() {
+        let who = take.u8();
+        let delta = take.u16().cast_signed();
+        base = if who & 0x80 == 0 { base } else { base.wrapping_add(take.u32()) };
+        let length = usize::from(take.u8());
+        let payload = take.bytes(length);
+        let flags = TcpFlags(take.u8());
+        let peer = |port| SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
+        let datagram = Datagram {
+            source: peer(u16::from(who & 7)),
+            destination: peer(9),
+            vlan: None,
+            transport: Transport::Tcp(TcpHeader {
+                sequence: base.wrapping_add_signed(i32::from(delta)),
+                acknowledgment: 0,
+                flags,
+            }),
+            payload,
+            payload_offset: 0,
+            truncated: who & 0x40 != 0,
+        };
+        taken += payload.len() as u64;
+        reassembler.push(&datagram, |event| follow(&mut flows, event));
+    }
+    reassembler.finish(|event| follow(&mut flows, event));
+    assert!(flows.values().all(|told| !told.is_open), "a flow is still open after the end");
+    let counters = reassembler.counters();
+    assert!(
+        counters.delivered_bytes + counters.repeated_bytes + counters.late_bytes <= taken,
+        "{counters:?} of {taken}"
+    );
+    assert_eq!(counters.delivered_bytes, flows.values().map(|told| told.delivered).sum::<u64>());
+    assert_eq!(counters.lost_bytes, flows.values().map(|told| told.lost).sum::<u64>());
+}
+
+fn follow(flows: &mut HashMap<Flow, Told>, event: StreamEvent<'_>) {
+    match event {
+        StreamEvent::Opened { flow, .. } => {
+            let told = flows.entry(flow).or_default();
+            assert!(!told.is_open);
+            (told.is_open, told.offset) = (true, 0);
+        }
+        StreamEvent::Bytes { flow, offset, bytes } => {
+            let told = flows.get_mut(&flow).expect("bytes of a flow that was opened");
+            assert!(told.is_open && !bytes.is_empty());
+            assert_eq!(told.offset, offset);
+            told.offset += bytes.len() as u64;
+            told.delivered += bytes.len() as u64;
+        }
+        StreamEvent::Hole { flow, offset, lost } => {
+            let told = flows.get_mut(&flow).expect("a hole in a flow that was opened");
+            assert!(told.is_open && lost > 0);
+            assert_eq!(told.offset, offset);
+            (told.offset, told.lost) = (told.offset + lost, told.lost + lost);
+        }
+        StreamEvent::Closed { flow, length } => {
+            let told = flows.get_mut(&flow).expect("the end of a flow that was opened");
+            assert!(told.is_open);
+            assert_eq!(told.offset, length);
+            told.is_open = false;
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Where a run starts: valid inputs of every target, made from the schemas and from the captures in `testdata`, and
+//! the inputs that `fuzz/seeds` keeps because they found something or reach what nothing else does.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tapeworks_packet::capture::CaptureReader;
+use tapeworks_packet::framed;
+use tapeworks_packet::net;
+use tapeworks_wire::framing::write_block_big_endian;
+use tapeworks_wire::schema::{Schema, SplitMix64, arbitrary};
+use tapeworks_wire::{iex, nasdaq};
+
+/// The longest kept or captured file that becomes a seed, in bytes: mutations of longer ones find less.
+const LONGEST: u64 = 4096;
+
+/// The root of the repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The files of a folder and of those in it, by name; none when it is not there.
+fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    if !folder.is_dir() {
+        return Ok(found);
+    }
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.extend(files(&path)?);
+        } else if path.metadata()?.len() <= LONGEST {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The inputs that `fuzz/seeds` keeps for a target.
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn kept(target: &str) -> io::Result<Vec<Vec<u8>>> {
+    files(&root().join("fuzz/seeds").join(target))?.iter().map(fs::read).collect()
+}
+
+/// Valid inputs of a target.
+///
+/// # Errors
+/// When `testdata` cannot be read.
+pub fn made(target: &str) -> io::Result<Vec<Vec<u8>>> {
+    let mut random = SplitMix64::new(0x5eed);
+    Ok(match target {
+        "itch50" => messages(&nasdaq::itch50::SCHEMA, &mut random),
+        "tops16" => messages(&iex::tops16::SCHEMA, &mut random),
+        "deep10" => messages(&iex::deep10::SCHEMA, &mut random),
+        "soupbintcp" => {
+            let mut packets = messages(&nasdaq::soupbintcp::SCHEMA, &mut random);
+            packets.push(packets.concat());
+            packets
+        }
+        "moldudp64" => headers(&nasdaq::moldudp64::SCHEMA, &mut random),
+        "iextp" => headers(&iex::tp::SCHEMA, &mut random),
+        "schema" => [&nasdaq::itch50::SCHEMA, &iex::tops16::SCHEMA, &nasdaq::soupbintcp::SCHEMA]
+            .iter()
+            .flat_map(|schema| messages(schema, &mut random))
+            .collect(),
+        "capture" | "feed_capture" => captures()?,
+        "framed" | "feed_file" => framed_files(&mut random),
+        "net" => packets()?,
+        "feed_packets" => conversations(&payloads()?, &mut random),
+        _ => (0..8).map(|_| noise(512, &mut random)).collect(),
+    })
+}
+
+fn noise(length: usize, random: &mut SplitMix64) -> Vec<u8> {
+    (0..length).map(|_| random.next_u64() as u8).collect()
+}
+
+/// One of each message.
+fn messages(schema: &Schema, random: &mut SplitMix64) -> Vec<Vec<u8>> {
+    schema
+        .messages
+        .iter()
+        .map(|structure| {
+            let mut bytes = Vec::new();
+            arbitrary(schema, structure, random, &mut bytes);
+            bytes
+        })
+        .collect()
+}
+
+/// A few of each header.
+fn headers(schema: &Schema, random: &mut SplitMix64) -> Vec<Vec<u8>> {
+    schema
+        .headers
+        .iter()
+        .flat_map(|structure| {
+            (0..4)
+                .map(|_| {
+                    let mut bytes = Vec::new();
+                    arbitrary(schema, structure, random, &mut bytes);
+                    bytes
+                })
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+fn captures() -> io::Result<Vec<Vec<u8>>> {
+    files(&root().join("testdata/captures"))?
+        .iter()
+        .filter(|path| path.extension().is_none_or(|ending| ending != "md"))
+        .map(fs::read)
+        .collect()
+}
+
+/// The packets of the captures, as they lie.
+fn packets() -> io::Result<Vec<Vec<u8>>> {
+    let mut found = Vec::new();
+    for file in captures()? {
+        let source = tapeworks_packet::source::ByteSource::from_bytes("seed", file);
+        let Ok(mut reader) = CaptureReader::new(source) else { continue };
+        while let Ok(Some(packet)) = reader.next_packet() {
+            found.push(packet.bytes.to_vec());
+        }
+    }
+    Ok(found)
+}
+
+/// The UDP payloads of the captures.
+fn payloads() -> io::Result<Vec<Vec<u8>>> {
+    let packets = packets()?;
+    let datagrams = packets
+        .iter()
+        .filter_map(|packet| net::parse(tapeworks_packet::capture::LinkType::ETHERNET, packet).ok());
+    Ok(datagrams.map(|datagram| datagram.payload.to_vec()).collect())
+}
+
+/// Length-prefixed files: of ITCH, and of SoupBinTCP with ITCH inside.
+fn framed_files(random: &mut SplitMix64) -> Vec<Vec<u8>> {
+    let messages = messages(&nasdaq::itch50::SCHEMA, random);
+    let (mut plain, mut soup) = (Vec::new(), Vec::new());
+    for message in &messages {
+        let packet = [&[nasdaq::soupbintcp::SequencedData::TAG], message.as_slice()].concat();
+        // A Vec takes everything, and no message is longer than a frame may be.
+        framed::write_frame(&mut plain, message).expect("a message fits a frame");
+        framed::write_frame(&mut soup, &packet).expect("a message fits a frame");
+    }
+    vec![plain, soup]
+}
+
+/// Inputs of `feed_packets`: captured payloads one behind the other, MoldUDP64 packets with consecutive numbers and
+/// orders that refer to each other, and a SoupBinTCP stream cut anywhere.
+fn conversations(payloads: &[Vec<u8>], random: &mut SplitMix64) -> Vec<Vec<u8>> {
+    let frame =
+        |how: u8, payload: &[u8]| [&[how][..], &(payload.len() as u16).to_le_bytes(), payload].concat();
+    let captured: Vec<u8> = payloads.iter().take(24).flat_map(|payload| frame(3, payload)).collect();
+    let mut itch = messages(&nasdaq::itch50::SCHEMA, random);
+    // One stock and few order references, so that messages are about the same things.
+    for message in &mut itch {
+        message[1..3].copy_from_slice(&[0, 1]);
+        if message.len() > 19 && b"AFECXDU".contains(&message[0]) {
+            message[11..19].copy_from_slice(&random.below(2).to_be_bytes());
+        }
+    }
+    let mut mold = Vec::new();
+    for (number, message) in itch.iter().enumerate() {
+        let mut block = [0; 128];
+        let length = write_block_big_endian(&mut block, message).expect("a message fits a block");
+        let header = [&b"SESSION001"[..], &(number as u64 + 1).to_be_bytes(), &1u16.to_be_bytes()].concat();
+        let packet = [&header, &block[..length]].concat();
+        mold.extend(frame((number % 2) as u8, &packet));
+    }
+    let mut stream = Vec::new();
+    for message in &itch {
+        let packet = [&[nasdaq::soupbintcp::SequencedData::TAG], message.as_slice()].concat();
+        framed::write_frame(&mut stream, &packet).expect("a message fits a frame");
+    }
+    let cut = stream.chunks(61).flat_map(|part| frame(0x80, part)).collect();
+    vec![captured, mold, cut]
+}

@@ -1,0 +1,161 @@
+//! Decoders: what can be decoded encodes to the same bytes, and the schema agrees with the typed view.
+
+use tapeworks_wire::framing::{BigEndian, Blocks, LittleEndian};
+use tapeworks_wire::schema::{Decoded, Structure};
+use tapeworks_wire::{iex, nasdaq, protocols};
+
+/// The fields that the schema tells are JSON, whatever they hold, and lie inside the message.
+fn check_fields(decoded: &Decoded<'_>) {
+    decoded.for_each_field(|field| {
+        let end = field.offset + field.bytes.len();
+        assert!(end <= decoded.bytes.len(), "{} ends at {end} of {}", field.field.name, decoded.bytes.len());
+        assert_eq!(field.bytes, &decoded.bytes[field.offset..end]);
+        assert!(field.value.to_string().len() < 1 << 20);
+    });
+    let mut text = String::new();
+    decoded.write_json(&mut text);
+    let value: serde_json::Value = serde_json::from_str(&text).expect("fields as JSON");
+    assert!(value.is_object(), "{text}");
+}
+
+macro_rules! decoder {
+    ($(#[$doc:meta])* $visible:vis $name:ident, $protocol:path) => {
+        $(#[$doc])*
+        $visible fn $name(bytes: &[u8]) {
+            use $protocol::{Message, SCHEMA};
+            let shown = SCHEMA.decode(bytes);
+            check_fields(&shown);
+            match Message::decode(bytes) {
+                Ok(message) => {
+                    assert_eq!(shown.error, None);
+                    assert_eq!(shown.name(), Some(message.name()));
+                    let own = message.as_bytes();
+                    assert!(bytes.starts_with(own));
+                    let mut again = vec![0; own.len()];
+                    assert_eq!(message.encode_into(&mut again), Ok(own.len()), "{message:?}");
+                    assert_eq!(again, own, "{message:?}");
+                    if let Some(short) = own.len().checked_sub(1) {
+                        assert!(message.encode_into(&mut again[..short]).is_err());
+                    }
+                }
+                Err(error) => assert_eq!(shown.error, Some(error)),
+            }
+        }
+    };
+}
+
+decoder!(
+    /// One message of TotalView-ITCH 5.0.
+    pub itch50,
+    nasdaq::itch50
+);
+decoder!(
+    /// One message of IEX TOPS 1.6.
+    pub tops16,
+    iex::tops16
+);
+decoder!(
+    /// One message of IEX DEEP 1.0.
+    pub deep10,
+    iex::deep10
+);
+
+mod soup {
+    use super::check_fields;
+    decoder!(
+        /// One packet of SoupBinTCP.
+        pub(super) packet,
+        super::nasdaq::soupbintcp
+    );
+}
+
+/// A stream of SoupBinTCP: its packets and what is left are the stream, and each packet decodes as a message does.
+pub fn soupbintcp(bytes: &[u8]) {
+    soup::packet(bytes);
+    let mut packets = nasdaq::soupbintcp::Packets::new(bytes);
+    let mut whole = 0;
+    for packet in packets.by_ref().flatten() {
+        soup::packet(packet);
+        whole += packet.len();
+    }
+    assert!(whole + packets.rest().len() <= bytes.len());
+    assert!(bytes.ends_with(packets.rest()));
+}
+
+/// Blocks lie one behind the other, and are at most as many as said.
+fn check_blocks<'a, E: std::fmt::Debug>(
+    bytes: &[u8],
+    count: u16,
+    blocks: impl Iterator<Item = Result<&'a [u8], E>>,
+) {
+    let (mut seen, mut length, mut errors) = (0, 0, 0);
+    for block in blocks {
+        match block {
+            Ok(block) => {
+                assert_eq!(errors, 0, "nothing comes after an error");
+                (seen, length) = (seen + 1, length + 2 + block.len());
+            }
+            Err(_) => errors += 1,
+        }
+    }
+    assert!(errors <= 1 && seen <= usize::from(count) && length <= bytes.len());
+    assert!(errors == 1 || seen == usize::from(count), "{seen} of {count} blocks and no error");
+}
+
+fn check_header(structure: &'static Structure, bytes: &[u8]) {
+    check_fields(&structure.decode(bytes));
+}
+
+/// A downstream packet and a request of MoldUDP64.
+pub fn moldudp64(bytes: &[u8]) {
+    for header in nasdaq::moldudp64::SCHEMA.headers {
+        check_header(header, bytes);
+    }
+    if let Ok(packet) = nasdaq::moldudp64::DownstreamPacket::decode(bytes) {
+        check_blocks(bytes, packet.count(), packet.blocks());
+        assert!(!(packet.is_heartbeat() && packet.is_end_of_session()));
+        let fields = packet.to_fields();
+        let mut again = vec![0; bytes.len()];
+        if let Ok(length) = fields.encode_into(&mut again) {
+            assert_eq!(&again[..length], &bytes[..length]);
+        }
+    }
+    if let Ok(request) = nasdaq::moldudp64::RequestPacket::decode(bytes) {
+        assert!(bytes.starts_with(&request.to_fields().encode()));
+    }
+    for block in Blocks::new(bytes, BigEndian).flatten() {
+        assert!(block.len() + 2 <= bytes.len());
+    }
+}
+
+/// A segment of IEX-TP.
+pub fn iextp(bytes: &[u8]) {
+    for header in iex::tp::SCHEMA.headers {
+        check_header(header, bytes);
+    }
+    if let Ok(segment) = iex::tp::Segment::decode(bytes) {
+        check_blocks(bytes, segment.message_count(), segment.blocks());
+        let mut again = vec![0; bytes.len()];
+        if let Ok(length) = segment.to_fields().encode_into(&mut again) {
+            assert_eq!(&again[..length], &bytes[..length]);
+        }
+    }
+    for block in Blocks::new(bytes, LittleEndian).flatten() {
+        assert!(block.len() + 2 <= bytes.len());
+    }
+}
+
+/// Every protocol's schema over the same bytes: no structure reads outside, and what it tells is JSON.
+pub fn schema(bytes: &[u8]) {
+    for protocol in protocols() {
+        let schema = protocol.schema;
+        check_fields(&schema.decode(bytes));
+        for structure in schema.headers.iter().chain(schema.messages) {
+            let decoded = structure.decode(bytes);
+            check_fields(&decoded);
+            if let Ok(length) = structure.measure(bytes) {
+                assert!(length <= bytes.len(), "{} measures {length} of {}", structure.name, bytes.len());
+            }
+        }
+    }
+}
