@@ -1,304 +1,313 @@
-//! Records to Arrow columns.
+//! Records to Parquet columns.
 //!
 //! A record type lists its columns once, as calls on [`Columns`]: name, kind, and how to read the field. The same
-//! list gives the schema with the encodings (when the file is opened) and the arrays (for each batch). Each column is
-//! one loop over the batch into a fresh vector that becomes the Arrow array without a copy.
+//! list describes the columns when the file is opened, and encodes a page of each for every batch. A column of a
+//! batch is one loop over the records into an array that stays in the first-level cache, and one loop that encodes it.
 
 use std::ffi::c_char;
-use std::sync::Arc;
+use std::slice::IterMut;
 
-use arrow_array::types::{
-    ArrowPrimitiveType, Decimal64Type, Float64Type, Int32Type, Int64Type, TimestampNanosecondType, UInt8Type,
-    UInt16Type, UInt32Type, UInt64Type,
-};
-use arrow_array::{ArrayRef, DictionaryArray, PrimitiveArray, StringArray};
-use arrow_buffer::{NullBuffer, ScalarBuffer};
-use arrow_schema::{DataType, Field, TimeUnit};
 use dbn::{UNDEF_PRICE, UNDEF_TIMESTAMP};
-use tapeworks_market::event::Line;
+use parquet::errors::ParquetError;
+use tapeworks_market::{Instruments, Price};
 
+use crate::encode::parquet::{Chunk, Compressor, NO_KEY, Values};
 use crate::options::Prices;
-
-/// The metadata key under which DBN's own Parquet files tell the scale of fixed-point prices.
-const FIXED_PRICE_SCALE_KEY: &str = "databento:fixed_price_scale";
+use crate::rows::{Row, Rows};
 
 /// The first magnitude, in 1e-9, that a decimal of 18 digits does not hold.
 const DECIMAL_LIMIT: u64 = 1_000_000_000_000_000_000;
 
-/// How a column is encoded in Parquet.
+/// What a column holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Encoding {
-    /// Differences, bit-packed: whatever grows steadily or stays near its last value.
-    Delta,
-    /// As it is.
-    Plain,
-    /// By dictionary.
-    Dictionary,
-    /// Differences, with the least and greatest value of each page for those who look for a time.
-    DeltaWithStatistics,
+pub(crate) enum Kind {
+    /// An unsigned number of so many bits.
+    Unsigned(i8),
+    /// A signed number of 32 bits.
+    Signed,
+    /// Nanoseconds UTC.
+    Time,
+    /// A price.
+    Price(Prices),
+    /// Text, by dictionary.
+    Text,
 }
 
-/// The columns of a batch, or their description when there are no rows yet.
+/// A column before there are rows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Description {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    pub(crate) is_optional: bool,
+}
+
+/// Arrays that each column of each batch uses again.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    narrow: Vec<i32>,
+    wide: Vec<i64>,
+    floating: Vec<f64>,
+    keys: Vec<u32>,
+    defined: Vec<u32>,
+}
+
+/// Where the columns go.
+enum To<'a> {
+    Description(&'a mut Vec<Description>),
+    Chunks { chunks: IterMut<'a, Chunk>, compressor: &'a mut Compressor, scratch: &'a mut Scratch },
+}
+
+/// The columns of a batch, one after the other.
 pub(crate) struct Columns<'a, R> {
-    rows: &'a [R],
+    records: &'a [R],
     prices: Prices,
-    describing: bool,
-    pub(crate) fields: Vec<Field>,
-    pub(crate) encodings: Vec<Encoding>,
-    pub(crate) arrays: Vec<ArrayRef>,
+    to: To<'a>,
+    result: Result<(), ParquetError>,
     /// Prices that were written as null as the decimal cannot hold them.
-    pub(crate) out_of_range: u64,
+    out_of_range: u64,
 }
 
-fn primitive<T: ArrowPrimitiveType>(values: Vec<T::Native>) -> PrimitiveArray<T> {
-    PrimitiveArray::new(ScalarBuffer::from(values), None)
+/// A page of one column to write.
+struct PageOf<'p> {
+    chunk: &'p mut Chunk,
+    compressor: &'p mut Compressor,
+    scratch: &'p mut Scratch,
 }
 
-impl<'a, R> Columns<'a, R> {
-    /// To describe the columns.
-    pub(crate) fn describe(prices: Prices) -> Self {
-        Self {
-            rows: &[],
-            prices,
-            describing: true,
-            fields: Vec::new(),
-            encodings: Vec::new(),
-            arrays: Vec::new(),
-            out_of_range: 0,
-        }
+/// Drops the values that are not defined and tells where they were; None when all are.
+fn keep_defined<'d, T: Copy>(
+    values: &mut Vec<T>,
+    defined: &'d mut Vec<u32>,
+    is_defined: impl Fn(T) -> bool,
+) -> Option<&'d [u32]> {
+    if values.iter().all(|value| is_defined(*value)) {
+        return None;
     }
+    defined.clear();
+    defined.extend(values.iter().map(|value| u32::from(is_defined(*value))));
+    values.retain(|value| is_defined(*value));
+    Some(defined)
+}
 
-    /// To build the arrays of `rows`.
-    pub(crate) fn build(rows: &'a [R], prices: Prices) -> Self {
-        Self { rows, describing: false, ..Self::describe(prices) }
-    }
+/// Describes the columns of a record type.
+pub(crate) fn describe<R: Row>(prices: Prices) -> Vec<Description> {
+    let mut description = Vec::new();
+    let to = To::Description(&mut description);
+    let mut columns = Columns::<R> { records: &[], prices, to, result: Ok(()), out_of_range: 0 };
+    R::columns(&mut columns);
+    columns.beside(&Rows::new(), &Instruments::default());
+    description
+}
 
+/// Writes a page of each column. Returns the prices that had to be written as null.
+pub(crate) fn encode<R: Row>(
+    rows: &Rows<R>,
+    instruments: &Instruments,
+    prices: Prices,
+    chunks: &mut [Chunk],
+    compressor: &mut Compressor,
+    scratch: &mut Scratch,
+) -> Result<u64, ParquetError> {
+    let to = To::Chunks { chunks: chunks.iter_mut(), compressor, scratch };
+    let mut columns = Columns { records: &rows.records, prices, to, result: Ok(()), out_of_range: 0 };
+    R::columns(&mut columns);
+    columns.beside(rows, instruments);
+    columns.result.map(|()| columns.out_of_range)
+}
+
+impl<R: Row> Columns<'_, R> {
+    /// Describes the next column, or has `write` write its page.
     fn column(
         &mut self,
-        field: impl FnOnce() -> Field,
-        encoding: Encoding,
-        array: impl FnOnce() -> ArrayRef,
+        name: &str,
+        kind: Kind,
+        is_optional: bool,
+        write: impl FnOnce(PageOf<'_>, &[R]) -> Result<(), ParquetError>,
     ) {
-        if self.describing {
-            self.fields.push(field());
-            self.encodings.push(encoding);
-        } else {
-            self.arrays.push(array());
+        match &mut self.to {
+            To::Description(description) => {
+                description.push(Description { name: name.to_owned(), kind, is_optional });
+            }
+            To::Chunks { chunks, compressor, scratch } => {
+                if let (Some(chunk), Ok(())) = (chunks.next(), &self.result) {
+                    self.result = write(PageOf { chunk, compressor, scratch }, self.records);
+                }
+            }
         }
     }
 
-    fn numbers<T: ArrowPrimitiveType>(
-        &mut self,
-        name: &str,
-        encoding: Encoding,
-        get: impl Fn(&R) -> T::Native,
-    ) {
-        let rows = self.rows;
-        self.column(
-            || Field::new(name, T::DATA_TYPE, false),
-            encoding,
-            || Arc::new(primitive::<T>(rows.iter().map(get).collect())),
-        );
+    fn narrow(&mut self, name: &str, kind: Kind, get: impl Fn(&R) -> i32) {
+        self.column(name, kind, false, |page, records| {
+            let values = &mut page.scratch.narrow;
+            values.clear();
+            values.extend(records.iter().map(get));
+            page.chunk.write_page(records.len(), None, &Values::Narrow(values), page.compressor)
+        });
+    }
+
+    /// A number of which one value means none.
+    fn optional(&mut self, name: &str, kind: Kind, none: i32, get: impl Fn(&R) -> i32) {
+        self.column(name, kind, true, |page, records| {
+            let values = &mut page.scratch.narrow;
+            values.clear();
+            values.extend(records.iter().map(get));
+            let defined = keep_defined(values, &mut page.scratch.defined, |value| value != none);
+            page.chunk.write_page(records.len(), defined, &Values::Narrow(values), page.compressor)
+        });
     }
 
     pub(crate) fn u8(&mut self, name: &str, get: impl Fn(&R) -> u8) {
-        self.numbers::<UInt8Type>(name, Encoding::Delta, get);
+        self.narrow(name, Kind::Unsigned(8), |row| i32::from(get(row)));
     }
 
     pub(crate) fn u16(&mut self, name: &str, get: impl Fn(&R) -> u16) {
-        self.numbers::<UInt16Type>(name, Encoding::Delta, get);
+        self.narrow(name, Kind::Unsigned(16), |row| i32::from(get(row)));
     }
 
     pub(crate) fn u32(&mut self, name: &str, get: impl Fn(&R) -> u32) {
-        self.numbers::<UInt32Type>(name, Encoding::Delta, get);
-    }
-
-    pub(crate) fn u64(&mut self, name: &str, get: impl Fn(&R) -> u64) {
-        self.numbers::<UInt64Type>(name, Encoding::Delta, get);
+        self.narrow(name, Kind::Unsigned(32), |row| get(row) as i32);
     }
 
     pub(crate) fn i32(&mut self, name: &str, get: impl Fn(&R) -> i32) {
-        self.numbers::<Int32Type>(name, Encoding::Delta, get);
+        self.narrow(name, Kind::Signed, get);
     }
 
-    /// A number of which `undefined` is null.
+    /// A number of which the greatest is null.
     pub(crate) fn optional_u32(&mut self, name: &str, get: impl Fn(&R) -> u32) {
-        let rows = self.rows;
-        self.column(
-            || Field::new(name, DataType::UInt32, true),
-            Encoding::Delta,
-            || {
-                let values = rows.iter().map(|row| Some(get(row)).filter(|value| *value != u32::MAX));
-                Arc::new(values.collect::<PrimitiveArray<UInt32Type>>())
-            },
-        );
+        self.optional(name, Kind::Unsigned(32), u32::MAX as i32, |row| get(row) as i32);
     }
 
     /// A signed number of which the greatest is null.
     pub(crate) fn optional_i32(&mut self, name: &str, get: impl Fn(&R) -> i32) {
-        let rows = self.rows;
-        self.column(
-            || Field::new(name, DataType::Int32, true),
-            Encoding::Delta,
-            || {
-                let values = rows.iter().map(|row| Some(get(row)).filter(|value| *value != i32::MAX));
-                Arc::new(values.collect::<PrimitiveArray<Int32Type>>())
-            },
-        );
+        self.optional(name, Kind::Signed, i32::MAX, get);
+    }
+
+    pub(crate) fn u64(&mut self, name: &str, get: impl Fn(&R) -> u64) {
+        self.column(name, Kind::Unsigned(64), false, |page, records| {
+            let values = &mut page.scratch.wide;
+            values.clear();
+            values.extend(records.iter().map(|row| get(row) as i64));
+            page.chunk.write_page(records.len(), None, &Values::Wide(values), page.compressor)
+        });
     }
 
     /// A time in nanoseconds UTC; undefined is null.
     pub(crate) fn time(&mut self, name: &str, get: impl Fn(&R) -> u64) {
-        let rows = self.rows;
-        self.column(
-            || Field::new(name, DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())), true),
-            Encoding::DeltaWithStatistics,
-            || {
-                let values: Vec<i64> = rows.iter().map(|row| get(row) as i64).collect();
-                let nulls = nulls(&values, |value| value != UNDEF_TIMESTAMP as i64);
-                Arc::new(
-                    PrimitiveArray::<TimestampNanosecondType>::new(ScalarBuffer::from(values), nulls)
-                        .with_timezone("UTC"),
-                )
-            },
-        );
+        self.column(name, Kind::Time, true, |page, records| {
+            let values = &mut page.scratch.wide;
+            values.clear();
+            values.extend(records.iter().map(|row| get(row) as i64));
+            let defined =
+                keep_defined(values, &mut page.scratch.defined, |value| value != UNDEF_TIMESTAMP as i64);
+            page.chunk.note_range(values);
+            page.chunk.write_page(records.len(), defined, &Values::Wide(values), page.compressor)
+        });
     }
 
     /// A price in 1e-9; undefined is null.
     pub(crate) fn price(&mut self, name: &str, get: impl Fn(&R) -> i64) {
-        let (rows, prices) = (self.rows, self.prices);
-        let field = || match prices {
-            Prices::Decimal => Field::new(name, DataType::Decimal64(18, 9), true),
-            Prices::Float => Field::new(name, DataType::Float64, true),
-            Prices::Fixed => Field::new(name, DataType::Int64, true)
-                .with_metadata([(FIXED_PRICE_SCALE_KEY.to_owned(), Price::SCALE.to_string())].into()),
-        };
+        let prices = self.prices;
         let mut out_of_range = 0;
-        let encoding = if prices == Prices::Float { Encoding::Plain } else { Encoding::Delta };
-        self.column(field, encoding, || match prices {
-            Prices::Decimal => {
-                let values: Vec<i64> = rows.iter().map(get).collect();
-                let nulls = nulls(&values, |value| value.unsigned_abs() < DECIMAL_LIMIT);
-                if let Some(nulls) = &nulls {
-                    let undefined = values.iter().filter(|value| **value == UNDEF_PRICE).count();
-                    out_of_range = (nulls.null_count() - undefined) as u64;
-                }
-                let array = PrimitiveArray::<Decimal64Type>::new(ScalarBuffer::from(values), nulls);
-                Arc::new(array.with_data_type(DataType::Decimal64(18, 9)))
+        self.column(name, Kind::Price(prices), true, |page, records| {
+            let values = &mut page.scratch.wide;
+            values.clear();
+            values.extend(records.iter().map(get));
+            let is_defined = |value: i64| match prices {
+                Prices::Decimal => value.unsigned_abs() < DECIMAL_LIMIT,
+                Prices::Float | Prices::Fixed => value != UNDEF_PRICE,
+            };
+            if prices == Prices::Decimal && !values.iter().all(|value| is_defined(*value)) {
+                let lost = values.iter().filter(|value| !is_defined(**value) && **value != UNDEF_PRICE);
+                out_of_range = lost.count() as u64;
             }
-            Prices::Fixed => {
-                let values: Vec<i64> = rows.iter().map(get).collect();
-                let nulls = nulls(&values, |value| value != UNDEF_PRICE);
-                Arc::new(PrimitiveArray::<Int64Type>::new(ScalarBuffer::from(values), nulls))
-            }
-            Prices::Float => {
-                let units: Vec<i64> = rows.iter().map(get).collect();
-                let nulls = nulls(&units, |value| value != UNDEF_PRICE);
-                let values: Vec<f64> =
-                    units.iter().map(|units| *units as f64 / Price::SCALE as f64).collect();
-                Arc::new(PrimitiveArray::<Float64Type>::new(ScalarBuffer::from(values), nulls))
-            }
+            let defined = keep_defined(values, &mut page.scratch.defined, is_defined);
+            let floating = &mut page.scratch.floating;
+            let values = if prices == Prices::Float {
+                floating.clear();
+                floating.extend(values.iter().map(|units| *units as f64 / Price::ONE as f64));
+                Values::Floating(floating)
+            } else {
+                Values::Wide(values)
+            };
+            page.chunk.write_page(records.len(), defined, &values, page.compressor)
         });
         self.out_of_range += out_of_range;
     }
 
-    /// One letter out of `letters`, as text by dictionary; any other byte is null.
-    pub(crate) fn letter(&mut self, name: &str, letters: &'static str, get: impl Fn(&R) -> c_char) {
-        let rows = self.rows;
-        let data_type = DataType::Dictionary(Box::new(DataType::UInt8), Box::new(DataType::Utf8));
-        self.column(
-            || Field::new(name, data_type, true),
-            Encoding::Dictionary,
-            || {
-                const OTHER: u8 = u8::MAX;
-                let mut places = [OTHER; 256];
-                for (place, letter) in letters.bytes().enumerate() {
-                    places[usize::from(letter)] = place as u8;
-                }
-                let keys: Vec<u8> = rows.iter().map(|row| places[usize::from(get(row) as u8)]).collect();
-                let nulls = nulls(&keys, |key| key != OTHER);
-                let keys = PrimitiveArray::<UInt8Type>::new(ScalarBuffer::from(keys), nulls);
-                let values = (0..letters.len()).map(|place| letters.get(place..=place).unwrap_or_default());
-                let values = StringArray::from_iter_values(values);
-                dictionary(keys, Arc::new(values))
-            },
-        );
+    /// One letter, as text; what is not printable ASCII is null.
+    pub(crate) fn letter(&mut self, name: &str, get: impl Fn(&R) -> c_char) {
+        self.column(name, Kind::Text, true, |page, records| {
+            let keys = &mut page.scratch.keys;
+            keys.clear();
+            keys.extend(
+                records
+                    .iter()
+                    .map(|row| page.chunk.dictionary.key_of_number(u32::from(get(row) as u8), printable)),
+            );
+            let defined = keep_defined(keys, &mut page.scratch.defined, |key| key != NO_KEY);
+            page.chunk.write_page(records.len(), defined, &Values::Keys(keys), page.compressor)
+        });
     }
 
     /// Text; what is empty is null.
     pub(crate) fn text(&mut self, name: &str, get: impl Fn(&R) -> &str) {
-        let rows = self.rows;
-        self.column(
-            || Field::new(name, DataType::Utf8, true),
-            Encoding::Dictionary,
-            || {
-                let values = rows.iter().map(|row| Some(get(row)).filter(|text| !text.is_empty()));
-                Arc::new(values.collect::<StringArray>())
-            },
-        );
+        self.column(name, Kind::Text, true, |page, records| {
+            let keys = &mut page.scratch.keys;
+            keys.clear();
+            keys.extend(records.iter().map(|row| page.chunk.dictionary.key_of_text(get(row))));
+            let defined = keep_defined(keys, &mut page.scratch.defined, |key| key != NO_KEY);
+            page.chunk.write_page(records.len(), defined, &Values::Keys(keys), page.compressor)
+        });
     }
 
     /// The columns beside the record: the symbol and, for records of one message, its channel sequence and line.
-    /// `keys` are places in `symbols`.
-    pub(crate) fn beside(
-        &mut self,
-        has_origin: bool,
-        symbols: &ArrayRef,
-        keys: impl FnOnce() -> (Vec<u32>, Option<NullBuffer>),
-        sequences: &[u64],
-        lines: &[Line],
-    ) {
-        let data_type = DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8));
-        self.column(
-            || Field::new("symbol", data_type, true),
-            Encoding::Dictionary,
-            || {
-                let (keys, nulls) = keys();
-                let keys = PrimitiveArray::<UInt32Type>::new(ScalarBuffer::from(keys), nulls);
-                dictionary(keys, Arc::clone(symbols))
-            },
-        );
-        if !has_origin {
+    fn beside(&mut self, rows: &Rows<R>, instruments: &Instruments) {
+        let symbol = |number: u32| {
+            let index = number.checked_sub(1)? as usize;
+            instruments.symbols().get(index).map(|symbol| symbol.as_str()).filter(|symbol| !symbol.is_empty())
+        };
+        self.column("symbol", Kind::Text, true, |page, records| {
+            let keys = &mut page.scratch.keys;
+            keys.clear();
+            keys.extend(
+                records
+                    .iter()
+                    .map(|row| page.chunk.dictionary.key_of_number(row.instrument_id() as u32, symbol)),
+            );
+            let defined = keep_defined(keys, &mut page.scratch.defined, |key| key != NO_KEY);
+            page.chunk.write_page(records.len(), defined, &Values::Keys(keys), page.compressor)
+        });
+        if !R::HAS_ORIGIN {
             return;
         }
-        self.column(
-            || Field::new("channel_sequence", DataType::UInt64, false),
-            Encoding::Delta,
-            || Arc::new(primitive::<UInt64Type>(sequences.to_vec())),
-        );
-        let data_type = DataType::Dictionary(Box::new(DataType::UInt8), Box::new(DataType::Utf8));
-        self.column(
-            || Field::new("line", data_type, false),
-            Encoding::Dictionary,
-            || {
-                let keys = primitive::<UInt8Type>(lines.iter().map(|line| *line as u8).collect());
-                dictionary(keys, Arc::new(StringArray::from_iter_values(LINES)))
-            },
-        );
+        self.column("channel_sequence", Kind::Unsigned(64), false, |page, records| {
+            let values = &mut page.scratch.wide;
+            values.clear();
+            values.extend(rows.sequences.iter().map(|sequence| *sequence as i64));
+            page.chunk.write_page(records.len(), None, &Values::Wide(values), page.compressor)
+        });
+        let line = |number: u32| LINES.get(number as usize).copied();
+        self.column("line", Kind::Text, false, |page, records| {
+            let keys = &mut page.scratch.keys;
+            keys.clear();
+            keys.extend(
+                rows.lines.iter().map(|from| page.chunk.dictionary.key_of_number(*from as u32, line)),
+            );
+            page.chunk.write_page(records.len(), None, &Values::Keys(keys), page.compressor)
+        });
     }
 }
 
-/// The names of [`Line`]'s values, by number.
+/// The names of the lines, by number.
 const LINES: [&str; 4] = ["A", "B", "recovery", "snapshot"];
 
-struct Price;
+/// Printable ASCII from the space on, to take a letter's text from.
+const PRINTABLE: &str = concat!(
+    " !\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`",
+    "abcdefghijklmnopqrstuvwxyz{|}~"
+);
 
-impl Price {
-    const SCALE: i64 = tapeworks_market::Price::ONE;
-}
-
-/// A dictionary array whose keys all lie within `values`: the callers map every key through a table of its length.
-fn dictionary<K: arrow_array::types::ArrowDictionaryKeyType>(
-    keys: PrimitiveArray<K>,
-    values: ArrayRef,
-) -> ArrayRef {
-    Arc::new(DictionaryArray::new(keys, values))
-}
-
-/// The mask of what is defined; none when all is, which is the rule.
-fn nulls<T: Copy>(values: &[T], is_defined: impl Fn(T) -> bool) -> Option<NullBuffer> {
-    if values.iter().all(|value| is_defined(*value)) {
-        return None;
-    }
-    Some(values.iter().map(|value| is_defined(*value)).collect())
+fn printable(letter: u32) -> Option<&'static str> {
+    let place = letter.checked_sub(u32::from(b' '))? as usize;
+    PRINTABLE.get(place..=place)
 }

@@ -1,7 +1,7 @@
 //! Batches to bytes: one encoder per format.
 
 mod binary;
-mod parquet;
+pub(crate) mod parquet;
 mod text;
 
 use tapeworks_market::Instruments;

@@ -111,9 +111,3 @@ impl From<parquet::errors::ParquetError> for Failure {
         }
     }
 }
-
-impl From<arrow_schema::ArrowError> for Failure {
-    fn from(error: arrow_schema::ArrowError) -> Self {
-        Self::Encode(error.to_string())
-    }
-}

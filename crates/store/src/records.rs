@@ -12,10 +12,6 @@ use tapeworks_market::{InstrumentId, Side};
 use crate::columns::Columns;
 use crate::rows::Row;
 
-const ACTIONS: &str = "ACMRTFN";
-const SIDES: &str = "ABN";
-const THREE_STATES: &str = "YN~";
-
 /// The instrument's number in files: ours plus one, as DBN's numbers begin at 1; 0 for a whole venue.
 #[inline]
 pub(crate) const fn instrument_number(instrument: InstrumentId) -> u32 {
@@ -60,8 +56,8 @@ macro_rules! flags {
 impl Row for MboMsg {
     fn columns(columns: &mut Columns<'_, Self>) {
         header_columns!(columns);
-        columns.letter("action", ACTIONS, |row| row.action);
-        columns.letter("side", SIDES, |row| row.side);
+        columns.letter("action", |row| row.action);
+        columns.letter("side", |row| row.side);
         columns.price("price", |row| row.price);
         columns.u32("size", |row| row.size);
         columns.u8("channel_id", |row| row.channel_id);
@@ -94,8 +90,8 @@ macro_rules! price_row {
         impl Row for $row {
             fn columns(columns: &mut Columns<'_, Self>) {
                 header_columns!(columns);
-                columns.letter("action", ACTIONS, |row| row.action);
-                columns.letter("side", SIDES, |row| row.side);
+                columns.letter("action", |row| row.action);
+                columns.letter("side", |row| row.side);
                 columns.u8("depth", |row| row.depth);
                 columns.price("price", |row| row.price);
                 columns.u32("size", |row| row.size);
@@ -133,7 +129,10 @@ price_row!(TradeMsg, 0, MBP_0);
 price_row!(Mbp1Msg, 1, MBP_1, levels);
 price_row!(Mbp10Msg, 10, MBP_10, levels);
 
-fn level_columns<R, const N: usize>(columns: &mut Columns<'_, R>, levels: impl Fn(&R) -> &[BidAskPair; N]) {
+fn level_columns<R: Row, const N: usize>(
+    columns: &mut Columns<'_, R>,
+    levels: impl Fn(&R) -> &[BidAskPair; N],
+) {
     for place in 0..N {
         columns.price(&format!("bid_px_{place:02}"), |row| levels(row)[place].bid_px);
         columns.price(&format!("ask_px_{place:02}"), |row| levels(row)[place].ask_px);
@@ -149,7 +148,7 @@ impl Row for BboMsg {
 
     fn columns(columns: &mut Columns<'_, Self>) {
         header_columns!(columns);
-        columns.letter("side", SIDES, |row| row.side);
+        columns.letter("side", |row| row.side);
         columns.price("price", |row| row.price);
         columns.u32("size", |row| row.size);
         columns.u8("flags", |row| row.flags.raw());
@@ -161,8 +160,8 @@ impl Row for BboMsg {
 impl Row for Cmbp1Msg {
     fn columns(columns: &mut Columns<'_, Self>) {
         header_columns!(columns);
-        columns.letter("action", ACTIONS, |row| row.action);
-        columns.letter("side", SIDES, |row| row.side);
+        columns.letter("action", |row| row.action);
+        columns.letter("side", |row| row.side);
         columns.price("price", |row| row.price);
         columns.u32("size", |row| row.size);
         columns.u8("flags", |row| row.flags.raw());
@@ -184,9 +183,9 @@ impl Row for StatusMsg {
         columns.u16("action", |row| row.action);
         columns.u16("reason", |row| row.reason);
         columns.u16("trading_event", |row| row.trading_event);
-        columns.letter("is_trading", THREE_STATES, |row| row.is_trading);
-        columns.letter("is_quoting", THREE_STATES, |row| row.is_quoting);
-        columns.letter("is_short_sell_restricted", THREE_STATES, |row| row.is_short_sell_restricted);
+        columns.letter("is_trading", |row| row.is_trading);
+        columns.letter("is_quoting", |row| row.is_quoting);
+        columns.letter("is_short_sell_restricted", |row| row.is_short_sell_restricted);
     }
 }
 
@@ -205,29 +204,23 @@ impl Row for ImbalanceMsg {
         columns.optional_u32("total_imbalance_qty", |row| row.total_imbalance_qty);
         columns.optional_u32("market_imbalance_qty", |row| row.market_imbalance_qty);
         columns.optional_u32("unpaired_qty", |row| row.unpaired_qty);
-        columns.letter("auction_type", ANY_LETTER, |row| row.auction_type);
-        columns.letter("side", SIDES, |row| row.side);
+        columns.letter("auction_type", |row| row.auction_type);
+        columns.letter("side", |row| row.side);
         columns.u8("auction_status", |row| row.auction_status);
         columns.u8("freeze_status", |row| row.freeze_status);
         columns.u8("num_extensions", |row| row.num_extensions);
-        columns.letter("unpaired_side", SIDES, |row| row.unpaired_side);
-        columns.letter("significant_imbalance", ANY_LETTER, |row| row.significant_imbalance);
+        columns.letter("unpaired_side", |row| row.unpaired_side);
+        columns.letter("significant_imbalance", |row| row.significant_imbalance);
     }
 }
-
-/// Printable ASCII: what a venue's own codes are made of.
-const ANY_LETTER: &str = concat!(
-    " !\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`",
-    "abcdefghijklmnopqrstuvwxyz{|}~"
-);
 
 impl Row for InstrumentDefMsg {
     /// Those that equities have: the legs, strikes and maturities of DBN's record are always undefined here.
     fn columns(columns: &mut Columns<'_, Self>) {
         header_columns!(columns);
         columns.text("raw_symbol", |row| text(&row.raw_symbol));
-        columns.letter("security_update_action", "AMD", |row| row.security_update_action);
-        columns.letter("instrument_class", ANY_LETTER, |row| row.instrument_class);
+        columns.letter("security_update_action", |row| row.security_update_action);
+        columns.letter("instrument_class", |row| row.instrument_class);
         columns.u64("raw_instrument_id", |row| row.raw_instrument_id);
         columns.optional_i32("min_lot_size_round_lot", |row| row.min_lot_size_round_lot);
         columns.text("currency", |row| text(&row.currency));

@@ -1,121 +1,137 @@
 //! Parquet: see the [crate's documentation](crate#parquet) for what the columns are.
 //!
+//! The `parquet` crate writes page headers, row groups and the footer; the pages themselves are encoded here, a batch
+//! of records at a time, straight from the records. Its own column writers take values one by one through a hash table
+//! for every text, which alone costs more than the whole of this.
+//!
 //! # Cost
-//! A column of a batch is one loop into a vector that Arrow takes over, then one loop of the Parquet encoder. Numbers
-//! are stored as bit-packed differences, which is faster than a dictionary and leaves little for a compressor to do;
-//! only letters and symbols have dictionaries; least and greatest values are kept for times only. A row group holds
-//! [`ROW_GROUP`] records and is kept in memory, encoded, until it is full.
+//! Each batch gives one page per column. Numbers are bit-packed differences, texts keys of a dictionary; both leave
+//! little for a compressor to do. Least and greatest values are kept for times only, per row group. A row group of
+//! [`ROW_GROUP`] records is kept in memory, encoded (15 to 20 bytes for an `mbo` record), until it is full.
+
+mod bits;
+mod chunk;
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, StringArray};
-use arrow_buffer::NullBuffer;
-use arrow_schema::SchemaRef;
-use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_writer::ArrowWriterOptions;
-use parquet::basic::{Compression as Codec, Encoding as PageEncoding, ZstdLevel};
-use parquet::file::metadata::KeyValue;
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::schema::types::ColumnPath;
-use tapeworks_market::Instruments;
+use ::parquet::basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type as Physical};
+use ::parquet::errors::ParquetError;
+use ::parquet::file::metadata::KeyValue;
+use ::parquet::file::properties::WriterProperties;
+use ::parquet::file::writer::SerializedFileWriter;
+use ::parquet::schema::types::Type;
+use tapeworks_market::{Instruments, Price};
 
 use super::{Encode, Ending};
-use crate::columns::{Columns, Encoding};
+use crate::columns::{self, Description, Kind, Scratch};
 use crate::error::Failure;
 use crate::options::{Compression, Options, Prices};
 use crate::rows::{Row, Rows};
 use crate::schema::Schema;
 use crate::target::{Output, Target};
 
-/// Records in a row group: some 40 MiB of `mbo`, encoded 20 MiB.
-const ROW_GROUP: usize = 1 << 20;
+pub(crate) use chunk::{Chunk, Compressor, NO_KEY, Values};
+
+/// Records in a row group, to the batch.
+const ROW_GROUP: u64 = 1 << 20;
 
 /// Writes Parquet.
 pub(crate) struct Parquet {
-    writer: ArrowWriter<Output>,
-    schema: SchemaRef,
+    writer: SerializedFileWriter<Output>,
+    chunks: Vec<Chunk>,
+    compressor: Compressor,
+    scratch: Scratch,
     prices: Prices,
-    /// The symbols by instrument number, and how many instruments there were when they were listed.
-    symbols: (ArrayRef, usize),
+    /// In the row group that is being written.
+    rows: u64,
 }
 
-fn listed(instruments: &Instruments) -> ArrayRef {
-    // The number 0 is that of no instrument.
-    let symbols = instruments.symbols().iter().map(|symbol| symbol.as_str());
-    Arc::new(StringArray::from_iter_values(std::iter::once("").chain(symbols)))
+fn field(column: &Description) -> Result<Type, ParquetError> {
+    let (physical, logical) = match column.kind {
+        Kind::Unsigned(64) => (Physical::INT64, Some(LogicalType::integer(64, false))),
+        Kind::Unsigned(bits) => (Physical::INT32, Some(LogicalType::integer(bits, false))),
+        Kind::Signed => (Physical::INT32, Some(LogicalType::integer(32, true))),
+        Kind::Time => (Physical::INT64, Some(LogicalType::timestamp(true, TimeUnit::NANOS))),
+        Kind::Price(Prices::Decimal) => (Physical::INT64, Some(LogicalType::decimal(9, 18))),
+        Kind::Price(Prices::Fixed) => (Physical::INT64, None),
+        Kind::Price(Prices::Float) => (Physical::DOUBLE, None),
+        Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+    };
+    let repetition = if column.is_optional { Repetition::OPTIONAL } else { Repetition::REQUIRED };
+    let builder = Type::primitive_type_builder(&column.name, physical).with_repetition(repetition);
+    match column.kind {
+        Kind::Price(Prices::Decimal) => {
+            builder.with_logical_type(logical).with_precision(18).with_scale(9).build()
+        }
+        _ if logical.is_none() => builder.with_converted_type(ConvertedType::NONE).build(),
+        _ => builder.with_logical_type(logical).build(),
+    }
 }
 
 impl Parquet {
     pub(crate) fn new<R: Row>(output: Output, schema: Schema, options: &Options) -> Result<Self, Failure> {
-        let symbols = listed(&Instruments::default());
-        let mut columns = Columns::<R>::describe(options.prices);
-        R::columns(&mut columns);
-        columns.beside(R::HAS_ORIGIN, &symbols, || (Vec::new(), None), &[], &[]);
-
-        let codec = match options.compression {
-            Compression::None => Codec::UNCOMPRESSED,
-            Compression::Snappy => Codec::SNAPPY,
-            Compression::Zstd => Codec::ZSTD(ZstdLevel::try_new(options.zstd_level)?),
-        };
-        let key = |key: &str, value: &str| KeyValue::new(key.to_owned(), value.to_owned());
-        let mut properties = WriterProperties::builder()
+        let description = columns::describe::<R>(options.prices);
+        let fields: Result<Vec<_>, _> =
+            description.iter().map(|column| field(column).map(Arc::new)).collect();
+        let record = Type::group_type_builder("schema").with_fields(fields?).build()?;
+        let key = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
+        let properties = WriterProperties::builder()
+            // Nothing of the build is told, so that the same input gives the same bytes.
             .set_created_by("tapeworks".to_owned())
-            .set_compression(codec)
-            .set_dictionary_enabled(false)
-            .set_statistics_enabled(EnabledStatistics::None)
-            .set_offset_index_disabled(false)
-            .set_max_row_group_row_count(Some(ROW_GROUP))
             .set_key_value_metadata(Some(vec![
-                key("tapeworks:schema", schema.as_str()),
-                key("databento:fixed_price_scale", &tapeworks_market::Price::ONE.to_string()),
-            ]));
-        for (field, encoding) in columns.fields.iter().zip(&columns.encodings) {
-            let path = ColumnPath::from(field.name().as_str());
-            properties = match encoding {
-                Encoding::Delta => properties.set_column_encoding(path, PageEncoding::DELTA_BINARY_PACKED),
-                Encoding::Plain => properties.set_column_encoding(path, PageEncoding::PLAIN),
-                Encoding::Dictionary => properties.set_column_dictionary_enabled(path, true),
-                Encoding::DeltaWithStatistics => properties
-                    .set_column_encoding(path.clone(), PageEncoding::DELTA_BINARY_PACKED)
-                    .set_column_statistics_enabled(path, EnabledStatistics::Page),
-            };
+                key("tapeworks:schema", schema.to_string()),
+                // The key under which DBN's own Parquet files tell it.
+                key("databento:fixed_price_scale", Price::ONE.to_string()),
+            ]))
+            .build();
+        let compressor = match options.compression {
+            Compression::None => Compressor::None,
+            Compression::Snappy => Compressor::Snappy(Box::new(snap::raw::Encoder::new())),
+            Compression::Zstd => Compressor::Zstd(Box::new(zstd::bulk::Compressor::new(options.zstd_level)?)),
+        };
+        let writer = SerializedFileWriter::new(output, Arc::new(record), Arc::new(properties))?;
+        let chunks =
+            writer.schema_descr().columns().iter().map(|column| Chunk::new(column.clone())).collect();
+        let scratch = Scratch::default();
+        Ok(Self { writer, chunks, compressor, scratch, prices: options.prices, rows: 0 })
+    }
+
+    fn end_row_group(&mut self) -> Result<(), ParquetError> {
+        if self.rows == 0 {
+            return Ok(());
         }
-        let schema = Arc::new(arrow_schema::Schema::new(columns.fields));
-        // Arrow's own schema is left out: older Arrow readers stumble over its 64-bit decimals, and Parquet's says
-        // all there is.
-        let options_ =
-            ArrowWriterOptions::new().with_properties(properties.build()).with_skip_arrow_metadata(true);
-        let writer = ArrowWriter::try_new_with_options(output, Arc::clone(&schema), options_)?;
-        Ok(Self { writer, schema, prices: options.prices, symbols: (symbols, 0) })
+        self.rows = 0;
+        let mut row_group = self.writer.next_row_group()?;
+        for chunk in &mut self.chunks {
+            let (bytes, close) = chunk.take(&mut self.compressor)?;
+            row_group.append_column(&bytes, close)?;
+        }
+        row_group.close().map(|_| ())
     }
 }
 
 impl<R: Row> Encode<R> for Parquet {
     fn encode(&mut self, rows: &Rows<R>, instruments: &Instruments) -> Result<u64, Failure> {
-        if instruments.len() != self.symbols.1 {
-            self.symbols = (listed(instruments), instruments.len());
+        if rows.len() == 0 {
+            return Ok(0);
         }
-        let mut columns = Columns::build(&rows.records, self.prices);
-        R::columns(&mut columns);
-        let count = self.symbols.1 as u64;
-        let keys = || {
-            let number = |record: &R| record.instrument_id();
-            let is_known = |number: u64| number != 0 && number <= count;
-            let keys: Vec<u32> = rows.records.iter().map(|record| number(record) as u32).collect();
-            if keys.iter().all(|key| is_known(u64::from(*key))) {
-                return (keys, None);
-            }
-            let nulls: NullBuffer = keys.iter().map(|key| is_known(u64::from(*key))).collect();
-            (keys.iter().map(|key| if is_known(u64::from(*key)) { *key } else { 0 }).collect(), Some(nulls))
-        };
-        columns.beside(R::HAS_ORIGIN, &self.symbols.0, keys, &rows.sequences, &rows.lines);
-        let out_of_range = columns.out_of_range;
-        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns.arrays)?;
-        self.writer.write(&batch)?;
+        let out_of_range = columns::encode(
+            rows,
+            instruments,
+            self.prices,
+            &mut self.chunks,
+            &mut self.compressor,
+            &mut self.scratch,
+        )?;
+        self.rows += rows.len() as u64;
+        if self.rows >= ROW_GROUP {
+            self.end_row_group()?;
+        }
         Ok(out_of_range)
     }
 
-    fn finish(self: Box<Self>, _instruments: &Instruments, _target: &mut Target) -> Result<(), Ending> {
+    fn finish(mut self: Box<Self>, _instruments: &Instruments, _target: &mut Target) -> Result<(), Ending> {
+        self.end_row_group()?;
         Ok(self.writer.into_inner()?.finish()?)
     }
 }
