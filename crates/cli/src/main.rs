@@ -1,2 +1,134 @@
-//! The command line.
-fn main() {}
+//! `tapeworks`: the command line. Thin: it reads arguments, calls the crates, and shows what they answer.
+//!
+//! Data goes to standard output, everything else to standard error. Exit codes are told in [`ending`]'s table.
+
+mod commands;
+mod ending;
+mod interrupt;
+mod output;
+mod report;
+mod table;
+mod terminal;
+mod values;
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+use crate::ending::{EXIT_CODES, Failure, Result};
+
+/// Market data in, order books and a synthetic NBBO out.
+///
+/// Reads captures and raw files of exchange protocols, rebuilds the books of every venue and the best bid and offer
+/// across them, and writes files that a quant can open.
+#[derive(Debug, Parser)]
+#[command(name = "tapeworks", version, arg_required_else_help = true, after_help = EXIT_CODES)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Demo(commands::demo::Arguments),
+    Replay(Box<commands::replay::Arguments>),
+    Dump(commands::dump::Arguments),
+    Stats(commands::stats::Arguments),
+    Schema(commands::schema::Arguments),
+    Study(commands::study::Arguments),
+    Exchange(commands::exchange::Arguments),
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return refuse(&error),
+    };
+    interrupt::listen();
+    match run(arguments.command) {
+        Ok(ending) => ExitCode::from(ending.code()),
+        Err(failure) => {
+            let text = failure.to_string();
+            if !text.is_empty() {
+                complain(&text);
+            }
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+fn run(command: Command) -> Result {
+    match command {
+        Command::Demo(arguments) => commands::demo::run(&arguments),
+        Command::Replay(arguments) => commands::replay::run(*arguments),
+        Command::Dump(arguments) => commands::dump::run(arguments),
+        Command::Stats(arguments) => commands::stats::run(&arguments),
+        Command::Schema(arguments) => commands::schema::run(&arguments),
+        Command::Study(arguments) => commands::study::run(&arguments),
+        Command::Exchange(arguments) => commands::exchange::run(arguments),
+    }
+}
+
+/// One line on standard error.
+pub(crate) fn complain(text: &str) {
+    use std::io::Write as _;
+    // Where standard error is closed there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "tapeworks: {text}");
+}
+
+/// Help and version are answers; everything else is one line that says what is wrong.
+fn refuse(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // A closed pipe ends quietly.
+            let _ = error.print();
+            return ExitCode::SUCCESS;
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            return ExitCode::from(2);
+        }
+        _ => {}
+    }
+    let text = error.to_string();
+    let paragraphs: Vec<String> = text
+        .split("\n\n")
+        .map(|paragraph| paragraph.lines().map(str::trim).collect::<Vec<_>>().join(" "))
+        .collect();
+    let mut line = paragraphs.first().map_or("", |first| first.trim_start_matches("error: ")).to_owned();
+    for tip in paragraphs.iter().filter_map(|paragraph| paragraph.strip_prefix("tip: ")) {
+        line.push_str("; ");
+        line.push_str(tip);
+    }
+    complain(&format!("{line}; see --help"));
+    ExitCode::from(Failure::Usage(line).code())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        fn check(command: &clap::Command) {
+            for child in command.get_subcommands() {
+                check(child);
+                let help = child.get_after_help().map(ToString::to_string).unwrap_or_default();
+                assert!(
+                    child.has_subcommands() || help.contains("tapeworks "),
+                    "{} has no example",
+                    child.get_name()
+                );
+            }
+        }
+        check(&Arguments::command());
+    }
+}

@@ -1,0 +1,187 @@
+//! `tapeworks demo`: everything at once, on data that is at hand.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args;
+use tapeworks_exchange::{Scenario, write_pcap};
+use tapeworks_plant::replay::{self, Options, Output, Summary};
+use tapeworks_store::Schema;
+
+use crate::ending::{Ending, Failure, Result};
+use crate::table::{Align, Table, bytes, counted, number, thousands};
+use crate::terminal::{self, Bar};
+use crate::{complain, interrupt, output, report};
+
+/// Show what Tapeworks does, on real packets and on a generated session.
+///
+/// Replays real captures of Nasdaq, Nasdaq BX and IEX, then a generated session of four venues, prints how fast it went
+/// and what the books look like at the end, and writes files to open with pandas, DuckDB, Polars or databento.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tapeworks demo
+  tapeworks demo --out /tmp/demo --messages 10000000")]
+pub(crate) struct Arguments {
+    /// The folder for the files; what is in it from an earlier demo is replaced.
+    #[arg(short, long, value_name = "FOLDER", default_value = "tapeworks-demo")]
+    out: PathBuf,
+    /// Messages of the generated session.
+    #[arg(long, value_name = "N", default_value_t = 2_000_000)]
+    messages: u64,
+}
+
+macro_rules! capture {
+    ($name:literal) => {
+        ($name, include_bytes!(concat!("../../../../testdata/captures/", $name)).as_slice())
+    };
+}
+
+/// Real packets, in the program: see `testdata/captures/PROVENANCE.md`.
+const CAPTURES: [(&str, &[u8]); 19] = [
+    capture!("nasdaq-itch50/Multiple.Packets.pcap"),
+    capture!("nasdaq-itch50/AddOrderNoMpidAttributionMessage.pcap"),
+    capture!("nasdaq-itch50/MarketParticipantPositionMessage.pcap"),
+    capture!("nasdaq-itch50/OrderDeleteMessage.pcap"),
+    capture!("nasdaq-itch50/OrderReplaceMessage.pcap"),
+    capture!("nasdaq-itch50/StockTradingActionMessage.pcap"),
+    capture!("nasdaq-bx-itch50/AddOrderNoMpidAttributionMessage.pcap"),
+    capture!("nasdaq-bx-itch50/OrderDeleteMessage.pcap"),
+    capture!("iex-tops15/OfficialPriceMessage.pcap"),
+    capture!("iex-tops15/OperationalHaltStatusMessage.pcap"),
+    capture!("iex-tops15/QuoteUpdateMessage.pcap"),
+    capture!("iex-tops15/SecurityDirectoryMessage.pcap"),
+    capture!("iex-tops15/ShortSalePriceTestStatusMessage.pcap"),
+    capture!("iex-tops15/SystemEventMessage.pcap"),
+    capture!("iex-tops15/TradingStatusMessage.pcap"),
+    capture!("iex-tops16/QuoteUpdateMessage.pcap"),
+    capture!("iex-deep/Heartbeat.pcap"),
+    capture!("iex-deep/PriceLevelBuyUpdateMessage.pcap"),
+    capture!("iex-deep/PriceLevelSellUpdateMessage.pcap"),
+];
+
+/// What is written of the session.
+const OUTPUTS: [(&str, Schema); 8] = [
+    ("orders.dbn.zst", Schema::Mbo),
+    ("depth.parquet", Schema::Mbp10),
+    ("nbbo.parquet", Schema::Cmbp1),
+    ("trades.csv", Schema::Trades),
+    ("bars.csv", Schema::Ohlcv1S),
+    ("top-of-book.json", Schema::Bbo1S),
+    ("status.json", Schema::Status),
+    ("definitions.csv", Schema::Definition),
+];
+
+fn folder(path: &Path) -> Result<()> {
+    fs::create_dir_all(path)
+        .map_err(|error| Failure::Failed(format!("{}: cannot create the folder: {error}", path.display())))
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result {
+    let (width, paint) = (terminal::width(), terminal::paint());
+    let started = Instant::now();
+    let out = &arguments.out;
+    folder(out)?;
+
+    output::print(&format!("{}\n\n", paint.strong("1. Real packets, each for itself")))?;
+    if !real_packets(out, width)? {
+        return Ok(Ending::Interrupted);
+    }
+
+    output::print(&format!("\n{}\n\n", paint.strong("2. A generated session of four venues")))?;
+    let session = out.join("session.pcap");
+    let generating = Instant::now();
+    let scenario = Scenario { messages: arguments.messages, ..Scenario::demo() };
+    scenario.check().map_err(|error| Failure::Usage(error.to_string()))?;
+    let failed = |error: std::io::Error| Failure::from_file(&session, &error);
+    let made = write_pcap(&scenario, fs::File::create(&session).map_err(failed)?).map_err(failed)?;
+    let seconds = generating.elapsed().as_secs_f64();
+    output::print(&format!(
+        "{}: {} messages of {} symbols, {}, generated in {seconds:.1} s\n",
+        session.display(),
+        thousands(made.messages),
+        thousands(u64::from(scenario.symbols)),
+        bytes(made.bytes),
+    ))?;
+    if interrupt::is_requested() {
+        return Ok(Ending::Interrupted);
+    }
+    let measured = run_session(&session, true, Vec::new(), "Replaying")?;
+    output::print(
+        &[
+            report::figures(&measured, paint),
+            report::venues(&measured, width, paint),
+            report::tops(&measured, 4, width, paint),
+            report::verdict(&measured, paint),
+        ]
+        .concat(),
+    )?;
+    if measured.is_interrupted {
+        return Ok(Ending::Interrupted);
+    }
+
+    output::print(&format!("\n{}\n\n", paint.strong("3. The same session into files")))?;
+    let options = tapeworks_store::Options { overwrite: true, pretty: true, ..Default::default() };
+    let outputs =
+        OUTPUTS.map(|(name, schema)| Output { path: out.join(name), schema, options }).into_iter().collect();
+    let written = run_session(&session, false, outputs, "Writing")?;
+    output::print(&format!(
+        "{} messages/s with {} written at once\n{}\n{} in {:.1} s. The files are in {}\n",
+        number(written.messages as f64 / written.elapsed.as_secs_f64().max(1e-9)),
+        counted(written.written.len() as u64, "file", "files"),
+        report::written(&written, width, paint),
+        paint.good("Done"),
+        started.elapsed().as_secs_f64(),
+        paint.strong(&out.display().to_string()),
+    ))?;
+    Ok(crate::commands::replay::ending(&written))
+}
+
+/// Replays each capture alone: they are of different days. Answers whether the user let it go on.
+fn real_packets(out: &Path, width: usize) -> Result<bool> {
+    let mut table = Table::new(&[
+        ("capture", Align::Left),
+        ("venue", Align::Left),
+        ("protocol", Align::Left),
+        ("messages", Align::Right),
+        ("events", Align::Right),
+        ("symbol", Align::Left),
+    ]);
+    for (name, content) in CAPTURES {
+        let path = out.join("captures").join(name);
+        folder(path.parent().unwrap_or(out))?;
+        fs::write(&path, content).map_err(|error| Failure::from_file(&path, &error))?;
+        let options = Options { inputs: vec![path], ..Options::default() };
+        let summary = replay::replay(&options, &mut |_| match interrupt::is_requested() {
+            true => std::ops::ControlFlow::Break(()),
+            false => std::ops::ControlFlow::Continue(()),
+        })?;
+        if summary.is_interrupted {
+            return Ok(false);
+        }
+        for error in &summary.file_errors {
+            complain(&error.to_string());
+        }
+        let channel = summary.channels.first();
+        let symbols: Vec<&str> = summary.busiest.iter().map(|busy| busy.symbol.as_str()).take(3).collect();
+        table.row([
+            name.to_owned(),
+            channel.map_or_else(String::new, |channel| channel.publisher.venue_name()),
+            channel.map_or_else(String::new, |channel| channel.application.protocol().to_owned()),
+            thousands(summary.messages),
+            thousands(summary.events),
+            symbols.join(", "),
+        ]);
+    }
+    output::print(&table.render(width, terminal::paint()))?;
+    Ok(true)
+}
+
+fn run_session(session: &Path, measure: bool, outputs: Vec<Output>, what: &'static str) -> Result<Summary> {
+    let options = Options { inputs: vec![session.to_owned()], measure, outputs, ..Options::default() };
+    let mut bar = Bar::new(what);
+    Ok(replay::replay(&options, &mut |progress| {
+        bar.show(progress.bytes, progress.total_bytes, Some(progress.messages))
+    })?)
+}

@@ -1,0 +1,109 @@
+//! `tapeworks dump`: every message, field by field.
+
+use std::collections::HashSet;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::Args;
+use tapeworks_feed::Application;
+use tapeworks_plant::dump::{self, Form, Options};
+use tapeworks_plant::input;
+
+use crate::ending::{Ending, Failure, Result};
+use crate::table::{counted, thousands};
+use crate::terminal::{self, Bar};
+use crate::values::{self, Symbols};
+use crate::{complain, output};
+
+/// Print every message, decoded field by field.
+///
+/// Reads pcap and pcapng captures, raw ITCH files and SoupBinTCP files, plain, gzip or zstd. Unknown and cut messages are
+/// shown with where and why; the rest goes on.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tapeworks dump testdata/captures/nasdaq-itch50/Multiple.Packets.pcap
+  tapeworks dump --json testdata/captures/iex-deep/PriceLevelBuyUpdateMessage.pcap
+  tapeworks dump --detail --message AddOrder testdata/captures/nasdaq-itch50/Multiple.Packets.pcap
+
+Exit code 3: some of the input could not be read.")]
+pub(crate) struct Arguments {
+    /// Captures or message files; - is standard input.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// One JSON object per message and line.
+    #[arg(short = 'J', long, conflicts_with = "detail")]
+    json: bool,
+    /// A line for each field, with its offset and bytes.
+    #[arg(short, long)]
+    detail: bool,
+    /// Stop after so many messages.
+    #[arg(short, long, value_name = "N")]
+    limit: Option<u64>,
+    /// Only messages about these symbols: A,B or @FILE.
+    #[arg(short, long, value_name = "SYMBOLS", value_parser = values::symbols)]
+    symbols: Option<Symbols>,
+    /// Only messages of these names: AddOrder,OrderDelete (see `tapeworks schema`).
+    #[arg(short, long, value_name = "NAMES", value_delimiter = ',')]
+    message: Vec<String>,
+    /// What is spoken, instead of recognising it: itch, iex-tops, iex-deep.
+    #[arg(short, long, value_name = "NAME", value_parser = values::application)]
+    protocol: Option<Application>,
+}
+
+/// Names as people write them (`Add Order`, `add_order`) become those of the schema in lower case.
+fn message_names(names: &[String]) -> Result<HashSet<String>> {
+    let known: HashSet<String> = tapeworks_wire::protocols()
+        .iter()
+        .flat_map(|protocol| protocol.schema.messages.iter().chain(protocol.schema.headers))
+        .map(|structure| structure.name.to_ascii_lowercase())
+        .collect();
+    names
+        .iter()
+        .map(|name| {
+            let plain: String =
+                name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+            if known.contains(&plain) {
+                return Ok(plain);
+            }
+            Err(Failure::Usage(format!("no protocol has a message '{name}'; see 'tapeworks schema itch'")))
+        })
+        .collect()
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result {
+    let options = Options {
+        application: arguments.protocol,
+        form: match (arguments.json, arguments.detail) {
+            (true, _) => Form::Json,
+            (false, true) => Form::Fields,
+            (false, false) => Form::Lines,
+        },
+        limit: arguments.limit,
+        symbols: arguments.symbols.map(|symbols| symbols.0),
+        messages: message_names(&arguments.message)?,
+        paint: terminal::paint(),
+    };
+    let mut inputs = input::open_all(&arguments.files, arguments.protocol)?;
+    let mut out = output::stdout();
+    let mut bar = Bar::new("Dumping");
+    let dumped = dump::dump(&mut inputs, &options, &mut out, &mut |progress| {
+        bar.show(progress.bytes_read, progress.total_bytes, None)
+    })
+    .and_then(|dumped| out.flush().map(|()| dumped))
+    .map_err(|error| Failure::from_stdout(&error))?;
+    bar.clear();
+    for error in &dumped.ended.damaged {
+        complain(&error.to_string());
+    }
+    if crate::interrupt::is_requested() {
+        complain(&format!("stopped after {}", counted(dumped.messages, "message", "messages")));
+        return Ok(Ending::Interrupted);
+    }
+    if dumped.problems > 0 {
+        let places = counted(dumped.problems, "place", "places");
+        complain(&format!("{places} could not be read; {} messages were", thousands(dumped.messages)));
+    }
+    let is_clean = dumped.problems == 0 && dumped.ended.damaged.is_empty();
+    Ok(if is_clean { Ending::Complete } else { Ending::WithProblems })
+}

@@ -1,0 +1,9 @@
+//! The commands: each reads its arguments, calls the library that does the work, and shows the answer.
+
+pub(crate) mod demo;
+pub(crate) mod dump;
+pub(crate) mod exchange;
+pub(crate) mod replay;
+pub(crate) mod schema;
+pub(crate) mod stats;
+pub(crate) mod study;

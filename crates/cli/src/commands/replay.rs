@@ -1,0 +1,190 @@
+//! `tapeworks replay`: captures in, books and the synthetic NBBO, files out.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use tapeworks_feed::Application;
+use tapeworks_market::nbbo::{NbboRules, StaleBooks};
+use tapeworks_market::{Nanos, Publisher};
+use tapeworks_plant::replay::{self, Output, Summary};
+use tapeworks_store::Schema;
+
+use crate::ending::{Ending, Failure, Result};
+use crate::terminal::{self, Bar};
+use crate::values::{self, Speed, Symbols};
+use crate::{complain, output, report};
+
+/// Rebuild the books and the synthetic NBBO of captures, and write files.
+///
+/// Reads pcap and pcapng captures, raw ITCH files and SoupBinTCP files, plain, gzip or zstd, several at once merged by
+/// time. The NBBO is synthetic: computed from the venues' own feeds, not the SIPs'.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tapeworks replay testdata/captures/nasdaq-itch50/Multiple.Packets.pcap
+  tapeworks replay testdata/captures/nasdaq-itch50/*.pcap --schema mbo --out orders.dbn.zst
+  tapeworks replay session.pcap --schema mbp-10,cmbp-1,trades --out day.{schema}.parquet --symbols AAPL,MSFT
+
+Exit code 3: messages are missing, or some of the input could not be read or applied.")]
+pub(crate) struct Arguments {
+    /// Captures or message files, merged by time; - is standard input.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Write records here; the ending chooses the format: .dbn, .parquet, .csv, .json, each but Parquet with .zst too.
+    /// {schema} stands for the schema's name; may be given several times.
+    #[arg(short, long, value_name = "OUT")]
+    out: Vec<PathBuf>,
+    /// What is written, one for each --out or all into a name with {schema}: mbo, mbp-1, mbp-10, bbo-1s, bbo-1m,
+    /// trades, cmbp-1 (the synthetic NBBO), status, imbalance, definition, ohlcv-1s.
+    #[arg(long, value_name = "SCHEMA", value_delimiter = ',', default_value = "mbo")]
+    schema: Vec<Schema>,
+    /// Replace output files that exist.
+    #[arg(short, long)]
+    force: bool,
+    /// In CSV and JSON, times in ISO 8601 and prices as decimals instead of integers.
+    #[arg(long)]
+    pretty: bool,
+    /// What is spoken, instead of recognising it: itch, iex-tops, iex-deep.
+    #[arg(short, long, value_name = "NAME", value_parser = values::application)]
+    protocol: Option<Application>,
+    /// The venue of ITCH messages, instead of telling it by the multicast group: nasdaq, bx, psx.
+    #[arg(long, value_name = "NAME", value_parser = values::venue)]
+    venue: Option<Publisher>,
+    /// The day in New York of files that do not tell it.
+    #[arg(long, value_name = "DATE", value_parser = values::midnight)]
+    date: Option<Nanos>,
+    /// Only these symbols: A,B or @FILE.
+    #[arg(short, long, value_name = "SYMBOLS", value_parser = values::symbols)]
+    symbols: Option<Symbols>,
+    /// Write records received from this time on: ISO 8601, or nanoseconds since 1970. Books are built from the start.
+    #[arg(long, value_name = "TIME", value_parser = values::instant)]
+    from: Option<Nanos>,
+    /// End at this receive time.
+    #[arg(long, value_name = "TIME", value_parser = values::instant)]
+    to: Option<Nanos>,
+    /// max, or a factor of the capture's own pace: 1x, 10x.
+    #[arg(long, value_name = "SPEED", value_parser = values::speed, default_value = "max")]
+    speed: Speed,
+    /// What a gap does to the NBBO: venues with stale books are flagged, or excluded until recovered.
+    #[arg(long, value_enum, default_value_t = Stale::Flag)]
+    stale: Stale,
+    /// Count odd lots in the NBBO at their own prices.
+    #[arg(long)]
+    odd_lots: bool,
+    /// Stop after so many messages.
+    #[arg(short, long, value_name = "N")]
+    limit: Option<u64>,
+    /// Measure the service time of messages (a histogram; costs a few ns per message).
+    #[arg(long)]
+    measure: bool,
+    /// The summary as one JSON object.
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Stale {
+    Flag,
+    Exclude,
+}
+
+impl Arguments {
+    fn outputs(&self) -> Result<Vec<Output>> {
+        let options = tapeworks_store::Options {
+            overwrite: self.force,
+            pretty: self.pretty,
+            ..tapeworks_store::Options::default()
+        };
+        let output = |path: PathBuf, schema| Output { path, schema, options };
+        let named =
+            |path: &PathBuf| path.to_str().filter(|path| path.contains("{schema}")).map(str::to_owned);
+        match self.out.as_slice() {
+            [] if self.schema.len() > 1 => {
+                Err(Failure::Usage("--schema says what to write; --out where is missing".to_owned()))
+            }
+            [path] => match named(path) {
+                Some(pattern) => Ok(self
+                    .schema
+                    .iter()
+                    .map(|schema| output(pattern.replace("{schema}", schema.as_str()).into(), *schema))
+                    .collect()),
+                None => match self.schema.as_slice() {
+                    [schema] => Ok(vec![output(path.clone(), *schema)]),
+                    _ => Err(Failure::Usage(
+                        "several schemas go into several files: put {schema} into the name of --out"
+                            .to_owned(),
+                    )),
+                },
+            },
+            paths => match self.schema.as_slice() {
+                [schema] => Ok(paths.iter().map(|path| output(path.clone(), *schema)).collect()),
+                schemas if schemas.len() == paths.len() => Ok(paths
+                    .iter()
+                    .zip(schemas)
+                    .map(|(path, schema)| output(path.clone(), *schema))
+                    .collect()),
+                schemas => Err(Failure::Usage(format!(
+                    "{} schemas for {} files: give one schema, or one for each --out",
+                    schemas.len(),
+                    paths.len()
+                ))),
+            },
+        }
+    }
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result {
+    let outputs = arguments.outputs()?;
+    let options = replay::Options {
+        outputs,
+        application: arguments.protocol,
+        publisher: arguments.venue,
+        midnight: arguments.date,
+        from: arguments.from,
+        to: arguments.to,
+        speed: arguments.speed.0,
+        limit: arguments.limit,
+        rules: NbboRules {
+            stale_books: match arguments.stale {
+                Stale::Flag => StaleBooks::Flag,
+                Stale::Exclude => StaleBooks::Exclude,
+            },
+            odd_lots_count: arguments.odd_lots,
+        },
+        measure: arguments.measure,
+        symbols: arguments.symbols.map(|symbols| symbols.0),
+        inputs: arguments.files,
+    };
+    let mut bar = Bar::new("Replaying");
+    let summary = replay::replay(&options, &mut |progress| {
+        bar.show(progress.bytes, progress.total_bytes, Some(progress.messages))
+    })?;
+    bar.clear();
+    let text = if arguments.json {
+        format!("{:#}\n", report::to_json(&summary))
+    } else {
+        let (width, paint) = (terminal::width(), terminal::paint());
+        [
+            report::figures(&summary, paint),
+            report::venues(&summary, width, paint),
+            report::tops(&summary, 5, width, paint),
+            report::written(&summary, width, paint),
+            report::verdict(&summary, paint),
+        ]
+        .concat()
+    };
+    output::print(&text)?;
+    Ok(ending(&summary))
+}
+
+/// Tells what cut the replay short.
+pub(crate) fn ending(summary: &Summary) -> Ending {
+    for error in &summary.file_errors {
+        complain(&error.to_string());
+    }
+    if summary.is_interrupted {
+        complain("stopped before the end of the input; what is written is complete up to there");
+        return Ending::Interrupted;
+    }
+    if summary.is_clean() { Ending::Complete } else { Ending::WithProblems }
+}

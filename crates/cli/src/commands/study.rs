@@ -1,0 +1,313 @@
+//! `tapeworks study`: how long messages would wait for a server of a given speed.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use tapeworks_exchange::{Scenario, write_pcap};
+use tapeworks_feed::Application;
+use tapeworks_plant::replay::{self, Summary};
+use tapeworks_plant::study::{self, MAX_SERVERS, SERVICE_NS, Study, show_ns};
+use tapeworks_plant::{input, text::Paint};
+
+use crate::ending::{Ending, Failure, Result};
+use crate::output::NewFile;
+use crate::table::{Align, Table, number, thousands};
+use crate::terminal::{self, Bar};
+use crate::{complain, interrupt, output, values};
+
+/// Study the queue before a server that needs a given time per message.
+///
+/// Messages arrive at their capture times (those of a packet together) at one server that takes them in order. For each
+/// time per message: the longest queue and the worst delay, over all and over windows of time, beside the time per
+/// message that this machine needs for decoding, books and NBBO. A delay ends when the message is done.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tapeworks study --generate close --svg close.svg
+  tapeworks study testdata/captures/nasdaq-itch50/Multiple.Packets.pcap
+  tapeworks study day.pcap.zst --service-ns 250,500,1us,10us --window 100ms --json
+
+Exit code 3: some of the input could not be read.")]
+pub(crate) struct Arguments {
+    /// Captures or message files.
+    #[arg(required_unless_present = "generate", value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Study a generated session instead of files.
+    #[arg(short, long, value_enum, conflicts_with = "files", value_name = "SCENARIO")]
+    generate: Option<Generate>,
+    /// The times per message that are studied; ns, or with a unit.
+    #[arg(long, value_name = "TIMES", value_delimiter = ',', value_parser = values::duration_ns,
+        default_values_t = SERVICE_NS)]
+    service_ns: Vec<u64>,
+    /// The length of the windows; without it, one that suits the capture.
+    #[arg(long, value_name = "TIME", value_parser = values::duration_ns)]
+    window: Option<u64>,
+    /// Write the plot of worst delay and longest queue over time here.
+    #[arg(long, value_name = "OUT.svg")]
+    svg: Option<PathBuf>,
+    /// Replace the plot if the file exists.
+    #[arg(short, long)]
+    force: bool,
+    /// One JSON object, with every window.
+    #[arg(short = 'J', long)]
+    json: bool,
+    /// Do not measure this machine.
+    #[arg(long)]
+    no_measure: bool,
+    /// What is spoken, instead of recognising it: itch, iex-tops, iex-deep.
+    #[arg(short, long, value_name = "NAME", value_parser = values::application)]
+    protocol: Option<Application>,
+}
+
+/// What can be generated to study.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Generate {
+    /// Twenty seconds around the close of Nasdaq, with bursts of 4 million messages a second.
+    Close,
+    /// Four venues from before the open to after the close.
+    Demo,
+}
+
+/// A file that goes when the study is done.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // Left behind at worst, in the folder for such files.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn generate(what: Generate) -> Result<Temporary> {
+    let scenario = match what {
+        Generate::Close => Scenario::close_burst(),
+        Generate::Demo => Scenario::demo(),
+    };
+    let path = std::env::temp_dir().join(format!("tapeworks-study-{}.pcap", std::process::id()));
+    let file = Temporary(path);
+    let failed = |error: std::io::Error| Failure::from_file(&file.0, &error);
+    let sink = std::fs::File::create(&file.0).map_err(failed)?;
+    write_pcap(&scenario, &sink).map_err(failed)?;
+    Ok(file)
+}
+
+/// The time per message on this machine, by running the engine over the same input.
+struct Measured {
+    mean_ns: f64,
+    p50_ns: u64,
+    p99_ns: u64,
+    p999_ns: u64,
+    max_ns: u64,
+}
+
+impl Measured {
+    fn new(summary: &Summary) -> Option<Self> {
+        let times = &summary.service_times;
+        (!times.is_empty()).then(|| Self {
+            mean_ns: times.mean(),
+            p50_ns: times.value_at_quantile(0.5),
+            p99_ns: times.value_at_quantile(0.99),
+            p999_ns: times.value_at_quantile(0.999),
+            max_ns: times.max(),
+        })
+    }
+
+    fn show(&self) -> String {
+        let [p50, p99, p999, max] =
+            [self.p50_ns, self.p99_ns, self.p999_ns, self.max_ns].map(|ns| show_ns(ns as f64));
+        format!(
+            "Measured on this machine, decode, books and NBBO: mean {:.1} ns per message, p50 {p50}, p99 {p99}, \
+             p99.9 {p999}, max {max}",
+            self.mean_ns
+        )
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result {
+    if arguments.service_ns.len() > MAX_SERVERS {
+        return Err(Failure::Usage(format!("--service-ns takes up to {MAX_SERVERS} times")));
+    }
+    let generated = arguments.generate.map(generate).transpose()?;
+    let files: Vec<PathBuf> = match &generated {
+        Some(file) => vec![file.0.clone()],
+        None => arguments.files.clone(),
+    };
+    let mut inputs = input::open_all(&files, arguments.protocol)?;
+    let is_repeatable = files.iter().all(|file| file.as_os_str() != "-");
+    let measured = if is_repeatable && !arguments.no_measure { measure(&files, arguments)? } else { None };
+    if interrupt::is_requested() {
+        return Ok(Ending::Interrupted);
+    }
+    let mut bar = Bar::new("Studying");
+    let study = study::study(
+        &mut inputs,
+        arguments.protocol,
+        &arguments.service_ns,
+        arguments.window,
+        &mut |progress| bar.show(progress.bytes_read, progress.total_bytes, None),
+    );
+    bar.clear();
+    let title = match arguments.generate {
+        Some(Generate::Close) => "Queueing study of a generated close of market".to_owned(),
+        Some(Generate::Demo) => "Queueing study of a generated session of four venues".to_owned(),
+        None => format!("Queueing study of {}", names(&files)),
+    };
+    if let Some(path) = &arguments.svg {
+        let note = note(&study, measured.as_ref());
+        let mut file = NewFile::create(path, arguments.force)?;
+        file.write_all(study::svg(&study, &title, &note).as_bytes())
+            .map_err(|error| Failure::from_file(path, &error))?;
+        file.finish()?;
+    }
+    let text = if arguments.json {
+        let mut object = study.to_json();
+        if let (Some(object), Some(measured)) = (object.as_object_mut(), &measured) {
+            object.insert(
+                "measured".to_owned(),
+                json!({
+                    "mean_ns": measured.mean_ns,
+                    "p50_ns": measured.p50_ns,
+                    "p99_ns": measured.p99_ns,
+                    "p999_ns": measured.p999_ns,
+                    "max_ns": measured.max_ns,
+                }),
+            );
+        }
+        format!("{object}\n")
+    } else {
+        show(&study, &title, measured.as_ref(), arguments.svg.as_deref(), terminal::paint())
+    };
+    output::print(&text)?;
+    for error in &study.ended.damaged {
+        complain(&error.to_string());
+    }
+    if study.ended.is_stopped {
+        complain("stopped before the end of the input");
+        return Ok(Ending::Interrupted);
+    }
+    if study.without_time > 0 {
+        complain(&format!("{} messages without a time are left out", thousands(study.without_time)));
+    }
+    let is_clean = study.ended.damaged.is_empty() && study.without_time == 0;
+    Ok(if is_clean { Ending::Complete } else { Ending::WithProblems })
+}
+
+fn names(files: &[PathBuf]) -> String {
+    let names: Vec<_> = files
+        .iter()
+        .map(|file| file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()))
+        .collect();
+    match names.as_slice() {
+        [first, second, third, rest @ ..] if !rest.is_empty() => {
+            format!("{first}, {second}, {third} and {} more", rest.len())
+        }
+        names => names.join(", "),
+    }
+}
+
+fn measure(files: &[PathBuf], arguments: &Arguments) -> Result<Option<Measured>> {
+    let options = replay::Options {
+        inputs: files.to_vec(),
+        application: arguments.protocol,
+        measure: true,
+        ..replay::Options::default()
+    };
+    let mut bar = Bar::new("Measuring");
+    let summary = replay::replay(&options, &mut |progress| -> ControlFlow<()> {
+        bar.show(progress.bytes, progress.total_bytes, Some(progress.messages))
+    })?;
+    Ok(Measured::new(&summary))
+}
+
+/// What is to be read beside the plot.
+fn note(study: &Study, measured: Option<&Measured>) -> String {
+    let mut note = format!("{} messages in {}", thousands(study.messages), show_ns(study.seconds() * 1e9));
+    let [millisecond, ..] = &study.peaks;
+    let _infallible = write!(note, ", up to {} a second in 1 ms", number(millisecond.per_second()));
+    if let Some(measured) = measured {
+        let _infallible = write!(note, "; this machine needs {:.0} ns a message", measured.mean_ns);
+    }
+    note
+}
+
+fn show(study: &Study, title: &str, measured: Option<&Measured>, svg: Option<&Path>, paint: Paint) -> String {
+    let mut out = String::new();
+    let _infallible = writeln!(out, "{}", paint.strong(title));
+    let Some((first, last)) = study.times else {
+        let _infallible = writeln!(out, "no messages with a time");
+        return out;
+    };
+    let _infallible = writeln!(
+        out,
+        "{} messages from {} to {}",
+        thousands(study.messages),
+        study.show_time(first),
+        study.show_time(last)
+    );
+    let peaks: Vec<String> = study
+        .peaks
+        .iter()
+        .map(|peak| format!("{}/s over {}", number(peak.per_second()), show_ns(peak.window_ns as f64)))
+        .collect();
+    let _infallible = writeln!(out, "Peak rates: {}", peaks.join(", "));
+    if let Some(measured) = measured {
+        let _infallible = writeln!(out, "{}", measured.show());
+    }
+    let mut table = Table::new(&[
+        ("per message", Align::Right),
+        ("busy", Align::Right),
+        ("longest queue", Align::Right),
+        ("worst delay", Align::Right),
+        ("p50", Align::Right),
+        ("p99", Align::Right),
+        ("p99.9", Align::Right),
+        ("the worst came at", Align::Left),
+    ]);
+    for server in &study.servers {
+        let quantile = |quantile| show_ns(server.delays.value_at_quantile(quantile) as f64);
+        table.row([
+            show_ns(server.service_ns as f64),
+            format!("{:.2} %", study.utilisation(server) * 100.0),
+            thousands(server.longest_queue),
+            show_ns(server.worst_delay_ns as f64),
+            quantile(0.5),
+            quantile(0.99),
+            quantile(0.999),
+            study.show_time(server.worst_delay_at),
+        ]);
+    }
+    let _infallible = write!(out, "\n{}", table.render(terminal::width(), paint));
+    worst_windows(&mut out, study, paint);
+    if let Some(svg) = svg {
+        let _infallible = writeln!(out, "\nPlot: {}", svg.display());
+    }
+    out
+}
+
+/// The windows in which the slowest server did worst.
+fn worst_windows(out: &mut String, study: &Study, paint: Paint) {
+    /// Windows shown.
+    const SHOWN: usize = 5;
+    let mut windows: Vec<_> = study.windows.iter().collect();
+    windows.sort_by_key(|window| {
+        (std::cmp::Reverse(window.worst.last().map(|(_, delay)| *delay)), window.index)
+    });
+    windows.truncate(SHOWN);
+    let mut columns = vec![("window from", Align::Left), ("messages", Align::Right)];
+    columns.extend(study.servers.iter().map(|_| ("", Align::Right)));
+    let names: Vec<String> = study.servers.iter().map(|server| show_ns(server.service_ns as f64)).collect();
+    let mut table = Table::new(&columns);
+    table.row([String::new(), String::new()].into_iter().chain(names));
+    for window in windows {
+        let delays = window.worst.iter().map(|(_, delay)| show_ns(*delay as f64));
+        table.row(
+            [study.show_time(study.start_of(window)), thousands(window.messages)].into_iter().chain(delays),
+        );
+    }
+    let title = format!("Worst delay in the worst windows of {}", show_ns(study.window_ns as f64));
+    let _infallible = write!(out, "\n{}\n{}", paint.strong(&title), table.render(terminal::width(), paint));
+}

@@ -1,0 +1,351 @@
+//! What a replay did, as tables for people and as JSON for programs.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tapeworks_market::nbbo::{BestSide, MarketState};
+use tapeworks_market::{Flags, Level, Nanos, Price};
+use tapeworks_plant::replay::{Busy, Summary};
+use tapeworks_plant::study::show_ns;
+use tapeworks_plant::text::{Paint, iso_time};
+
+use crate::table::{Align, Table, bytes, counted, number, thousands};
+
+/// Problems shown with their places.
+const SHOWN_PROBLEMS: usize = 5;
+
+fn time(time: Nanos) -> String {
+    let mut text = String::new();
+    iso_time(&mut text, time);
+    text
+}
+
+const fn state_name(state: MarketState) -> &'static str {
+    match state {
+        MarketState::OneSided => "one-sided",
+        MarketState::Normal => "normal",
+        MarketState::Locked => "locked",
+        MarketState::Crossed => "crossed",
+    }
+}
+
+fn section(out: &mut String, title: &str, table: &Table, width: usize, paint: Paint) {
+    if !table.is_empty() {
+        let _infallible = write!(out, "\n{}\n{}", paint.strong(title), table.render(width, paint));
+    }
+}
+
+/// The figures: how much, how fast.
+pub(crate) fn figures(summary: &Summary, paint: Paint) -> String {
+    let seconds = summary.elapsed.as_secs_f64();
+    let mut out = format!(
+        "{} messages, {} events, {} instruments in {seconds:.2} s: {} messages/s, mean {} ns/message\n",
+        thousands(summary.messages),
+        thousands(summary.events),
+        thousands(summary.instruments as u64),
+        paint.strong(&number(summary.messages as f64 / seconds.max(1e-9))),
+        paint.strong(&format!("{:.1}", summary.mean_ns())),
+    );
+    let times = &summary.service_times;
+    if !times.is_empty() {
+        let [p50, p99, p999] =
+            [0.5, 0.99, 0.999].map(|quantile| thousands(times.value_at_quantile(quantile)));
+        let _infallible = writeln!(
+            out,
+            "Service time of a message, {} measured: mean {:.1} ns, p50 {p50} ns, p99 {p99} ns, p99.9 {p999} ns, \
+             max {} ns",
+            thousands(times.len()),
+            times.mean(),
+            thousands(times.max()),
+        );
+    }
+    if let Some((first, last)) = summary.times {
+        let _infallible = writeln!(out, "Received from {} to {}", time(first), time(last));
+    }
+    if let Some(lateness) = summary.worst_lateness {
+        let _infallible =
+            writeln!(out, "Paced: the latest packet was {} late", show_ns(lateness.as_nanos() as f64));
+    }
+    out
+}
+
+/// Channels and the books of each venue.
+pub(crate) fn venues(summary: &Summary, width: usize, paint: Paint) -> String {
+    let mut out = String::new();
+    let mut table = Table::new(&[
+        ("channel", Align::Left),
+        ("venue", Align::Left),
+        ("lines", Align::Right),
+        ("packets", Align::Right),
+        ("messages", Align::Right),
+        ("repeated", Align::Right),
+        ("late", Align::Right),
+        ("gaps", Align::Right),
+        ("missing", Align::Right),
+    ]);
+    for channel in &summary.channels {
+        table.row([
+            channel.identity.to_string(),
+            channel.publisher.venue_name(),
+            channel.lines.to_string(),
+            thousands(channel.counters.packets),
+            thousands(channel.counters.messages),
+            thousands(channel.sequence.duplicate_messages),
+            thousands(channel.sequence.late_messages),
+            thousands(channel.sequence.gaps),
+            thousands(channel.sequence.missing_messages),
+        ]);
+    }
+    section(&mut out, "Channels", &table, width, paint);
+    let mut table = Table::new(&[
+        ("venue", Align::Left),
+        ("events", Align::Right),
+        ("orders resting", Align::Right),
+        ("could not be applied", Align::Right),
+        ("gaps", Align::Right),
+    ]);
+    for feed in &summary.feeds {
+        table.row([
+            feed.publisher.venue_name(),
+            thousands(feed.counters.events),
+            thousands(feed.orders as u64),
+            thousands(feed.counters.rejected()),
+            thousands(feed.counters.gaps),
+        ]);
+    }
+    section(&mut out, "Books", &table, width, paint);
+    out
+}
+
+fn price(price: Option<Price>) -> String {
+    price.map_or_else(|| "-".to_owned(), |price| price.to_string())
+}
+
+fn level(level: Option<Level>) -> (String, String) {
+    let size = level.map_or_else(String::new, |level| thousands(u64::from(level.size)));
+    (price(level.map(|level| level.price)), size)
+}
+
+fn side(side: &BestSide) -> (String, String) {
+    let size = side.price.map_or_else(String::new, |_| thousands(u64::from(side.size)));
+    (price(side.price), size)
+}
+
+/// The NBBO and the tops of the venues of the `count` busiest instruments.
+pub(crate) fn tops(summary: &Summary, count: usize, width: usize, paint: Paint) -> String {
+    let mut table = Table::new(&[
+        ("symbol", Align::Left),
+        ("events", Align::Right),
+        ("venue", Align::Left),
+        ("bid size", Align::Right),
+        ("bid", Align::Right),
+        ("ask", Align::Right),
+        ("ask size", Align::Right),
+        ("", Align::Left),
+    ]);
+    for busy in summary.busiest.iter().take(count) {
+        let ((bid, bid_size), (ask, ask_size)) = (side(&busy.nbbo.bid), side(&busy.nbbo.ask));
+        let mut remark = match busy.nbbo.state() {
+            MarketState::Normal => String::new(),
+            state => state_name(state).to_owned(),
+        };
+        if busy.nbbo.flags.contains(Flags::MAYBE_BAD_BOOK) {
+            remark.push_str(" stale");
+        }
+        table.row([
+            busy.symbol.as_str().to_owned(),
+            thousands(busy.events),
+            "NBBO".to_owned(),
+            bid_size,
+            bid,
+            ask,
+            ask_size,
+            remark.trim().to_owned(),
+        ]);
+        for top in &busy.tops {
+            let ((bid, bid_size), (ask, ask_size)) = (level(top.bid), level(top.ask));
+            let remark = if top.is_stale { "stale" } else { "" };
+            table.row([
+                String::new(),
+                String::new(),
+                top.publisher.venue_name(),
+                bid_size,
+                bid,
+                ask,
+                ask_size,
+                remark.to_owned(),
+            ]);
+        }
+    }
+    let mut out = String::new();
+    section(&mut out, "The busiest at the end: synthetic NBBO and top of book", &table, width, paint);
+    out
+}
+
+/// The files written.
+pub(crate) fn written(summary: &Summary, width: usize, paint: Paint) -> String {
+    let mut table = Table::new(&[
+        ("file", Align::Left),
+        ("schema", Align::Left),
+        ("records", Align::Right),
+        ("size", Align::Right),
+    ]);
+    for written in &summary.written {
+        table.row([
+            written.path.display().to_string(),
+            written.schema.to_string(),
+            thousands(written.summary.records),
+            bytes(written.summary.bytes),
+        ]);
+    }
+    let mut out = String::new();
+    section(&mut out, "Written", &table, width, paint);
+    out
+}
+
+/// What did not fit, and whether anything did not.
+pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
+    let mut out = String::from("\n");
+    if summary.nbbo.changes > 0 {
+        let _infallible = writeln!(
+            out,
+            "The synthetic NBBO changed {} times; it was locked after {} and crossed after {} of them.",
+            thousands(summary.nbbo.changes),
+            thousands(summary.nbbo.locked),
+            thousands(summary.nbbo.crossed)
+        );
+    }
+    for problem in summary.problems.kept().iter().take(SHOWN_PROBLEMS) {
+        let file = summary.files.get(usize::from(problem.file)).map_or("", |file| file);
+        let place =
+            format!("{file}: packet {} at offset {}", thousands(problem.packet), thousands(problem.offset));
+        let _infallible = writeln!(out, "{}", paint.bad(&format!("! {place}: {}", problem.kind)));
+    }
+    let rejected: u64 = summary.feeds.iter().map(|feed| feed.counters.rejected()).sum();
+    if summary.is_clean() {
+        let text = "Everything was understood; nothing is missing.";
+        let _infallible = writeln!(out, "{}", paint.good(text));
+    } else {
+        let text = format!(
+            "{} in the input, {} missing, {} without what they refer to.",
+            counted(summary.problems.total, "problem", "problems"),
+            counted(summary.missing_messages(), "message", "messages"),
+            counted(rejected, "event", "events"),
+        );
+        let _infallible = writeln!(out, "{}", paint.bad(&text));
+    }
+    out
+}
+
+/// The whole summary for programs.
+pub(crate) fn to_json(summary: &Summary) -> Value {
+    let times = &summary.service_times;
+    let level = |level: Option<Level>| {
+        level.map(
+            |level| json!({ "price": level.price.to_string(), "size": level.size, "orders": level.orders }),
+        )
+    };
+    let side = |side: &BestSide| {
+        side.price.map(|price| {
+            json!({ "price": price.to_string(), "size": side.size, "venue": side.publisher.venue_name() })
+        })
+    };
+    let busiest = |busy: &Busy| {
+        json!({
+            "symbol": busy.symbol.as_str(),
+            "events": busy.events,
+            "nbbo": {
+                "bid": side(&busy.nbbo.bid),
+                "ask": side(&busy.nbbo.ask),
+                "state": state_name(busy.nbbo.state()),
+                "is_stale": busy.nbbo.flags.contains(Flags::MAYBE_BAD_BOOK),
+            },
+            "tops": busy.tops.iter().map(|top| json!({
+                "venue": top.publisher.venue_name(),
+                "bid": level(top.bid),
+                "ask": level(top.ask),
+                "is_stale": top.is_stale,
+            })).collect::<Vec<_>>(),
+        })
+    };
+    let name = |path: &Path| path.display().to_string();
+    json!({
+        "files": summary.files,
+        "damaged_files": summary.file_errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "is_interrupted": summary.is_interrupted,
+        "messages": summary.messages,
+        "events": summary.events,
+        "instruments": summary.instruments,
+        "elapsed_seconds": summary.elapsed.as_secs_f64(),
+        "messages_per_second": summary.messages as f64 / summary.elapsed.as_secs_f64().max(1e-9),
+        "mean_ns_per_message": summary.mean_ns(),
+        "service_time_ns": (!times.is_empty()).then(|| json!({
+            "measured": times.len(),
+            "mean": times.mean(),
+            "p50": times.value_at_quantile(0.5),
+            "p99": times.value_at_quantile(0.99),
+            "p999": times.value_at_quantile(0.999),
+            "max": times.max(),
+        })),
+        "first_time": summary.times.map(|(first, _)| time(first)),
+        "last_time": summary.times.map(|(_, last)| time(last)),
+        "worst_lateness_ns": summary.worst_lateness.map(|lateness| lateness.as_nanos() as u64),
+        "channels": summary.channels.iter().map(|channel| json!({
+            "channel": channel.identity.to_string(),
+            "protocol": channel.application.protocol(),
+            "venue": channel.publisher.venue_name(),
+            "lines": channel.lines,
+            "packets": channel.counters.packets,
+            "messages": channel.counters.messages,
+            "heartbeats": channel.counters.heartbeats,
+            "repeated_messages": channel.sequence.duplicate_messages,
+            "late_messages": channel.sequence.late_messages,
+            "gaps": channel.sequence.gaps,
+            "missing_messages": channel.sequence.missing_messages,
+        })).collect::<Vec<_>>(),
+        "books": summary.feeds.iter().map(|feed| json!({
+            "venue": feed.publisher.venue_name(),
+            "events": feed.counters.events,
+            "orders": feed.orders,
+            "unknown_orders": feed.counters.unknown_orders,
+            "duplicate_orders": feed.counters.duplicate_orders,
+            "overfills": feed.counters.overfills,
+            "incomplete": feed.counters.incomplete,
+            "unknown_levels": feed.counters.unknown_levels,
+            "level_mismatches": feed.counters.level_mismatches,
+            "gaps": feed.counters.gaps,
+        })).collect::<Vec<_>>(),
+        "nbbo": {
+            "changes": summary.nbbo.changes,
+            "locked": summary.nbbo.locked,
+            "crossed": summary.nbbo.crossed,
+        },
+        "problems": {
+            "total": summary.problems.total,
+            "bad_headers": summary.problems.bad_headers,
+            "cut_packets": summary.problems.cut_packets,
+            "bad_framing": summary.problems.bad_framing,
+            "unknown_messages": summary.problems.unknown_messages,
+            "bad_messages": summary.problems.bad_messages,
+            "stream_holes": summary.problems.stream_holes,
+            "unrecognised_packets": summary.feed_counters.unrecognised_packets,
+            "first": summary.problems.kept().iter().take(100).map(|problem| json!({
+                "file": summary.files.get(usize::from(problem.file)),
+                "packet": problem.packet,
+                "offset": problem.offset,
+                "problem": problem.kind.to_string(),
+            })).collect::<Vec<_>>(),
+        },
+        "busiest": summary.busiest.iter().map(busiest).collect::<Vec<_>>(),
+        "written": summary.written.iter().map(|written| json!({
+            "file": name(&written.path),
+            "schema": written.schema.as_str(),
+            "records": written.summary.records,
+            "bytes": written.summary.bytes,
+            "skipped": written.summary.all_skipped()
+                .map(|(reason, count)| (reason.as_str().to_owned(), count.into()))
+                .collect::<serde_json::Map<_, _>>(),
+        })).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,161 @@
+//! Tables for people: columns that line up, thousands that can be read.
+
+use std::fmt::Write as _;
+
+use tapeworks_plant::text::Paint;
+
+/// How a column is set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Align {
+    Left,
+    Right,
+}
+
+/// Rows under a heading.
+#[derive(Debug)]
+pub(crate) struct Table {
+    columns: Vec<(&'static str, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
+        Self { columns: columns.to_vec(), rows: Vec::new() }
+    }
+
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The table as text, indented by two. Where it is wider than `width`, its widest left-set column is cut.
+    pub(crate) fn render(&self, width: usize, paint: Paint) -> String {
+        let mut widths: Vec<usize> = self.columns.iter().map(|(name, _)| name.chars().count()).collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let total = 2 + widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
+        if total > width {
+            let widest = self
+                .columns
+                .iter()
+                .zip(widths.iter_mut())
+                .filter(|((_, align), _)| *align == Align::Left)
+                .map(|(_, width)| width)
+                .max();
+            if let Some(widest) = widest {
+                *widest = widest.saturating_sub(total - width).max(12);
+            }
+        }
+        let mut out = String::new();
+        let heading: Vec<String> = self.columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+        self.line(&mut out, &heading, &widths, Some(paint));
+        for row in &self.rows {
+            self.line(&mut out, row, &widths, None);
+        }
+        out
+    }
+
+    fn line(&self, out: &mut String, cells: &[String], widths: &[usize], heading: Option<Paint>) {
+        let mut line = String::from("  ");
+        for (index, ((cell, width), (_, align))) in cells.iter().zip(widths).zip(&self.columns).enumerate() {
+            if index > 0 {
+                line.push_str("  ");
+            }
+            let cell = cut(cell, *width);
+            let _infallible = match align {
+                Align::Left => write!(line, "{cell:<width$}"),
+                Align::Right => write!(line, "{cell:>width$}"),
+            };
+        }
+        let line = line.trim_end();
+        match heading {
+            Some(paint) => out.push_str(&paint.faint(line)),
+            None => out.push_str(line),
+        }
+        out.push('\n');
+    }
+}
+
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// `1234567` as `1,234,567`.
+pub(crate) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A number with as many places as its size deserves: `0.25`, `12.3`, `4,012,345`.
+pub(crate) fn number(value: f64) -> String {
+    match value {
+        value if value >= 100.0 => thousands(value.round() as u64),
+        value if value >= 10.0 => format!("{value:.1}"),
+        value => format!("{value:.2}"),
+    }
+}
+
+/// A part of a whole in percent.
+pub(crate) fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 { "0.0 %".to_owned() } else { format!("{:.1} %", part as f64 / whole as f64 * 100.0) }
+}
+
+/// Bytes in the unit that suits them.
+pub(crate) fn bytes(count: u64) -> String {
+    match count {
+        0..1_000 => format!("{count} B"),
+        1_000..1_000_000 => format!("{:.1} kB", count as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", count as f64 / 1e6),
+        _ => format!("{:.2} GB", count as f64 / 1e9),
+    }
+}
+
+/// `1 gap`, `2 gaps`.
+pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", thousands(count), if count == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_grouped() {
+        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(thousands(number), text);
+        }
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let mut table = Table::new(&[("name", Align::Left), ("count", Align::Right)]);
+        table.row(["a".to_owned(), "1,000".to_owned()]);
+        table.row(["longer".to_owned(), "2".to_owned()]);
+        assert_eq!(table.render(80, Paint::default()), "  name    count\n  a       1,000\n  longer      2\n");
+    }
+
+    #[test]
+    fn a_table_too_wide_is_cut_in_its_widest_text() {
+        let mut table = Table::new(&[("name", Align::Left), ("count", Align::Right)]);
+        table.row(["x".repeat(60), "7".to_owned()]);
+        let text = table.render(40, Paint::default());
+        assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
+        assert!(text.contains("x…"), "{text}");
+    }
+}

@@ -1,0 +1,95 @@
+//! What the person at the terminal sees: width, colours, the progress bar.
+
+use std::io::IsTerminal;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use tapeworks_plant::text::Paint;
+
+use crate::interrupt;
+
+/// Columns of text where there is no terminal to ask.
+const DEFAULT_WIDTH: usize = 120;
+
+/// Work shorter than this shows no bar.
+const QUIET_TIME: Duration = Duration::from_secs(1);
+
+/// The columns of standard output.
+pub(crate) fn width() -> usize {
+    if std::io::stdout().is_terminal()
+        && let Some((terminal_size::Width(width), _)) = terminal_size::terminal_size()
+    {
+        return usize::from(width).max(40);
+    }
+    DEFAULT_WIDTH
+}
+
+/// Colours, if standard output is a terminal and nobody objects (<https://no-color.org>).
+pub(crate) fn paint() -> Paint {
+    let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+        || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    Paint { is_coloured: std::io::stdout().is_terminal() && !is_unwanted }
+}
+
+/// A progress bar on standard error: only on a terminal, only when the work takes longer than a second.
+pub(crate) struct Bar {
+    what: &'static str,
+    started: Instant,
+    bar: Option<ProgressBar>,
+    is_terminal: bool,
+}
+
+impl Bar {
+    /// A bar for work that is named `what`.
+    pub(crate) fn new(what: &'static str) -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
+        Self { what, started: Instant::now(), bar: None, is_terminal }
+    }
+
+    /// Shows how far the work is, in bytes; `total` if it is known, and messages so far if they are. Breaks if the user
+    /// asked to stop.
+    pub(crate) fn show(&mut self, done: u64, total: Option<u64>, messages: Option<u64>) -> ControlFlow<()> {
+        if interrupt::is_requested() {
+            return ControlFlow::Break(());
+        }
+        if self.is_terminal && (self.bar.is_some() || self.started.elapsed() >= QUIET_TIME) {
+            let bar = self.bar.get_or_insert_with(|| bar(self.what, total));
+            bar.set_position(done);
+            if let Some(messages) = messages {
+                let rate = messages as f64 / self.started.elapsed().as_secs_f64().max(1e-9) / 1e6;
+                bar.set_message(format!("{} messages, {rate:.2} M/s", HumanCount(messages)));
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Takes the bar off the screen.
+    pub(crate) fn clear(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+fn bar(what: &'static str, total: Option<u64>) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr_with_hz(10));
+    let template = match total {
+        Some(_) => "{what} [{bar:30}] {percent:>3} %  {bytes} of {total_bytes}  {eta} left  {msg}",
+        None => "{what} {spinner} {bytes}  {elapsed}  {msg}",
+    };
+    let name = move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
+        let _shown_without_its_name_at_worst = out.write_str(what);
+    };
+    // The templates above are valid; without one the bar has the library's own form.
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.with_key("what", name).progress_chars("=> "));
+    }
+    bar
+}

@@ -1,0 +1,147 @@
+//! Values on the command line: times, durations, speeds, symbols, protocols, venues.
+
+use std::collections::HashSet;
+
+use jiff::civil;
+use jiff::tz::TimeZone;
+use tapeworks_feed::{Application, clock};
+use tapeworks_market::instrument::Symbol;
+use tapeworks_market::{Nanos, Publisher};
+
+/// A protocol that can be dumped and replayed.
+pub(crate) fn application(name: &str) -> Result<Application, String> {
+    if let Some(application) = Application::by_name(name) {
+        return Ok(application);
+    }
+    if let Some(protocol) = tapeworks_wire::protocol_by_name(name) {
+        return Err(format!("{} is a transport: name what it carries", protocol.schema.name));
+    }
+    Err("unknown protocol; use itch, iex-tops or iex-deep".to_owned())
+}
+
+/// The feed of an ITCH venue.
+pub(crate) fn venue(name: &str) -> Result<Publisher, String> {
+    match name.to_ascii_lowercase().as_str() {
+        "nasdaq" | "xnas" => Ok(Publisher::XNAS_ITCH),
+        "bx" | "xbos" => Ok(Publisher::XBOS_ITCH),
+        "psx" | "xpsx" => Ok(Publisher::XPSX_ITCH),
+        _ => Err("unknown venue; use nasdaq, bx or psx (IEX's feeds name themselves)".to_owned()),
+    }
+}
+
+/// A day in New York, as the instant of its midnight.
+pub(crate) fn midnight(text: &str) -> Result<Nanos, String> {
+    let date = text.parse::<civil::Date>().ok().or_else(|| clock::date_in(text));
+    date.and_then(clock::midnight_of).ok_or_else(|| "use a date such as 2025-11-14".to_owned())
+}
+
+/// An instant: nanoseconds since 1970, ISO 8601 with a zone, or a date and time in New York.
+pub(crate) fn instant(text: &str) -> Result<Nanos, String> {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return text.parse().map(Nanos).map_err(|_| "more nanoseconds than 64 bits hold".to_owned());
+    }
+    let timestamp = text.parse::<jiff::Timestamp>().ok().or_else(|| {
+        let zone = TimeZone::get(clock::ZONE).ok()?;
+        Some(text.parse::<civil::DateTime>().ok()?.to_zoned(zone).ok()?.timestamp())
+    });
+    let nanoseconds = timestamp.and_then(|timestamp| u64::try_from(timestamp.as_nanosecond()).ok());
+    nanoseconds.map(Nanos).ok_or_else(|| {
+        "use nanoseconds since 1970, 2025-11-14T14:30:00Z, or 2025-11-14T09:30 for New York".to_owned()
+    })
+}
+
+/// A length of time in ns: `250` (ns), `250ns`, `10us`, `1.5ms`, `2s`.
+pub(crate) fn duration_ns(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (count, unit) = text.split_at(split);
+    let factor = match unit.trim() {
+        "" | "ns" => 1.0,
+        "us" | "µs" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        _ => return Err("use a number with ns, us, ms or s".to_owned()),
+    };
+    match count.parse::<f64>() {
+        Ok(count) if (1.0..1e18).contains(&(count * factor)) => Ok((count * factor).round() as u64),
+        Ok(_) => Err("use at least 1 ns".to_owned()),
+        Err(_) => Err("use a number with ns, us, ms or s".to_owned()),
+    }
+}
+
+/// How fast a capture is replayed; `None`: as fast as it goes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Speed(pub(crate) Option<f64>);
+
+/// `max`, `1x`, `10x`, `0.5`.
+pub(crate) fn speed(text: &str) -> Result<Speed, String> {
+    if text.eq_ignore_ascii_case("max") {
+        return Ok(Speed(None));
+    }
+    match text.trim_end_matches(['x', 'X']).parse::<f64>() {
+        Ok(factor) if factor.is_finite() && factor > 0.0 => Ok(Speed(Some(factor))),
+        _ => Err("use max, 1x, 10x or another factor above 0".to_owned()),
+    }
+}
+
+/// Symbols, from the list itself or from a file: `AAPL,MSFT` or `@symbols.txt`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Symbols(pub(crate) HashSet<Symbol>);
+
+/// `AAPL,MSFT`, or `@FILE` with symbols between commas, spaces or line ends.
+pub(crate) fn symbols(text: &str) -> Result<Symbols, String> {
+    let list = match text.strip_prefix('@') {
+        Some(file) => std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?,
+        None => text.to_owned(),
+    };
+    let symbols: HashSet<Symbol> = list
+        .split(|c: char| c == ',' || c.is_whitespace())
+        .filter(|symbol| !symbol.is_empty())
+        .map(|symbol| Symbol::from_bytes(symbol.to_ascii_uppercase().as_bytes()))
+        .collect();
+    if symbols.is_empty() { Err("no symbols".to_owned()) } else { Ok(Symbols(symbols)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units() {
+        for (text, ns) in [("250", 250), ("10us", 10_000), ("1.5ms", 1_500_000), ("2s", 2_000_000_000)] {
+            assert_eq!(duration_ns(text), Ok(ns), "{text}");
+        }
+        for text in ["", "ms", "1h", "0", "-1", "1.2.3ms", "1e9"] {
+            assert!(duration_ns(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn instants_are_nanoseconds_iso_or_new_york() {
+        let half_past_nine = Ok(Nanos(1_763_130_600_000_000_000));
+        assert_eq!(instant("1763130600000000000"), half_past_nine);
+        assert_eq!(instant("2025-11-14T14:30:00Z"), half_past_nine);
+        assert_eq!(instant("2025-11-14T09:30-05:00"), half_past_nine);
+        assert_eq!(instant("2025-11-14T09:30"), half_past_nine);
+        assert!(instant("noon").is_err());
+        assert!(instant("99999999999999999999999").is_err());
+    }
+
+    #[test]
+    fn speeds_are_factors_above_zero() {
+        assert_eq!(speed("max"), Ok(Speed(None)));
+        assert_eq!(speed("10x"), Ok(Speed(Some(10.0))));
+        assert_eq!(speed("0.5"), Ok(Speed(Some(0.5))));
+        for text in ["0", "-1x", "fast", "inf", "NaN", ""] {
+            assert!(speed(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn symbols_are_a_list_of_any_case() {
+        let Symbols(found) = symbols("aapl, MSFT").unwrap();
+        assert_eq!(found, HashSet::from([Symbol::from_bytes(b"AAPL"), Symbol::from_bytes(b"MSFT")]));
+        assert!(symbols(" , ").is_err());
+        assert!(symbols("@/nowhere/symbols").unwrap_err().contains("/nowhere/symbols"));
+    }
+}
