@@ -1,2 +1,109 @@
-//! The chores of the workspace.
-fn main() {}
+//! The chores of the workspace: `cargo xtask --help` lists them.
+//!
+//! | module | chore |
+//! | --- | --- |
+//! | [`steps`] | `test`: everything that must hold before a change lands, step by step, with a summary |
+//! | [`deps`] | `deps`: which crate may use which |
+//! | [`tidy`] | `tidy`: house rules that text alone can break |
+//! | [`instructions`] | `instructions`: instructions per message under callgrind, compared with the ones kept |
+//! | [`interop`] | other people's programs over our files |
+//! | [`tools`] | what must be installed for all that, and how |
+
+mod deps;
+mod instructions;
+mod interop;
+mod process;
+mod steps;
+mod tidy;
+mod tools;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+The chores of the workspace.
+
+Usage: cargo xtask <CHORE> [ARGUMENTS]
+
+Chores:
+  test [STEP]...           Run every step that must pass before a change lands, or only the named ones.
+                           `test --list` tells the steps. With CI=true what is missing is installed, or the run
+                           fails; otherwise a step that lacks a tool is skipped, and says so.
+  deps                     Check which crate uses which against the rule of the house.
+  tidy                     Check the house rules that text alone can break.
+  bench [ARGUMENTS]        Run the benches (release build).
+  golden [--bless]         Compare the golden outputs; with --bless write them anew.
+  instructions [--bless]   Count instructions per message under callgrind and compare with xtask/instructions.toml;
+                           with --bless write them there.
+  help                     Print this.
+
+Examples:
+  cargo xtask test
+  cargo xtask test tests tidy
+  cargo xtask instructions --bless
+";
+
+/// How a chore ended, for the exit code: `Err` has been told already or holds what to tell.
+type Ended = Result<(), String>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let ended = match words.as_slice() {
+        [] | ["help" | "--help" | "-h", ..] | [_, "--help" | "-h", ..] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        ["test", "--list"] => {
+            steps::list();
+            Ok(())
+        }
+        ["test", names @ ..] => steps::test(names),
+        ["deps"] => deps::run().map(told),
+        ["tidy"] => tidy::run().map(told),
+        ["bench", rest @ ..] => bench(rest),
+        ["golden"] => golden(false),
+        ["golden", "--bless"] => golden(true),
+        ["instructions"] => instructions::run(false).map(told),
+        ["instructions", "--bless"] => instructions::run(true).map(told),
+        [chore, ..] => {
+            Err(format!("`{}` is no chore; `cargo xtask --help` lists them", words_of(chore, &words)))
+        }
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn words_of(chore: &str, words: &[&str]) -> String {
+    if matches!(chore, "deps" | "tidy" | "golden" | "instructions") {
+        words.join(" ")
+    } else {
+        chore.to_owned()
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it ends a chain of results")]
+fn told(what: String) {
+    println!("{what}");
+}
+
+fn bench(arguments: &[&str]) -> Ended {
+    let manifest = process::root().join("bench/Cargo.toml");
+    if !manifest.is_file() {
+        return Err("there are no benches here: bench/Cargo.toml is missing".into());
+    }
+    process::cargo(["run", "--release", "--manifest-path"]).arg(manifest).arg("--").args(arguments).run()
+}
+
+/// The golden outputs are compared by tests of the command line, which write them anew when `BLESS` is set.
+fn golden(bless: bool) -> Ended {
+    let mut tests = process::cargo(["test", "--package", "tapeworks", "--test", "golden"]);
+    if bless {
+        tests = tests.env("BLESS", "1");
+    }
+    tests.run()
+}

@@ -1,0 +1,266 @@
+//! Which crate may use which.
+//!
+//! Dependencies run down the order in which market data passes through the house, and never back. [`MAY_USE`] is that
+//! order as a table; [`check`] holds it against `cargo metadata`. Only what ships is looked at: a test may use what it
+//! likes. Below [`ABOVE`] nothing knows of async runtimes, logging frameworks, configuration files or command lines,
+//! not even through a dependency ([`KEPT_OUT`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::process;
+
+/// Each crate of ours, and which of ours it may use. A crate that is not here is a violation by itself.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("tapeworks-ring", &[]),
+    ("tapeworks-dispatch-macros", &[]),
+    ("tapeworks-dispatch", &["tapeworks-dispatch-macros"]),
+    ("tapeworks-wire-macros", &[]),
+    ("tapeworks-wire", &["tapeworks-wire-macros"]),
+    ("tapeworks-packet", &["tapeworks-ring"]),
+    ("tapeworks-flow", &["tapeworks-ring", "tapeworks-packet"]),
+    ("tapeworks-market", &["tapeworks-ring", "tapeworks-flow"]),
+    ("tapeworks-feed", &["tapeworks-wire", "tapeworks-packet", "tapeworks-market", "tapeworks-flow"]),
+    ("tapeworks-store", &["tapeworks-market", "tapeworks-flow"]),
+    ("tapeworks-exchange", &["tapeworks-wire", "tapeworks-packet", "tapeworks-market"]),
+    ("tapeworks-lab", &["tapeworks-ring", "tapeworks-dispatch", "tapeworks-wire", "tapeworks-market"]),
+    ("tapeworks-gateway", &["tapeworks-wire", "tapeworks-dispatch", "tapeworks-ring", "tapeworks-store"]),
+    (
+        "tapeworks-plant",
+        &[
+            "tapeworks-ring",
+            "tapeworks-wire",
+            "tapeworks-packet",
+            "tapeworks-flow",
+            "tapeworks-market",
+            "tapeworks-feed",
+            "tapeworks-store",
+            "tapeworks-exchange",
+        ],
+    ),
+    ("xtask", &[]),
+];
+
+/// Crates that nothing uses: they may use everything else.
+const LEAVES: &[&str] =
+    &["tapeworks", "tapeworks-python", "tapeworks-bench", "tapeworks-fuzz-targets", "tapeworks-measured"];
+
+/// The crates that may know of what [`KEPT_OUT`] lists.
+const ABOVE: &[&str] = &["tapeworks-plant", "tapeworks-gateway", "tapeworks-lab", "xtask"];
+
+/// What the crates below must not link, however far down.
+const KEPT_OUT: &[&str] = &[
+    "async-std",
+    "axum",
+    "clap",
+    "config",
+    "core_affinity",
+    "env_logger",
+    "figment",
+    "hyper",
+    "smol",
+    "tokio",
+    "toml",
+    "tower",
+    "tracing",
+    "tracing-subscriber",
+];
+
+/// Runs the check on this workspace.
+pub(crate) fn run() -> Result<String, String> {
+    let printed = process::cargo(["metadata", "--format-version", "1", "--locked"]).output()?;
+    let metadata: Value =
+        serde_json::from_str(&printed).map_err(|error| format!("cargo metadata is no JSON: {error}"))?;
+    let violations = check(&metadata);
+    if violations.is_empty() {
+        let crates = metadata["workspace_members"].as_array().map_or(0, Vec::len);
+        return Ok(format!("{crates} crates use only what they may"));
+    }
+    Err(format!("{} dependencies that may not be:\n  {}", violations.len(), violations.join("\n  ")))
+}
+
+/// A package as far as the rule is concerned.
+struct Package<'a> {
+    name: &'a str,
+    is_macro: bool,
+    /// Identifiers of what it links.
+    uses: Vec<&'a str>,
+}
+
+/// The items of an array; none of anything else.
+fn list(value: &Value) -> Vec<&Value> {
+    value.as_array().map_or_else(Vec::new, |items| items.iter().collect())
+}
+
+fn packages(metadata: &Value) -> BTreeMap<&str, Package<'_>> {
+    let mut packages = BTreeMap::new();
+    for package in list(&metadata["packages"]) {
+        let (Some(id), Some(name)) = (package["id"].as_str(), package["name"].as_str()) else { continue };
+        let is_macro = list(&package["targets"])
+            .iter()
+            .any(|target| list(&target["kind"]).iter().any(|kind| *kind == "proc-macro"));
+        packages.insert(id, Package { name, is_macro, uses: Vec::new() });
+    }
+    for node in list(&metadata["resolve"]["nodes"]) {
+        let Some(package) = node["id"].as_str().and_then(|id| packages.get_mut(id)) else { continue };
+        // The kind of a normal dependency is null; the others are `dev` and `build`.
+        package.uses = list(&node["deps"])
+            .iter()
+            .filter(|dependency| list(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"].is_null()))
+            .filter_map(|dependency| dependency["pkg"].as_str())
+            .collect();
+    }
+    packages
+}
+
+/// What breaks the rule, a line each.
+fn check(metadata: &Value) -> Vec<String> {
+    let packages = packages(metadata);
+    let members: Vec<&str> = metadata["workspace_members"]
+        .as_array()
+        .map_or_else(Vec::new, |members| members.iter().filter_map(Value::as_str).collect());
+    let mut violations = Vec::new();
+    for member in &members {
+        let Some(package) = packages.get(member) else { continue };
+        let is_leaf = LEAVES.contains(&package.name);
+        let rule = MAY_USE.iter().find(|(name, _)| *name == package.name);
+        if rule.is_none() && !is_leaf {
+            violations
+                .push(format!("{} has no rule: add it to the table in xtask/src/deps.rs", package.name));
+            continue;
+        }
+        for id in &package.uses {
+            let Some(used) = packages.get(id).filter(|_| members.contains(id)) else { continue };
+            let may = if is_leaf {
+                !LEAVES.contains(&used.name)
+            } else {
+                rule.is_some_and(|(_, may_use)| may_use.contains(&used.name))
+            };
+            if !may {
+                violations.push(format!("{} may not use {}", package.name, used.name));
+            }
+        }
+        if !is_leaf && !ABOVE.contains(&package.name) {
+            violations.extend(kept_out(member, &packages));
+        }
+    }
+    violations.sort();
+    violations
+}
+
+/// What `start` links of [`KEPT_OUT`], with the way to it.
+fn kept_out(start: &str, packages: &BTreeMap<&str, Package<'_>>) -> Vec<String> {
+    let mut violations = Vec::new();
+    let mut seen = BTreeSet::new();
+    let mut ways: Vec<(&str, Vec<&str>)> = vec![(start, Vec::new())];
+    while let Some((id, mut way)) = ways.pop() {
+        let Some(package) = packages.get(id).filter(|_| seen.insert(id)) else { continue };
+        // What a macro uses runs in the compiler and is not linked.
+        if package.is_macro {
+            continue;
+        }
+        way.push(package.name);
+        if KEPT_OUT.contains(&package.name) {
+            violations.push(format!("{} must not know of {}: {}", way[0], package.name, way.join(" > ")));
+            continue;
+        }
+        ways.extend(package.uses.iter().map(|used| (*used, way.clone())));
+    }
+    violations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A workspace of ours, all below a name, and what each uses: `(name, [(used, kind)])`.
+    fn metadata(packages: &[(&str, &[(&str, Value)])]) -> Value {
+        let nodes = packages.iter().map(|(name, uses)| {
+            let deps = uses
+                .iter()
+                .map(|(used, kind)| serde_json::json!({ "pkg": used, "dep_kinds": [{ "kind": kind }] }));
+            serde_json::json!({ "id": name, "deps": deps.collect::<Vec<_>>() })
+        });
+        let listed = packages.iter().map(|(name, _)| {
+            let kind = if name.ends_with("-derive") { "proc-macro" } else { "lib" };
+            serde_json::json!({ "id": name, "name": name, "targets": [{ "kind": [kind] }] })
+        });
+        let ours = |name: &&str| name.starts_with("tapeworks") || *name == "xtask";
+        serde_json::json!({
+            "packages": listed.collect::<Vec<_>>(),
+            "resolve": { "nodes": nodes.collect::<Vec<_>>() },
+            "workspace_members": packages.iter().map(|(name, _)| *name).filter(ours).collect::<Vec<_>>(),
+        })
+    }
+
+    #[test]
+    fn a_workspace_that_keeps_the_rule_passes() {
+        let good = metadata(&[
+            ("tapeworks-ring", &[("libc", Value::Null)]),
+            ("tapeworks-packet", &[("tapeworks-ring", Value::Null)]),
+            ("tapeworks-plant", &[("tapeworks-packet", Value::Null), ("tokio", Value::Null)]),
+            ("tapeworks", &[("tapeworks-plant", Value::Null), ("clap", Value::Null)]),
+            ("libc", &[]),
+            ("tokio", &[]),
+            ("clap", &[]),
+        ]);
+        assert_eq!(check(&good), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_dependency_up_the_table_is_found() {
+        let bad = metadata(&[
+            ("tapeworks-market", &[("tapeworks-feed", Value::Null)]),
+            ("tapeworks-feed", &[]),
+            ("tapeworks-exchange", &[("tapeworks-feed", Value::Null)]),
+        ]);
+        let expected =
+            ["tapeworks-exchange may not use tapeworks-feed", "tapeworks-market may not use tapeworks-feed"];
+        assert_eq!(check(&bad), expected);
+    }
+
+    #[test]
+    fn a_test_may_use_what_it_likes() {
+        let dev =
+            metadata(&[("tapeworks-wire", &[("tapeworks-feed", "dev".into())]), ("tapeworks-feed", &[])]);
+        assert_eq!(check(&dev), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_runtime_far_down_is_found_with_the_way_to_it_but_not_behind_a_macro() {
+        let bad = metadata(&[
+            ("tapeworks-store", &[("object-store", Value::Null), ("nice-derive", Value::Null)]),
+            ("object-store", &[("tokio", Value::Null)]),
+            ("nice-derive", &[("toml", Value::Null)]),
+            ("tokio", &[]),
+            ("toml", &[]),
+        ]);
+        let expected = "tapeworks-store must not know of tokio: tapeworks-store > object-store > tokio";
+        assert_eq!(check(&bad), [expected]);
+    }
+
+    #[test]
+    fn a_crate_without_a_rule_is_found() {
+        let bad = metadata(&[("tapeworks-new", &[])]);
+        assert_eq!(check(&bad), ["tapeworks-new has no rule: add it to the table in xtask/src/deps.rs"]);
+    }
+
+    #[test]
+    fn nothing_may_use_a_leaf() {
+        let bad = metadata(&[("tapeworks-python", &[("tapeworks", Value::Null)]), ("tapeworks", &[])]);
+        assert_eq!(check(&bad), ["tapeworks-python may not use tapeworks"]);
+    }
+
+    #[test]
+    fn every_crate_named_by_a_rule_has_one() {
+        for (name, may_use) in MAY_USE {
+            for used in *may_use {
+                assert!(
+                    MAY_USE.iter().any(|(known, _)| known == used),
+                    "{name} may use {used}, which has no rule"
+                );
+            }
+        }
+    }
+}

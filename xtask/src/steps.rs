@@ -1,0 +1,224 @@
+//! `cargo xtask test`: everything that must hold before a change lands, step by step.
+//!
+//! Every step runs, whatever became of the ones before, so that one run tells all; the summary at the end has a line
+//! for each with its time. What is cheap to check comes first.
+
+use std::time::{Duration, Instant};
+
+use crate::process::{self, cargo};
+use crate::tools::{self, Lack};
+use crate::{deps, instructions, interop, tidy};
+
+/// One step.
+struct Step {
+    name: &'static str,
+    /// What must hold.
+    what: &'static str,
+    run: fn() -> Result<String, Lack>,
+}
+
+/// How a step ended, and what it says.
+enum Outcome {
+    Passed(String),
+    Failed(String),
+    Skipped(String),
+}
+
+const STEPS: &[Step] = &[
+    Step { name: "format", what: "the sources are formatted", run: format },
+    Step {
+        name: "tidy",
+        what: "the house rules of text are kept",
+        run: || tidy::run().map_err(Lack::Failed),
+    },
+    Step {
+        name: "deps",
+        what: "each crate uses only what it may",
+        run: || deps::run().map_err(Lack::Failed),
+    },
+    Step { name: "licences", what: "what we link has a licence that fits (cargo-deny)", run: licences },
+    Step {
+        name: "tests",
+        what: "the tests of the workspace pass, fuzz targets over their seeds among them",
+        run: tests,
+    },
+    Step { name: "lints", what: "clippy has nothing to say", run: lints },
+    Step { name: "features", what: "each crate builds with each of its features alone", run: features },
+    Step {
+        name: "documentation",
+        what: "the API's documentation builds without warnings",
+        run: documentation,
+    },
+    Step { name: "book", what: "the book builds (mdbook)", run: book },
+    Step { name: "binary", what: "the release binary builds", run: binary },
+    Step {
+        name: "tshark",
+        what: "tshark shows the fields that `tapeworks dump` tells",
+        run: interop::tshark,
+    },
+    Step { name: "python", what: "databento, DuckDB and Polars read what was written", run: interop::python },
+    Step { name: "fuzzers", what: "the fuzz targets compile for libFuzzer", run: fuzzers },
+    Step { name: "benches", what: "the benches compile", run: benches },
+    Step { name: "instructions", what: "instructions per message are what they were", run: counted },
+];
+
+/// Prints the steps.
+pub(crate) fn list() {
+    for step in STEPS {
+        println!("{:14} {}", step.name, step.what);
+    }
+}
+
+/// Runs the named steps, or all.
+pub(crate) fn test(names: &[&str]) -> Result<(), String> {
+    if let Some(unknown) = names.iter().find(|name| STEPS.iter().all(|step| step.name != **name)) {
+        return Err(format!("`{unknown}` is no step; `cargo xtask test --list` tells them"));
+    }
+    let mut ended = Vec::new();
+    for step in STEPS.iter().filter(|step| names.is_empty() || names.contains(&step.name)) {
+        println!("\n=== {}: {} ===", step.name, step.what);
+        let started = Instant::now();
+        let outcome = match (step.run)() {
+            Ok(what) => Outcome::Passed(what),
+            Err(Lack::Failed(why)) => Outcome::Failed(why),
+            Err(Lack::Skipped(why)) => Outcome::Skipped(why),
+        };
+        match &outcome {
+            Outcome::Passed(what) => println!("{what}"),
+            Outcome::Failed(why) => eprintln!("error: {why}"),
+            Outcome::Skipped(why) => println!("SKIPPED: {why}"),
+        }
+        ended.push((step.name, outcome, started.elapsed()));
+    }
+    summarise(&ended)
+}
+
+fn summarise(ended: &[(&str, Outcome, Duration)]) -> Result<(), String> {
+    println!("\n=== summary ===");
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    for (name, outcome, time) in ended {
+        let (word, what, count) = match outcome {
+            Outcome::Passed(what) => ("passed", what, &mut passed),
+            Outcome::Failed(what) => ("FAILED", what, &mut failed),
+            Outcome::Skipped(what) => ("skipped", what, &mut skipped),
+        };
+        *count += 1;
+        let what = what.lines().next().unwrap_or_default();
+        println!("{word:8} {name:14} {:7.1} s  {what}", time.as_secs_f64());
+    }
+    println!("{passed} passed, {failed} failed, {skipped} skipped");
+    if failed > 0 { Err(format!("{failed} of {} steps failed", ended.len())) } else { Ok(()) }
+}
+
+fn ran(result: Result<(), String>, what: &str) -> Result<String, Lack> {
+    result.map(|()| what.to_owned()).map_err(Lack::Failed)
+}
+
+fn format() -> Result<String, Lack> {
+    let run = || {
+        cargo(["fmt", "--all", "--", "--check"]).run()?;
+        for manifest in ["fuzz/Cargo.toml", "bench/Cargo.toml"] {
+            if process::root().join(manifest).is_file() {
+                cargo(["fmt", "--manifest-path", manifest, "--", "--check"]).run()?;
+            }
+        }
+        Ok(())
+    };
+    ran(run(), "formatted")
+}
+
+fn licences() -> Result<String, Lack> {
+    if !process::is_installed("cargo-deny") {
+        // Its build takes longer than all that it would check; who has it runs it.
+        return Err(Lack::Skipped("cargo-deny is not installed".into()));
+    }
+    ran(
+        cargo(["deny", "--offline", "check", "licenses", "bans", "sources"]).run(),
+        "licences, bans and sources fit",
+    )
+}
+
+fn tests() -> Result<String, Lack> {
+    // A test that finds no tshark has nothing to compare with: it must be there where nothing may be skipped.
+    if let Err(Lack::Failed(why)) = tools::debian("tshark", "tshark") {
+        return Err(Lack::Failed(why));
+    }
+    ran(cargo(["test", "--workspace", "--locked"]).run(), "all tests pass")
+}
+
+fn lints() -> Result<String, Lack> {
+    let run = cargo(["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"]).run();
+    ran(run, "no lints")
+}
+
+/// Each feature of each crate of ours alone, and none.
+fn features() -> Result<String, Lack> {
+    let run = || {
+        let printed = cargo(["metadata", "--format-version", "1", "--no-deps", "--locked"]).output()?;
+        let metadata: serde_json::Value =
+            serde_json::from_str(&printed).map_err(|error| error.to_string())?;
+        let mut combinations = 0;
+        for package in metadata["packages"].as_array().into_iter().flatten() {
+            let (Some(name), Some(features)) = (package["name"].as_str(), package["features"].as_object())
+            else {
+                continue;
+            };
+            if features.is_empty() {
+                continue;
+            }
+            let check = ["check", "--locked", "--package", name, "--no-default-features"];
+            cargo(check).run()?;
+            combinations += 1;
+            for feature in features.keys().filter(|feature| *feature != "default") {
+                cargo(check).args(["--features", feature]).run()?;
+                combinations += 1;
+            }
+        }
+        Ok(combinations)
+    };
+    let combinations = run().map_err(Lack::Failed)?;
+    Ok(format!("{combinations} combinations of features build"))
+}
+
+fn documentation() -> Result<String, Lack> {
+    let run = cargo(["doc", "--workspace", "--no-deps", "--locked", "--quiet"])
+        .env("RUSTDOCFLAGS", "--deny warnings");
+    ran(run.run(), "the documentation builds")
+}
+
+fn book() -> Result<String, Lack> {
+    if !process::root().join("docs/book.toml").is_file() {
+        return Err(Lack::Skipped("there is no book yet: docs/book.toml is missing".into()));
+    }
+    if !process::is_installed("mdbook") {
+        // Its links and its summary are checked by `tidy` all the same.
+        return Err(Lack::Skipped("mdbook is not installed".into()));
+    }
+    let output = process::target_folder().join("book");
+    ran(process::program("mdbook").args(["build", "docs", "--dest-dir"]).arg(output).run(), "the book builds")
+}
+
+fn binary() -> Result<String, Lack> {
+    ran(cargo(["build", "--release", "--locked", "--package", "tapeworks"]).run(), "target/release/tapeworks")
+}
+
+fn fuzzers() -> Result<String, Lack> {
+    let target = process::target_folder();
+    let run = cargo(["check", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target-dir"]).arg(target);
+    ran(run.run(), "the fuzz targets compile")
+}
+
+fn benches() -> Result<String, Lack> {
+    if !process::root().join("bench/Cargo.toml").is_file() {
+        return Err(Lack::Skipped("there are no benches here".into()));
+    }
+    let target = process::target_folder();
+    let run =
+        cargo(["check", "--locked", "--all-targets", "--manifest-path", "bench/Cargo.toml", "--target-dir"]);
+    ran(run.arg(target).run(), "the benches compile")
+}
+
+fn counted() -> Result<String, Lack> {
+    tools::debian("valgrind", "valgrind")?;
+    instructions::run(false).map_err(Lack::Failed)
+}

@@ -1,0 +1,252 @@
+//! House rules that text alone can break.
+//!
+//! Looked at is what git knows or would add. Each rule gives a line per violation: file, line, and what is wrong.
+//!
+//! | files | rule |
+//! | --- | --- |
+//! | all text | ends with one newline; no notes to self; no paths of somebody's machine; at most [`MOST_LINES`] lines |
+//! | Rust | no placeholders, debug prints or switched-off tests; begins with a module doc |
+//! | Rust outside `ring` and `packet` | no unsafe code |
+//! | Markdown | links into the repository lead somewhere; the book's summary lists every page |
+
+use std::path::{Component, Path, PathBuf};
+
+use crate::process;
+
+/// The most lines of a file that somebody is to read.
+const MOST_LINES: usize = 1_500;
+
+/// What no line of code may say. Written in halves, since this file is looked at too.
+const NOT_IN_CODE: &[(&str, &str)] = &[
+    (concat!("to", "do!("), "a placeholder"),
+    (concat!("unimpl", "emented!("), "a placeholder"),
+    (concat!("db", "g!("), "a debug print"),
+    (concat!("#[ig", "nore"), "a test that is switched off"),
+];
+
+/// What no text may say, as a word.
+const NOT_AS_WORD: &[(&str, &str)] = &[
+    (concat!("FIX", "ME"), "a note to self"),
+    (concat!("TO", "DO"), "a note to self"),
+    (concat!("XX", "X"), "a note to self"),
+];
+
+/// Paths of somebody's machine, in any text.
+const MACHINE_PATHS: &[&str] = &[concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/wo", "rk/main")];
+
+/// A path that code may use and docs may not promise.
+const TEMPORARY: &str = concat!("/t", "mp/");
+
+/// The keyword.
+const UNSAFE: &str = concat!("uns", "afe");
+
+/// Where such code may be.
+const MAY_BE_UNSAFE: &[&str] = &["crates/ring/", "crates/packet/"];
+
+/// Files whose lines are made by machines, or are not ours to shape.
+fn is_exempt(path: &str) -> bool {
+    path.ends_with("Cargo.lock") || path.starts_with("testdata/") || path.starts_with("fuzz/seeds/")
+}
+
+/// Runs the check on this repository.
+pub(crate) fn run() -> Result<String, String> {
+    let listed = process::program("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .output()?;
+    let mut paths: Vec<&str> = listed.split('\0').filter(|path| !path.is_empty()).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    let (mut violations, mut looked_at) = (Vec::new(), 0);
+    for path in paths {
+        // A file that git knows may have been removed; one that is no text has no lines to look at.
+        let Ok(text) = std::fs::read_to_string(process::root().join(path)) else { continue };
+        if is_exempt(path) {
+            continue;
+        }
+        looked_at += 1;
+        let exists = |target: &Path| process::root().join(target).exists();
+        violations.extend(check(path, &text, &exists));
+    }
+    violations.extend(pages_missing_from_the_summary()?);
+    if violations.is_empty() {
+        return Ok(format!("{looked_at} files are tidy"));
+    }
+    Err(format!("{} untidy places:\n  {}", violations.len(), violations.join("\n  ")))
+}
+
+/// What is wrong with one file.
+fn check(path: &str, text: &str, exists: &dyn Fn(&Path) -> bool) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut note = |line: usize, what: String| found.push(format!("{path}:{line}: {what}"));
+    let lines = text.lines().count();
+    if !text.is_empty() && !text.ends_with('\n') {
+        note(lines, "no newline at the end".into());
+    }
+    if text.ends_with("\n\n") {
+        note(lines, "blank lines at the end".into());
+    }
+    if lines > MOST_LINES {
+        note(lines, format!("{lines} lines: a file tells one story in at most {MOST_LINES}"));
+    }
+    let (is_rust, is_markdown) = (path.ends_with(".rs"), path.ends_with(".md"));
+    if is_rust && !is_example_of_a_fault(path) && !text.starts_with("//!") && !text.starts_with("#!") {
+        note(1, "no module doc".into());
+    }
+    let mut in_fence = false;
+    for (number, line) in text.lines().enumerate().map(|(index, line)| (index + 1, line)) {
+        for (word, what) in NOT_AS_WORD.iter().filter(|(word, _)| has_word(line, word)) {
+            note(number, format!("{word} is {what}"));
+        }
+        for machine_path in MACHINE_PATHS.iter().filter(|machine_path| line.contains(**machine_path)) {
+            note(number, format!("{machine_path} is a path of somebody's machine"));
+        }
+        let is_doc = is_markdown || line.trim_start().starts_with("//");
+        if is_doc && line.contains(TEMPORARY) {
+            note(number, format!("docs name a path in {TEMPORARY}"));
+        }
+        if is_rust {
+            let code = line.split("//").next().unwrap_or_default();
+            for (words, what) in NOT_IN_CODE.iter().filter(|(words, _)| code.contains(words)) {
+                note(number, format!("{words} is {what}"));
+            }
+            if has_word(code, UNSAFE) && !MAY_BE_UNSAFE.iter().any(|folder| path.starts_with(folder)) {
+                note(number, format!("{UNSAFE} code outside of ring and packet"));
+            }
+        }
+        if is_markdown {
+            in_fence ^= line.trim_start().starts_with("```");
+            if !in_fence {
+                for target in links(line).filter(|target| !leads_somewhere(path, target, exists)) {
+                    note(number, format!("the link to {target} leads nowhere"));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Sources that a test shows to the compiler for it to complain.
+fn is_example_of_a_fault(path: &str) -> bool {
+    path.contains("/tests/ui/")
+}
+
+/// Whether `line` has `word` with nothing of a word beside it.
+fn has_word(line: &str, word: &str) -> bool {
+    let is_of_word = |character: Option<char>| character.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    line.match_indices(word).any(|(at, _)| {
+        !is_of_word(line[..at].chars().next_back()) && !is_of_word(line[at + word.len()..].chars().next())
+    })
+}
+
+/// The targets of a line's Markdown links and images, outside code spans.
+fn links(line: &str) -> impl Iterator<Item = &str> {
+    line.match_indices("](").filter_map(move |(at, _)| {
+        let is_in_code = line[..at].matches('`').count() % 2 == 1;
+        let target = line[at + 2..].split([')', ' ']).next()?;
+        (!is_in_code).then_some(target)
+    })
+}
+
+fn leads_somewhere(page: &str, target: &str, exists: &dyn Fn(&Path) -> bool) -> bool {
+    let file = target.split('#').next().unwrap_or_default();
+    if file.is_empty() || file.contains("://") || file.starts_with("mailto:") {
+        return true;
+    }
+    let Some(folder) = Path::new(page).parent() else { return false };
+    let mut resolved = PathBuf::new();
+    for component in folder.join(file).components() {
+        match component {
+            Component::ParentDir if !resolved.pop() => return false,
+            Component::ParentDir | Component::CurDir => {}
+            other => resolved.push(other),
+        }
+    }
+    resolved.as_os_str().is_empty() || exists(&resolved)
+}
+
+/// Pages of the book that its summary does not lead to.
+fn pages_missing_from_the_summary() -> Result<Vec<String>, String> {
+    let book = process::root().join("docs/src");
+    let Ok(summary) = std::fs::read_to_string(book.join("SUMMARY.md")) else { return Ok(Vec::new()) };
+    let listed: Vec<PathBuf> = summary.lines().flat_map(links).map(|target| book.join(target)).collect();
+    let mut missing = Vec::new();
+    let mut folders = vec![book];
+    while let Some(folder) = folders.pop() {
+        let entries = std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        for path in entries.flatten().map(|entry| entry.path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "md")
+                && !path.ends_with("SUMMARY.md")
+                && !listed.contains(&path)
+            {
+                let page = path.strip_prefix(process::root()).unwrap_or(&path);
+                missing.push(format!("{}: docs/src/SUMMARY.md does not lead to this page", page.display()));
+            }
+        }
+    }
+    missing.sort();
+    Ok(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(path: &str, text: &str) -> Vec<String> {
+        check(path, text, &|target| target == Path::new("docs/there.md"))
+    }
+
+    #[test]
+    fn a_tidy_file_passes() {
+        assert_eq!(
+            faults("crates/wire/src/lib.rs", "//! What it is.\n\nfn main() {}\n"),
+            Vec::<String>::new()
+        );
+        assert_eq!(faults("crates/ring/src/lib.rs", "//! A.\nunsafe { f() }\n"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_rule_of_code_is_held() {
+        for (line, what) in [
+            (concat!("to", "do!()"), "placeholder"),
+            (concat!("db", "g!(x);"), "debug print"),
+            (concat!("#[ig", "nore]"), "switched off"),
+            (concat!("// FIX", "ME later"), "note to self"),
+            (concat!("uns", "afe { f() }"), "outside of ring and packet"),
+            (concat!("let x = \"/ho", "me/me\";"), "somebody's machine"),
+            (concat!("/// See /t", "mp/x."), "docs name a path"),
+        ] {
+            let found = faults("crates/wire/src/lib.rs", &format!("//! Doc.\n{line}\n"));
+            assert_eq!(found.len(), 1, "{line}: {found:?}");
+            assert!(
+                found[0].starts_with("crates/wire/src/lib.rs:2: ") && found[0].contains(what),
+                "{found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_word_inside_another_is_no_note() {
+        assert_eq!(faults("a.md", concat!("AXX", "XB and TO", "DOS\n")), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_shape_of_a_file_is_held() {
+        assert_eq!(faults("a.toml", "a = 1"), ["a.toml:1: no newline at the end"]);
+        assert_eq!(faults("a.rs", "fn main() {}\n"), ["a.rs:1: no module doc"]);
+        assert_eq!(faults("a.txt", &"x\n".repeat(MOST_LINES + 1)).len(), 1);
+    }
+
+    #[test]
+    fn links_must_lead_somewhere() {
+        let page = "[a](there.md#part) [b](https://x.org) [c](#here) [d](../docs/there.md) `[e](gone.md)`\n";
+        assert_eq!(faults("docs/page.md", page), Vec::<String>::new());
+        assert_eq!(
+            faults("docs/page.md", "[a](gone.md)\n"),
+            ["docs/page.md:1: the link to gone.md leads nowhere"]
+        );
+        assert_eq!(faults("docs/page.md", "[a](../../out.md)\n").len(), 1);
+        assert_eq!(faults("docs/page.md", "```\n[a](gone.md)\n```\n"), Vec::<String>::new());
+    }
+}

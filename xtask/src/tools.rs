@@ -1,0 +1,68 @@
+//! What must be installed for the steps, and how.
+//!
+//! In a run of continuous integration what is missing is installed, and failing that the step fails; on anybody's own
+//! machine nothing is installed, and the step is skipped with a word about what it lacks.
+
+use std::path::PathBuf;
+
+use crate::process;
+
+/// What a step that cannot do its work says.
+pub(crate) enum Lack {
+    /// It could not be had where it must be.
+    Failed(String),
+    /// It is not there, and nobody asked for it.
+    Skipped(String),
+}
+
+/// A program of a Debian package.
+pub(crate) fn debian(program: &str, package: &str) -> Result<(), Lack> {
+    if process::is_installed(program) {
+        return Ok(());
+    }
+    if !process::is_ci() {
+        return Err(Lack::Skipped(format!("{program} is not installed (Debian: {package})")));
+    }
+    let install = || {
+        process::program("apt-get").args(["update", "-qq"]).run()?;
+        process::program("apt-get")
+            .args(["install", "-y", "-qq", "--no-install-recommends", package])
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .run()
+    };
+    install().map_err(Lack::Failed)?;
+    if process::is_installed(program) {
+        Ok(())
+    } else {
+        Err(Lack::Failed(format!("{program} is not there after the installation of {package}")))
+    }
+}
+
+/// The Python of a virtual environment with what `interop/requirements.txt` pins. It is made once, and made anew when
+/// the pins change.
+pub(crate) fn python() -> Result<PathBuf, Lack> {
+    let failed = |error: std::io::Error| Lack::Failed(error.to_string());
+    let pins = process::root().join("interop/requirements.txt");
+    let wanted = std::fs::read_to_string(&pins).map_err(failed)?;
+    let folder = process::target_folder().join("interop-python");
+    let (python, stamp) = (folder.join("bin/python"), folder.join("installed.txt"));
+    if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(python);
+    }
+    if !process::is_ci() && std::env::var_os("TAPEWORKS_INTEROP").is_none() {
+        return Err(Lack::Skipped(format!(
+            "{} is not there; run once with TAPEWORKS_INTEROP=1 to let pip install interop/requirements.txt into it",
+            folder.display()
+        )));
+    }
+    if !process::is_installed("python3") {
+        return Err(Lack::Failed("python3 is not installed".into()));
+    }
+    let install = || {
+        process::program("python3").args(["-m", "venv", "--clear"]).arg(&folder).run()?;
+        process::program(&python).args(["-m", "pip", "install", "--quiet", "--requirement"]).arg(&pins).run()
+    };
+    install().map_err(Lack::Failed)?;
+    std::fs::write(&stamp, wanted).map_err(failed)?;
+    Ok(python)
+}
