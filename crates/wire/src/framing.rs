@@ -73,11 +73,13 @@ impl PrefixOrder for LittleEndian {
 /// Walks blocks behind two-byte lengths. After a cut block it ends.
 #[derive(Clone, Debug)]
 pub struct Blocks<'a, Order> {
-    bytes: &'a [u8],
-    offset: usize,
-    /// Blocks still promised; `None`: as many as there are bytes.
-    promised: Option<u64>,
-    failed: bool,
+    /// What is not walked yet.
+    rest: &'a [u8],
+    /// Bytes that there were.
+    total: usize,
+    /// Blocks still promised; without a promise, more than there can be.
+    remaining: u64,
+    is_counted: bool,
     order: PhantomData<Order>,
 }
 
@@ -86,59 +88,63 @@ impl<'a, Order: PrefixOrder> Blocks<'a, Order> {
     #[inline]
     #[must_use]
     pub const fn new(bytes: &'a [u8], _order: Order) -> Self {
-        Self { bytes, offset: 0, promised: None, failed: false, order: PhantomData }
+        Self { rest: bytes, total: bytes.len(), remaining: u64::MAX, is_counted: false, order: PhantomData }
     }
 
     /// Exactly `count` blocks; bytes behind them are [`trailing`](Self::trailing).
     #[inline]
     #[must_use]
     pub const fn counted(bytes: &'a [u8], count: u64, _order: Order) -> Self {
-        Self { bytes, offset: 0, promised: Some(count), failed: false, order: PhantomData }
+        Self { rest: bytes, total: bytes.len(), remaining: count, is_counted: true, order: PhantomData }
     }
 
     /// Offset of the next block's prefix, in bytes from the start of the blocks: after the walk, the bytes used.
     #[inline]
     #[must_use]
     pub const fn offset(&self) -> usize {
-        self.offset
+        self.total - self.rest.len()
     }
 
     /// Bytes that are not walked (yet): after the walk, those behind the last promised block.
     #[must_use]
-    pub fn trailing(&self) -> &'a [u8] {
-        self.bytes.get(self.offset..).unwrap_or_default()
+    pub const fn trailing(&self) -> &'a [u8] {
+        self.rest
     }
 
+    /// There is no whole block: the end, or an error, after which it is the end.
+    ///
+    /// Takes no reference to the walk, so that a loop can keep it in registers.
     #[cold]
+    #[inline(never)]
+    const fn end(offset: usize, got: usize, promised: Option<u64>, needed: usize) -> Option<FramingError> {
+        match (got, promised) {
+            (0, None) => None,
+            (0, Some(blocks)) => Some(FramingError::Missing { offset, blocks }),
+            _ => Some(FramingError::Cut { offset, needed, got }),
+        }
+    }
+
+    #[inline(always)]
     fn fail(&mut self, needed: usize) -> Option<Result<&'a [u8], FramingError>> {
-        self.failed = true;
-        let (offset, got) = (self.offset, self.bytes.len().saturating_sub(self.offset));
-        Some(Err(match (got, self.promised) {
-            (0, Some(blocks)) => FramingError::Missing { offset, blocks },
-            _ => FramingError::Cut { offset, needed, got },
-        }))
+        let promised = if self.is_counted { Some(self.remaining) } else { None };
+        self.remaining = 0;
+        Self::end(self.offset(), self.rest.len(), promised, needed).map(Err)
     }
 }
 
 impl<'a, Order: PrefixOrder> Iterator for Blocks<'a, Order> {
     type Item = Result<&'a [u8], FramingError>;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
-        let rest = self.bytes.get(self.offset..).unwrap_or_default();
-        match self.promised {
-            _ if self.failed => return None,
-            Some(0) => return None,
-            None if rest.is_empty() => return None,
-            _ => {}
+        if self.remaining == 0 {
+            return None;
         }
-        let Some((prefix, after)) = rest.split_first_chunk::<2>() else { return self.fail(2) };
+        let Some((prefix, after)) = self.rest.split_first_chunk::<2>() else { return self.fail(2) };
         let length = usize::from(Order::length(*prefix));
-        let Some(block) = after.get(..length) else { return self.fail(2 + length) };
-        self.offset += 2 + length;
-        if let Some(promised) = &mut self.promised {
-            *promised -= 1;
-        }
+        let Some((block, rest)) = after.split_at_checked(length) else { return self.fail(2 + length) };
+        self.rest = rest;
+        self.remaining -= 1;
         Some(Ok(block))
     }
 }

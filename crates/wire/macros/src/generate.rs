@@ -963,7 +963,7 @@ fn decode_body(declaration: &Declaration, item: &Structure) -> TokenStream {
                 /// [`decode`](Self::decode) for a caller who has already looked at the tag.
                 ///
                 #[doc = #errors]
-                #[inline]
+                #[inline(always)]
                 pub fn decode_known(bytes: &'a [u8]) -> Result<Self, ::tapeworks_wire::DecodeError> { #body }
             }
         }
@@ -1042,7 +1042,8 @@ fn message_enum(declaration: &Declaration) -> TokenStream {
             ///
             /// # Errors
             /// No bytes, a tag that the protocol does not know, or the wrong length for the tag.
-            #[inline]
+            // Always inlined: only then does the caller's `match` become one with this one.
+            #[inline(always)]
             pub fn decode(bytes: &'a [u8]) -> Result<Self, ::tapeworks_wire::DecodeError> {
                 let Some(start) = bytes.first_chunk::<#end>() else {
                     return Err(::tapeworks_wire::DecodeError::no_tag(#end, bytes.len()));
