@@ -1,0 +1,115 @@
+//! Feed, books and NBBO allocate nothing once they have seen a session's beginning.
+//!
+//! The tables get their size at start-up from [`Capacity`]; the first half of a generated session brings the
+//! directory, the channels and the symbols. From there on, no message of the second half may take or release memory,
+//! whatever the venue's protocol. The counts are of the test's own thread, since others run beside it.
+
+#![allow(clippy::unwrap_used)]
+
+use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario, write_pcap};
+use tapeworks_feed::{Feed, FeedOptions, FileFormat, Frame, Packet};
+use tapeworks_flow::{Chain, Inline, Sink, Stage, Through};
+use tapeworks_market::book::LOOK_AHEAD;
+use tapeworks_market::nbbo::NbboRules;
+use tapeworks_market::{BookStage, Capacity, Nanos, NbboStage, NbboUpdate};
+use tapeworks_packet::capture::CaptureReader;
+use tapeworks_packet::framed::{FramedReader, write_frame};
+use tapeworks_packet::net;
+use tapeworks_packet::source::ByteSource;
+use tapeworks_ring::counting::{CountingAllocator, allocations, releases};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+const MESSAGES: u64 = 120_000;
+const SYMBOLS: u32 = 200;
+
+fn market() -> Through<BookStage, NbboStage> {
+    let capacity = Capacity::for_messages(MESSAGES);
+    let nbbo = NbboStage::new(NbboRules::default(), [], capacity.instruments);
+    Through::new(BookStage::with_unnamed([], capacity), nbbo)
+}
+
+/// Calls to the allocator while `run` runs: taken, released.
+fn counted(run: impl FnOnce()) -> (u64, u64) {
+    let before = (allocations(), releases());
+    run();
+    (allocations() - before.0, releases() - before.1)
+}
+
+#[test]
+fn the_second_half_of_a_file_of_itch_takes_and_releases_no_memory() {
+    let mut generator = Generator::new(&Scenario::full_session(MESSAGES, SYMBOLS)).unwrap();
+    let (mut halves, mut number) = ([Vec::new(), Vec::new()], 0);
+    let mut message = [0; MAX_MESSAGE_BYTES];
+    while let Some(generated) = generator.next_message(&mut message) {
+        let half = usize::from(number >= MESSAGES / 2);
+        write_frame(&mut halves[half], &message[..generated.length]).unwrap();
+        number += 1;
+    }
+    let mut feed = Feed::new(FeedOptions::default());
+    let mut market = market();
+    let mut buffer = Vec::with_capacity(LOOK_AHEAD);
+    let mut updates = 0u64;
+    let mut run = |half: &[u8]| {
+        let source = ByteSource::from_bytes("half", half.to_vec());
+        let mut reader = FramedReader::new(source).with_batch_bytes(half.len() + 1);
+        let batch = reader.next_batch().unwrap().unwrap();
+        counted(|| {
+            let mut sink = |_: NbboUpdate<'_>| updates += 1;
+            let mut edge = Inline::new(&mut market, &mut buffer, &mut sink);
+            let mut file = feed.file(0, FileFormat::LengthPrefixed, None);
+            for frame in batch {
+                file.process(&[Frame { file: 0, offset: frame.offset, bytes: frame.bytes }], &mut edge);
+            }
+            edge.end_of_batch();
+        })
+    };
+    let (taken, _) = run(&halves[0]);
+    assert!(taken > 0, "the allocator counts");
+    assert_eq!(run(&halves[1]), (0, 0), "allocations and releases in the second half");
+    assert!(updates >= number, "{updates} updates of {number} messages");
+    assert_eq!(market.first.feeds()[0].growths(), 0);
+    assert_eq!(market.first.feeds()[0].counters().rejected(), 0);
+}
+
+#[test]
+fn the_second_half_of_a_capture_of_four_venues_takes_and_releases_no_memory() {
+    let scenario = Scenario {
+        symbols: SYMBOLS,
+        messages: MESSAGES,
+        bursts: Vec::new(),
+        line_b: true,
+        ..Scenario::demo()
+    };
+    let mut file = Vec::new();
+    write_pcap(&scenario, &mut file).unwrap();
+    let all = {
+        let mut reader = CaptureReader::new(ByteSource::from_bytes("capture", file.clone())).unwrap();
+        while reader.next_packet().unwrap().is_some() {}
+        reader.tally().packets
+    };
+    let mut reader = CaptureReader::new(ByteSource::from_bytes("capture", file)).unwrap();
+    let mut chain = Chain::new(Feed::new(FeedOptions::default()), market(), LOOK_AHEAD);
+    let mut run = |packets: u64| {
+        counted(|| {
+            for _ in 0..packets {
+                let captured = reader.next_packet().unwrap().unwrap();
+                let datagram = net::parse(captured.link_type, captured.bytes).unwrap();
+                let (number, offset) = (captured.number, captured.offset);
+                let received = Nanos(captured.timestamp_ns);
+                chain.process(
+                    &[Packet { file: 0, number, offset, received, datagram }],
+                    &mut |_: NbboUpdate<'_>| {},
+                );
+            }
+        })
+    };
+    let (taken, _) = run(all / 2);
+    assert!(taken > 0, "the allocator counts");
+    assert_eq!(run(all - all / 2), (0, 0), "allocations and releases in the second half");
+    assert_eq!(chain.first.problems().total, 0, "{:?}", chain.first.problems().kept());
+    assert_eq!(chain.first.channels().len(), 4);
+    assert!(chain.first.messages() > MESSAGES * 9 / 10);
+    assert!(chain.second.first.feeds().iter().all(|books| books.growths() == 0));
+}
