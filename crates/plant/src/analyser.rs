@@ -704,7 +704,8 @@ fn soup_packet(
         *next_sequence = next_sequence.and_then(|number| number.checked_add(1));
     }
     let place = Place { offset: place.offset + 3, ..*place };
-    match envelope.application.and_then(schema_of) {
+    // What clients send unsequenced is orders, not market data.
+    match envelope.application.filter(|_| is_sequenced).and_then(schema_of) {
         Some(schema) => {
             let message = Message {
                 schema,

@@ -242,6 +242,11 @@ impl Dumper<'_> {
         let key = if trouble.is_problem() { "error" } else { "passed_over" };
         if self.options.form == Form::Json {
             self.json_start(place);
+            if matches!(trouble, Trouble::UnknownApplication { .. }) && !self.header.is_empty() {
+                self.line.push_str(",\"protocol\":null,\"transport\":");
+                self.line.push_str(&self.header);
+                self.line.push('}');
+            }
             self.line.push_str(",\"message\":null,\"");
             self.line.push_str(key);
             self.line.push_str("\":");

@@ -1,7 +1,7 @@
 //! The queueing study: how long would messages wait, if handling one took S nanoseconds?
 //!
 //! Messages arrive at their capture times (those of a packet all at once) at one server that takes them in order and
-//! needs the same time for each: the queue G/D/1. For each S the study tells the longest queue and the worst delay, over
+//! needs the same time for each: a queue of the kind G/D/1. For each S the study tells the longest queue and the worst delay, over
 //! all and by windows of time. It answers what a mean rate hides: a feed of 100,000 messages a second comes in bursts
 //! of millions, and there a server of 1,000 ns falls behind by milliseconds.
 //!
@@ -12,7 +12,7 @@
 //! is `(done - arrival) / S`, rounded up. Cost: a few ns per message and S.
 
 use std::fmt::Write as _;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
@@ -245,22 +245,24 @@ impl Study {
     }
 }
 
-/// Studies the messages in `inputs`, merged by time; those that come again are left out. `observe` is called now and then
-/// and may end it.
+/// Studies the messages in `inputs` that come within `times`, merged by time; those that come again are left out. `observe`
+/// is called now and then and may end it.
 pub fn study(
     inputs: &mut [Input],
     application: Option<Application>,
     service_ns: &[u64],
     window_ns: Option<u64>,
+    times: Range<Nanos>,
     observe: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Study {
-    let mut arrivals = Arrivals { study: Study::new(service_ns, window_ns), observe };
+    let mut arrivals = Arrivals { study: Study::new(service_ns, window_ns), times, observe };
     let ended = analyser::walk(inputs, Order::ByTime, application, &mut arrivals);
     Study { ended, ..arrivals.study }
 }
 
 struct Arrivals<'a> {
     study: Study,
+    times: Range<Nanos>,
     observe: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
 }
 
@@ -274,7 +276,8 @@ impl Visitor for Arrivals<'_> {
         study.is_time_of_day |= study.times.is_none() && place.time.is_none();
         let time = place.time.or_else(|| own_time(&message.decoded));
         match time.filter(|_| place.time.is_none() == study.is_time_of_day) {
-            Some(time) => study.arrive(time),
+            Some(time) if self.times.contains(&time) => study.arrive(time),
+            Some(_) => {}
             None => study.without_time += 1,
         }
         ControlFlow::Continue(())

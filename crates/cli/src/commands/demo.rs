@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use clap::Args;
 use tapeworks_exchange::{Scenario, write_pcap};
+use tapeworks_market::Nanos;
 use tapeworks_plant::replay::{self, Options, Output, Summary};
 use tapeworks_store::Schema;
 
@@ -64,14 +65,17 @@ const CAPTURES: [(&str, &[u8]); 19] = [
 /// What is written of the session.
 const OUTPUTS: [(&str, Schema); 8] = [
     ("orders.dbn.zst", Schema::Mbo),
-    ("depth.parquet", Schema::Mbp10),
+    ("top-of-book.parquet", Schema::Mbp1),
     ("nbbo.parquet", Schema::Cmbp1),
     ("trades.csv", Schema::Trades),
     ("bars.csv", Schema::Ohlcv1S),
-    ("top-of-book.json", Schema::Bbo1S),
+    ("quotes.json.zst", Schema::Bbo1S),
     ("status.json", Schema::Status),
     ("definitions.csv", Schema::Definition),
 ];
+
+/// The close of the US equity markets, in ns since midnight in New York.
+const CLOSE_NS: u64 = 16 * 3_600 * 1_000_000_000;
 
 fn folder(path: &Path) -> Result<()> {
     fs::create_dir_all(path)
@@ -107,7 +111,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     if interrupt::is_requested() {
         return Ok(Ending::Interrupted);
     }
-    let measured = run_session(&session, true, Vec::new(), "Replaying")?;
+    // A moment before the close, so that the markets are open when their books are shown.
+    let before_close = Nanos(scenario.midnight_ns + CLOSE_NS - 1_000_000);
+    let options = Options { measure: true, to: Some(before_close), ..Options::default() };
+    let measured = run_session(&session, options, "Replaying")?;
+    output::print("Replayed up to 1 ms before the close:\n")?;
     output::print(
         &[
             report::figures(&measured, paint),
@@ -125,7 +133,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     let options = tapeworks_store::Options { overwrite: true, pretty: true, ..Default::default() };
     let outputs =
         OUTPUTS.map(|(name, schema)| Output { path: out.join(name), schema, options }).into_iter().collect();
-    let written = run_session(&session, false, outputs, "Writing")?;
+    let written = run_session(&session, Options { outputs, ..Options::default() }, "Writing")?;
     output::print(&format!(
         "{} messages/s with {} written at once\n{}\n{} in {:.1} s. The files are in {}\n",
         number(written.messages as f64 / written.elapsed.as_secs_f64().max(1e-9)),
@@ -178,8 +186,8 @@ fn real_packets(out: &Path, width: usize) -> Result<bool> {
     Ok(true)
 }
 
-fn run_session(session: &Path, measure: bool, outputs: Vec<Output>, what: &'static str) -> Result<Summary> {
-    let options = Options { inputs: vec![session.to_owned()], measure, outputs, ..Options::default() };
+fn run_session(session: &Path, options: Options, what: &'static str) -> Result<Summary> {
+    let options = Options { inputs: vec![session.to_owned()], ..options };
     let mut bar = Bar::new(what);
     Ok(replay::replay(&options, &mut |progress| {
         bar.show(progress.bytes, progress.total_bytes, Some(progress.messages))

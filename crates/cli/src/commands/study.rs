@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use tapeworks_exchange::{Scenario, write_pcap};
 use tapeworks_feed::Application;
+use tapeworks_market::Nanos;
 use tapeworks_plant::replay::{self, Summary};
 use tapeworks_plant::study::{self, MAX_SERVERS, SERVICE_NS, Study, show_ns};
 use tapeworks_plant::{input, text::Paint};
@@ -46,6 +47,12 @@ pub(crate) struct Arguments {
     /// The length of the windows; without it, one that suits the capture.
     #[arg(long, value_name = "TIME", value_parser = values::duration_ns)]
     window: Option<u64>,
+    /// Messages from this time on: ISO 8601, or nanoseconds since 1970 (since midnight, if the file has only that).
+    #[arg(long, value_name = "TIME", value_parser = values::instant)]
+    from: Option<Nanos>,
+    /// Messages before this time.
+    #[arg(long, value_name = "TIME", value_parser = values::instant)]
+    to: Option<Nanos>,
     /// Write the plot of worst delay and longest queue over time here.
     #[arg(long, value_name = "OUT.svg")]
     svg: Option<PathBuf>,
@@ -142,12 +149,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     if interrupt::is_requested() {
         return Ok(Ending::Interrupted);
     }
+    // The generated close is told the directory an hour earlier, which is no load to study.
+    let from = arguments.from.unwrap_or(match arguments.generate {
+        Some(Generate::Close) => {
+            let scenario = Scenario::close_burst();
+            Nanos(scenario.midnight_ns + scenario.start_ns)
+        }
+        _ => Nanos(0),
+    });
     let mut bar = Bar::new("Studying");
     let study = study::study(
         &mut inputs,
         arguments.protocol,
         &arguments.service_ns,
         arguments.window,
+        from..arguments.to.unwrap_or(Nanos(u64::MAX)),
         &mut |progress| bar.show(progress.bytes_read, progress.total_bytes, None),
     );
     bar.clear();
@@ -229,7 +245,7 @@ fn note(study: &Study, measured: Option<&Measured>) -> String {
     let [millisecond, ..] = &study.peaks;
     let _infallible = write!(note, ", up to {} a second in 1 ms", number(millisecond.per_second()));
     if let Some(measured) = measured {
-        let _infallible = write!(note, "; this machine needs {:.0} ns a message", measured.mean_ns);
+        let _infallible = write!(note, "; here a message takes {} ns (median)", thousands(measured.p50_ns));
     }
     note
 }
@@ -297,11 +313,10 @@ fn worst_windows(out: &mut String, study: &Study, paint: Paint) {
         (std::cmp::Reverse(window.worst.last().map(|(_, delay)| *delay)), window.index)
     });
     windows.truncate(SHOWN);
-    let mut columns = vec![("window from", Align::Left), ("messages", Align::Right)];
-    columns.extend(study.servers.iter().map(|_| ("", Align::Right)));
     let names: Vec<String> = study.servers.iter().map(|server| show_ns(server.service_ns as f64)).collect();
+    let mut columns = vec![("window from", Align::Left), ("messages", Align::Right)];
+    columns.extend(names.iter().map(|name| (name.as_str(), Align::Right)));
     let mut table = Table::new(&columns);
-    table.row([String::new(), String::new()].into_iter().chain(names));
     for window in windows {
         let delays = window.worst.iter().map(|(_, delay)| show_ns(*delay as f64));
         table.row(
