@@ -63,7 +63,7 @@ pub(crate) struct Columns<'a, R> {
     prices: Prices,
     to: To<'a>,
     result: Result<(), ParquetError>,
-    /// Prices that were written as null as the decimal cannot hold them.
+    /// Values that were written as null as the column cannot hold them.
     out_of_range: u64,
 }
 
@@ -89,6 +89,11 @@ fn keep_defined<'d, T: Copy>(
     Some(defined)
 }
 
+/// How many values are neither undefined nor what the column can hold.
+fn count_lost(values: &[i64], is_held: impl Fn(i64) -> bool, undefined: i64) -> u64 {
+    values.iter().filter(|value| !is_held(**value) && **value != undefined).count() as u64
+}
+
 /// Describes the columns of a record type.
 pub(crate) fn describe<R: Row>(prices: Prices) -> Vec<Description> {
     let mut description = Vec::new();
@@ -99,7 +104,7 @@ pub(crate) fn describe<R: Row>(prices: Prices) -> Vec<Description> {
     description
 }
 
-/// Writes a page of each column. Returns the prices that had to be written as null.
+/// Writes a page of each column. Returns how many values had to be written as null.
 pub(crate) fn encode<R: Row>(
     rows: &Rows<R>,
     instruments: &Instruments,
@@ -193,15 +198,19 @@ impl<R: Row> Columns<'_, R> {
 
     /// A time in nanoseconds UTC; undefined is null.
     pub(crate) fn time(&mut self, name: &str, get: impl Fn(&R) -> u64) {
+        let mut out_of_range = 0;
         self.column(name, Kind::Time, true, |page, records| {
             let values = &mut page.scratch.wide;
             values.clear();
             values.extend(records.iter().map(|row| get(row) as i64));
-            let defined =
-                keep_defined(values, &mut page.scratch.defined, |value| value != UNDEF_TIMESTAMP as i64);
+            // A signed number of nanoseconds ends in 2262.
+            let is_defined = |value: i64| value >= 0;
+            out_of_range = count_lost(values, is_defined, UNDEF_TIMESTAMP as i64);
+            let defined = keep_defined(values, &mut page.scratch.defined, is_defined);
             page.chunk.note_range(values);
             page.chunk.write_page(records.len(), defined, &Values::Wide(values), page.compressor)
         });
+        self.out_of_range += out_of_range;
     }
 
     /// A price in 1e-9; undefined is null.
@@ -216,10 +225,7 @@ impl<R: Row> Columns<'_, R> {
                 Prices::Decimal => value.unsigned_abs() < DECIMAL_LIMIT,
                 Prices::Float | Prices::Fixed => value != UNDEF_PRICE,
             };
-            if prices == Prices::Decimal && !values.iter().all(|value| is_defined(*value)) {
-                let lost = values.iter().filter(|value| !is_defined(**value) && **value != UNDEF_PRICE);
-                out_of_range = lost.count() as u64;
-            }
+            out_of_range = count_lost(values, is_defined, UNDEF_PRICE);
             let defined = keep_defined(values, &mut page.scratch.defined, is_defined);
             let floating = &mut page.scratch.floating;
             let values = if prices == Prices::Float {

@@ -16,7 +16,7 @@ pub(crate) use text::{Csv, Json};
 
 /// Writes batches of records to a file.
 pub(crate) trait Encode<R: Row>: Send {
-    /// Writes a batch. Returns the prices that had to be written as null.
+    /// Writes a batch. Returns how many values had to be written as null.
     fn encode(&mut self, rows: &Rows<R>, instruments: &Instruments) -> Result<u64, Failure>;
 
     /// Writes what ends the file, so that its last part is whole.

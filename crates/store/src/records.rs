@@ -30,6 +30,19 @@ pub(crate) const fn sequence(event: &Event) -> u32 {
     event.channel_sequence as u32
 }
 
+/// Nanoseconds from the venue's time to the receive time, clamped to what DBN holds; right for any two times, also
+/// those after 2262 that a broken message may claim.
+#[inline]
+pub(crate) const fn ts_in_delta(event: &Event) -> i32 {
+    let delta = event.ts_recv.0.wrapping_sub(event.ts_event.0) as i64;
+    match (event.ts_recv.0 >= event.ts_event.0, delta) {
+        (true, 0..=0x7FFF_FFFF) => delta as i32,
+        (true, _) => i32::MAX,
+        (false, -0x8000_0000..0) => delta as i32,
+        (false, _) => i32::MIN,
+    }
+}
+
 #[inline]
 pub(crate) const fn letter(side: Side) -> c_char {
     side as u8 as c_char
@@ -116,7 +129,7 @@ macro_rules! price_row {
                     flags: FlagSet::from(change.flags),
                     depth: change.depth,
                     ts_recv: event.ts_recv.0,
-                    ts_in_delta: event.ts_in_delta(),
+                    ts_in_delta: ts_in_delta(event),
                     sequence: sequence(event),
                     $($levels: _levels,)?
                 }
@@ -250,5 +263,26 @@ impl Row for OhlcvMsg {
         columns.price("low", |row| row.low);
         columns.price("close", |row| row.close);
         columns.u64("volume", |row| row.volume);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_market::{EventKind, Nanos, Publisher};
+
+    use super::*;
+
+    #[test]
+    fn the_delay_is_clamped_for_any_two_times() {
+        let delay = |from, to| {
+            let mut event = Event::new(EventKind::Add, Publisher::XNAS_ITCH, InstrumentId(0));
+            (event.ts_event, event.ts_recv) = (Nanos(from), Nanos(to));
+            ts_in_delta(&event)
+        };
+        assert_eq!([delay(5, 5), delay(5, 7), delay(7, 5)], [0, 2, -2]);
+        assert_eq!([delay(0, 1 << 31), delay(0, (1 << 31) - 1)], [i32::MAX; 2]);
+        assert_eq!([delay(1 << 31, 0), delay((1 << 31) + 1, 0)], [i32::MIN; 2]);
+        assert_eq!([delay(0, u64::MAX), delay(u64::MAX, 0)], [i32::MAX, i32::MIN]);
+        assert_eq!([delay(0, 1 << 63), delay(1 << 63, 0)], [i32::MAX, i32::MIN]);
     }
 }

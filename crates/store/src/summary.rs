@@ -75,8 +75,9 @@ pub struct Summary {
     pub records: u64,
     /// The length of the file in bytes; 0 before it is finished.
     pub bytes: u64,
-    /// Prices beyond what a Parquet decimal(18, 9) holds (a billion), written as null.
-    pub prices_out_of_range: u64,
+    /// Values that Parquet's types do not hold and that are written as null: prices of a billion and more in a
+    /// decimal(18, 9), times after the year 2262.
+    pub out_of_range: u64,
     pub(crate) skipped: [u64; Skip::ALL.len()],
 }
 

@@ -159,7 +159,7 @@ impl<S: Shape> TableOf<S> {
         match encoder.encode(&self.rows, instruments) {
             Ok(out_of_range) => {
                 self.summary.records += count;
-                self.summary.prices_out_of_range += out_of_range;
+                self.summary.out_of_range += out_of_range;
                 self.summary.skipped = self.rows.skipped;
                 self.rows.clear();
                 Ok(())
@@ -203,5 +203,117 @@ impl<S: Shape> Table for TableOf<S> {
         }
         self.summary.bytes = self.target.complete()?;
         Ok(self.summary)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::io::{self, Write};
+    use std::path::PathBuf;
+
+    use tapeworks_flow::Stage;
+    use tapeworks_market::instrument::Symbol;
+    use tapeworks_market::{
+        BookStage, BookUpdate, Capacity, Event, EventKind, InstrumentId, NbboStage, Price, Publisher, Side,
+    };
+
+    use super::*;
+
+    /// A file on a disk with little room left.
+    struct Limited {
+        file: File,
+        left: usize,
+    }
+
+    impl Write for Limited {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let length = bytes.len().min(self.left);
+            if length == 0 && !bytes.is_empty() {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.left -= length;
+            self.file.write(&bytes[..length])
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            self.file.flush()
+        }
+    }
+
+    fn limited<const LEFT: usize>(path: &Path) -> io::Result<Box<dyn Write + Send>> {
+        Ok(Box::new(Limited { file: File::create(path)?, left: LEFT }))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn on_a_full_disk(path: &Path) -> io::Result<Box<dyn Write + Send>> {
+        File::create(path)?;
+        Ok(Box::new(File::options().write(true).open("/dev/full")?))
+    }
+
+    fn put_until_error(writer: &mut Writer, instruments: &Instruments) -> Result<(), StoreError> {
+        let mut books = BookStage::new([(Publisher::XNAS_ITCH, Capacity::default())]);
+        let mut nbbo = NbboStage::new(Default::default(), [Publisher::XNAS_ITCH], 2);
+        let mut result = Ok(());
+        for n in 0..10_000u64 {
+            let mut event = Event::new(EventKind::Add, Publisher::XNAS_ITCH, InstrumentId(0));
+            // Numbers that no encoding makes small.
+            let noise = (n + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let noise = (noise ^ noise >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            (event.order_id, event.size, event.side) = (noise, 100, Side::Bid);
+            event.price = Price::from_e9((noise >> 20) as i64);
+            books.process(&[event], &mut |update: BookUpdate<'_>| {
+                nbbo.process(&[update], &mut |update: NbboUpdate<'_>| {
+                    if result.is_ok() {
+                        result = writer.put(&update, instruments);
+                    }
+                });
+            });
+        }
+        result
+    }
+
+    fn directory(name: &str) -> PathBuf {
+        let directory = std::env::temp_dir().join(format!("tapeworks-store-{}-{name}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        directory
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_with_the_file_and_leaves_nothing_behind() {
+        let directory = directory("full");
+        let mut instruments = Instruments::default();
+        instruments.intern(Symbol::from_bytes(b"AAA"));
+        let openers: Vec<(&str, Opener)> = vec![
+            ("nothing", limited::<0>),
+            ("some", limited::<100>),
+            ("half of it", limited::<80_000>),
+            #[cfg(target_os = "linux")]
+            ("/dev/full", on_a_full_disk),
+        ];
+        for (room, opener) in openers {
+            for (ending, _) in Format::ENDINGS {
+                let path = directory.join(format!("orders{ending}"));
+                let what = format!("room for {room}, {ending}");
+                let result = Writer::create_with(&path, Schema::Mbo, &Options::default(), opener).and_then(
+                    |mut writer| match put_until_error(&mut writer, &instruments) {
+                        Ok(()) => writer.finish(&instruments).map(|_| ()),
+                        Err(error) => {
+                            let after = writer.finish(&instruments);
+                            assert!(matches!(after, Err(StoreError::Failed { .. })), "{what}: {after:?}");
+                            Err(error)
+                        }
+                    },
+                );
+                match result {
+                    Err(StoreError::Write { path: told, source, .. }) => {
+                        assert_eq!((told, source.kind()), (path, io::ErrorKind::StorageFull), "{what}");
+                    }
+                    other => panic!("{what}: {other:?}"),
+                }
+                assert_eq!(fs::read_dir(&directory).unwrap().count(), 0, "{what}");
+            }
+        }
+        fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -1,5 +1,6 @@
 //! Files as a whole: every schema in every format, the same bytes each time, and what happens when they cannot be
 //! written.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod session;
 

@@ -33,7 +33,7 @@ use crate::target::{Output, Target};
 pub(crate) use chunk::{Chunk, Compressor, NO_KEY, Values};
 
 /// Records in a row group, to the batch.
-const ROW_GROUP: u64 = 1 << 20;
+const ROW_GROUP: u64 = 1 << 18;
 
 /// Writes Parquet.
 pub(crate) struct Parquet {

@@ -12,7 +12,7 @@ use tapeworks_market::price::{UNDEFINED_PRICE, price_e9};
 use tapeworks_market::{Action, Instruments, Nbbo, NbboUpdate, Side};
 
 use super::{Shape, book_price, clears, trade_of, without_last};
-use crate::records::{header, letter};
+use crate::records::{header, letter, ts_in_delta};
 use crate::rows::Rows;
 use crate::summary::Skip;
 
@@ -53,7 +53,7 @@ fn record(event: &Event, quote: Quote) -> Cmbp1Msg {
         side: letter(quote.side),
         flags: FlagSet::from(quote.flags),
         ts_recv: event.ts_recv.0,
-        ts_in_delta: event.ts_in_delta(),
+        ts_in_delta: ts_in_delta(event),
         levels: [quote.best],
         ..Cmbp1Msg::default_for_schema(dbn::Schema::Cmbp1)
     }

@@ -22,7 +22,7 @@ use tapeworks_market::price::{UNDEFINED_PRICE, price_e9};
 use tapeworks_market::{Action, Instruments, NbboUpdate, Side};
 
 use super::{Clearing, Shape, clears, not_applied, without_last};
-use crate::records::{header, letter, sequence};
+use crate::records::{header, letter, sequence, ts_in_delta};
 use crate::rows::Rows;
 use crate::summary::Skip;
 
@@ -53,7 +53,7 @@ fn record(event: &Event, order: Order) -> MboMsg {
         action: order.action as u8 as c_char,
         side: letter(order.side),
         ts_recv: event.ts_recv.0,
-        ts_in_delta: event.ts_in_delta(),
+        ts_in_delta: ts_in_delta(event),
         sequence: sequence(event),
     }
 }
