@@ -1,0 +1,233 @@
+//! Whatever goes wrong: one clear line on standard error, the right exit code, no panic, nothing lost silently.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use std::io::Read as _;
+use std::process::{Output, Stdio};
+
+use support::{Folder, command, root, run, stderr, stdout};
+
+const CAPTURE: &str = "testdata/captures/nasdaq-itch50/Multiple.Packets.pcap";
+
+fn content(name: &str) -> Vec<u8> {
+    std::fs::read(root().join(name)).unwrap()
+}
+
+/// The code, and exactly one line from us that holds `text`.
+#[track_caller]
+fn assert_told(output: &Output, code: i32, text: &str) {
+    let errors = stderr(output);
+    assert_eq!(output.status.code(), Some(code), "{errors}");
+    let told: Vec<&str> = errors.lines().filter(|line| line.starts_with("tapeworks: ")).collect();
+    assert_eq!(told.len(), 1, "{errors}");
+    assert!(told[0].contains(text), "{errors}");
+    assert!(!errors.contains("panicked"), "{errors}");
+}
+
+/// The commands that read captures.
+const READERS: [&str; 4] = ["dump", "stats", "study", "replay"];
+
+#[test]
+fn a_missing_file_is_named() {
+    for reader in READERS {
+        assert_told(&run(&[reader, "nowhere.pcap"]), 1, "nowhere.pcap: no such file");
+    }
+}
+
+#[test]
+fn a_directory_is_named() {
+    for reader in READERS {
+        assert_told(&run(&[reader, "testdata"]), 1, "testdata: is a directory");
+    }
+}
+
+#[test]
+fn an_empty_file_is_named() {
+    let folder = Folder::new("empty");
+    let file = folder.write("empty.pcap", &[]);
+    for reader in READERS {
+        assert_told(&run(&[reader, &file]), 1, "is empty");
+    }
+}
+
+#[test]
+fn a_wrong_magic_is_told_with_the_first_bytes() {
+    let folder = Folder::new("magic");
+    let file = folder.write("noise.pcap", b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n");
+    for reader in READERS {
+        assert_told(&run(&[reader, &file]), 1, "47 45 54 20");
+    }
+}
+
+#[test]
+fn a_truncated_file_is_read_up_to_there() {
+    let folder = Folder::new("truncated");
+    let bytes = content(CAPTURE);
+    let file = folder.write("cut.pcap", &bytes[..bytes.len() - 100]);
+    for reader in READERS {
+        assert_told(&run(&[reader, &file]), 3, "packet 2");
+    }
+    assert_eq!(
+        stdout(&run(&["dump", "--json", &file])).lines().count(),
+        1,
+        "the whole packet before is there"
+    );
+}
+
+#[test]
+fn a_packet_cut_by_the_capture_shows_its_whole_messages() {
+    let folder = Folder::new("cut-packet");
+    let mut bytes = content(CAPTURE);
+    // The second record: its captured length says 300 bytes less than the packet had.
+    let first = u32::from_le_bytes(bytes[32..36].try_into().unwrap()) as usize;
+    let record = 24 + 16 + first;
+    let length = u32::from_le_bytes(bytes[record + 8..record + 12].try_into().unwrap());
+    bytes[record + 8..record + 12].copy_from_slice(&(length - 300).to_le_bytes());
+    bytes.truncate(bytes.len() - 300);
+    let file = folder.write("short.pcap", &bytes);
+    let output = run(&["dump", "--json", &file]);
+    assert_told(&output, 3, "could not be read");
+    let text = stdout(&output);
+    assert!(text.contains("the capture kept"), "{text}");
+    assert!(text.lines().filter(|line| line.contains("\"AddOrder\"")).count() > 25, "{text}");
+    let stats = run(&["stats", "--json", &file]);
+    assert_eq!(stats.status.code(), Some(3));
+    assert_eq!(run(&["replay", &file]).status.code(), Some(3));
+}
+
+#[test]
+fn an_unknown_message_is_shown_and_the_rest_goes_on() {
+    let folder = Folder::new("unknown-message");
+    let mut bytes = content(CAPTURE);
+    let at = bytes.windows(6).rposition(|window| window[..3] == [0, 36, b'A']).unwrap();
+    bytes[at + 2] = b'z';
+    let file = folder.write("new.pcap", &bytes);
+    let output = run(&["dump", "--json", &file]);
+    assert_told(&output, 3, "1 place could not be read; 39 messages were");
+    let text = stdout(&output);
+    assert_eq!(text.lines().count(), 39);
+    assert!(text.contains("\"message\":null,\"error\":\"unknown message type 'z' (0x7a)\""), "{text}");
+    let stats: serde_json::Value = serde_json::from_str(&stdout(&run(&["stats", "--json", &file]))).unwrap();
+    assert_eq!(stats["unknown_types"][0]["count"], 1);
+    assert_eq!(stats["messages"], 39);
+}
+
+#[test]
+fn an_unknown_protocol_in_a_capture_is_shown() {
+    let folder = Folder::new("unknown-protocol");
+    let mut bytes = content("testdata/captures/nasdaq-itch50/OrderDeleteMessage.pcap");
+    let end = bytes.len();
+    bytes[end - 41..].fill(0xFF);
+    let file = folder.write("other.pcap", &bytes);
+    let output = run(&["dump", &file]);
+    assert_told(&output, 3, "1 place could not be read");
+    assert!(stdout(&output).contains("no known protocol"), "{}", stdout(&output));
+}
+
+#[test]
+fn unknown_names_are_wrong_usage() {
+    assert_told(&run(&["dump", "--protocol", "pitch", CAPTURE]), 2, "unknown protocol");
+    assert_told(&run(&["dump", "--protocol", "moldudp64", CAPTURE]), 2, "is a transport");
+    assert_told(&run(&["dump", "--message", "NoSuch", CAPTURE]), 2, "NoSuch");
+    assert_told(&run(&["schema", "pitch"]), 2, "unknown protocol 'pitch'");
+    assert_told(&run(&["replay", "--schema", "mbp-2", CAPTURE]), 2, "mbp-2");
+    assert_told(&run(&["replay", "--out", "x.txt", CAPTURE]), 2, "x.txt");
+    assert_told(&run(&["replay", "--speed", "fast", CAPTURE]), 2, "fast");
+    assert_told(&run(&["replay", "--from", "noon", CAPTURE]), 2, "noon");
+    assert_told(&run(&["exchange", "generate", "--out", "x.txt"]), 2, ".pcap or .itch");
+    assert_told(&run(&["dump"]), 2, "<FILE>");
+    assert_told(&run(&["dump", "--jsn", CAPTURE]), 2, "--json");
+    assert_told(&run(&["dmp"]), 2, "dump");
+}
+
+#[test]
+fn an_unwritable_output_is_named() {
+    let session = ["exchange", "generate", "--messages", "5000", "--symbols", "5", "--out"];
+    assert_told(&run(&[&session[..], &["/nowhere/x.pcap"]].concat()), 1, "/nowhere/x.pcap: cannot create");
+    assert_told(&run(&["replay", CAPTURE, "--out", "/nowhere/x.csv"]), 1, "/nowhere/x.csv");
+    assert_told(&run(&["study", CAPTURE, "--no-measure", "--svg", "/nowhere/x.svg"]), 1, "/nowhere/x.svg");
+}
+
+#[test]
+fn a_file_that_exists_is_replaced_only_by_force() {
+    let folder = Folder::new("exists");
+    let csv = folder.write("out.csv", b"mine");
+    assert_told(&run(&["replay", CAPTURE, "--out", &csv]), 1, "--force");
+    assert_eq!(std::fs::read(&csv).unwrap(), b"mine");
+    let output = run(&["replay", CAPTURE, "--out", &csv, "--force"]);
+    // The capture has a gap of its own.
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(std::fs::read_to_string(&csv).unwrap().starts_with("ts_recv"));
+    assert_eq!(folder.files(), ["out.csv"], "nothing partial is left");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_told() {
+    let full = || Stdio::from(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
+    for arguments in [&["dump", CAPTURE][..], &["stats", CAPTURE], &["schema", "itch"], &["replay", CAPTURE]]
+    {
+        let output = command(arguments).stdout(full()).output().unwrap();
+        assert_told(&output, 1, "No space left on device");
+    }
+    let folder = Folder::new("full");
+    let link = folder.path("full.pcap");
+    std::os::unix::fs::symlink("/dev/full", &link).unwrap();
+    let output = run(&["exchange", "generate", "--messages", "50000", "--symbols", "5", "--out", &link]);
+    assert_told(&output, 1, "No space left on device");
+}
+
+#[test]
+fn a_closed_pipe_ends_quietly() {
+    let folder = Folder::new("pipe");
+    let session = folder.path("session.pcap");
+    run(&["exchange", "generate", "--messages", "50000", "--symbols", "20", "--out", &session]);
+    let mut child =
+        command(&["dump", &session]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = [0; 100];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(stderr(&output), "");
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_a_replay_with_what_is_written_so_far() {
+    let folder = Folder::new("interrupt");
+    let session = folder.path("session.pcap");
+    run(&["exchange", "generate", "--messages", "20000", "--symbols", "20", "--out", &session]);
+    let csv = folder.path("out.csv");
+    // The session is a day long: at its own pace the replay would take as long.
+    let child = command(&["replay", &session, "--speed", "1x", "--out", &csv])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It is under way once its output has begun.
+    let partial = format!("{csv}.partial");
+    for _ in 0..600 {
+        if std::path::Path::new(&partial).exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let status = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+    let output = child.wait_with_output().unwrap();
+    assert_told(&output, 130, "stopped");
+    assert!(std::fs::read_to_string(&csv).unwrap().starts_with("ts_recv"), "complete up to there");
+    assert!(!std::path::Path::new(&partial).exists());
+}
+
+#[test]
+fn help_and_version_are_answers() {
+    for arguments in [&["--help"][..], &["dump", "--help"], &["--version"]] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(stdout(&output).contains("tapeworks"), "{}", stdout(&output));
+    }
+    assert_eq!(run(&[]).status.code(), Some(2), "nothing asked, nothing done");
+}
