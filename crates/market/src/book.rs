@@ -21,7 +21,8 @@ use tapeworks_flow::{Sink, Stage};
 use crate::event::{Event, EventKind, Flags, Session, Side};
 use crate::instrument::InstrumentId;
 use crate::levels::{Ladder, Level, LevelError, LevelStore};
-use crate::orders::{Order, OrderIndex};
+use crate::orders::{MAX_INSTRUMENTS, Order, OrderIndex};
+use crate::price::Price;
 use crate::state::InstrumentState;
 use crate::venue::Publisher;
 
@@ -55,6 +56,10 @@ impl Capacity {
         Self { instruments: 16_384, orders, levels: orders.clamp(1 << 18, 1 << 22) as u32 }
     }
 }
+
+/// Shares in a round lot when the venue has not said (17 CFR 242.600(b), the tier of prices up to $250; before
+/// November 2025 the lot of nearly every stock).
+pub const DEFAULT_ROUND_LOT: u32 = 100;
 
 /// What became of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,13 +117,24 @@ impl BookCounters {
 #[derive(Clone, Copy, Default, Debug)]
 #[repr(C, align(32))]
 struct Book {
-    bids: Ladder,
-    asks: Ladder,
+    /// Bids, then asks: chosen by index, as a side is as good as random to a branch predictor.
+    sides: [Ladder; 2],
     /// The epoch of the venue in which the book was last known to be right.
     epoch: u32,
     state: InstrumentState,
     /// Sides told by quotes since the last gap: bit 0 the bid, bit 1 the ask.
     quoted: u8,
+    /// Levels behind the best bid or offer that a round lot stands behind, of the side with more; a change deeper than
+    /// that does not move them.
+    reach: u8,
+    /// The best moved in a group of events whose last is still to come.
+    pending: bool,
+}
+
+/// The place of a side in a book.
+#[inline]
+const fn place_of(side: Side) -> usize {
+    (side as u8 == Side::Ask as u8) as usize
 }
 
 /// Depth of an update that touched no level.
@@ -196,37 +212,22 @@ impl Books {
         self.books.len()
     }
 
+    /// Asks for the book and the order. Without a branch on the kind, which is as good as random: events without an
+    /// order ask for a line that they will not use.
     #[inline]
     fn prefetch_orders(&self, event: &Event) {
         tapeworks_ring::prefetch::read(&self.books, event.instrument.index());
-        match event.kind {
-            EventKind::Add | EventKind::Execute | EventKind::Cancel | EventKind::Delete => {
-                self.orders.prefetch(event.order_id);
-            }
-            EventKind::Replace => {
-                self.orders.prefetch(event.order_id);
-                self.orders.prefetch(event.aux);
-            }
-            _ => {}
-        }
+        self.orders.prefetch(event.order_id);
+        self.orders.prefetch(if event.kind == EventKind::Replace { event.aux } else { event.order_id });
     }
 
+    /// Asks for the levels at the top of the event's side; where only the order knows the side, its line was asked for
+    /// in the pass before.
     #[inline]
     fn prefetch_levels(&self, event: &Event) {
         let Some(book) = self.books.get(event.instrument.index()) else { return };
-        match event.kind {
-            EventKind::Add | EventKind::Level | EventKind::Quote => {
-                self.levels.prefetch(if event.side == Side::Ask { book.asks } else { book.bids });
-            }
-            EventKind::Execute | EventKind::Cancel | EventKind::Delete | EventKind::Replace => {
-                // The side is in the order, whose line was asked for in the pass before.
-                let order = self.orders.find(event.order_id).and_then(|place| self.orders.get(place));
-                if let Some(order) = order {
-                    self.levels.prefetch(if order.side == Side::Ask { book.asks } else { book.bids });
-                }
-            }
-            _ => {}
-        }
+        let is_ask = self.orders.guess_is_ask(event.order_id, event.side == Side::Ask);
+        self.levels.prefetch(book.sides[usize::from(is_ask)]);
     }
 
     /// Applies one event and completes it. The update borrows the books as they are right after it.
@@ -237,8 +238,7 @@ impl Books {
         let mut depth = NO_DEPTH;
         let outcome = match event.kind {
             EventKind::Add => self.add(event, &mut depth),
-            EventKind::Execute | EventKind::Cancel => self.reduce(event, &mut before, &mut depth),
-            EventKind::Delete => self.delete(event, &mut before, &mut depth),
+            EventKind::Delete | EventKind::Execute | EventKind::Cancel => self.reduce(event, &mut before, &mut depth),
             EventKind::Replace => self.replace(event, &mut before, &mut depth),
             EventKind::Level => self.level(event, &mut depth),
             EventKind::Quote => self.quote(event, &mut depth),
@@ -250,13 +250,35 @@ impl Books {
         if self.is_stale(event.instrument) {
             event.flags = event.flags.with(Flags::MAYBE_BAD_BOOK);
         }
-        BookUpdate {
-            event,
-            before,
-            outcome,
-            depth,
-            book: BookRef { books: self, instrument: event.instrument },
+        let best_moved = self.best_moved(event, depth);
+        let book = BookRef { books: self, instrument: event.instrument };
+        BookUpdate { event, before, outcome, depth, best_moved, book }
+    }
+
+    /// Whether the round-lot best may have moved, now that a group of events is complete.
+    #[inline]
+    fn best_moved(&mut self, event: &Event, depth: u32) -> bool {
+        let Some(book) = self.books.get_mut(event.instrument.index()) else { return false };
+        let is_last = event.flags.contains(Flags::LAST);
+        // Deeper than the levels that make the best, and not waiting for the end of a group: nearly every event. A level
+        // right behind those counts when they do not make a lot.
+        if depth > u32::from(book.reach) && book.reach != u8::MAX && !book.pending || depth == NO_DEPTH && !book.pending {
+            return false;
         }
+        if !is_last {
+            book.pending = true;
+            return false;
+        }
+        book.pending = false;
+        let lot = self.round_lots.get(event.instrument.index()).copied().filter(|lot| *lot > 0);
+        let lot = lot.unwrap_or(DEFAULT_ROUND_LOT);
+        let book = BookRef { books: self, instrument: event.instrument };
+        let levels = round_lot_best(book, Side::Bid, lot).2.max(round_lot_best(book, Side::Ask, lot).2);
+        if let Some(book) = self.books.get_mut(event.instrument.index()) {
+            // What 8 bits cannot hold counts as everything: more is computed than need be, nothing is missed.
+            book.reach = u8::try_from(levels).unwrap_or(u8::MAX);
+        }
+        true
     }
 
     #[inline]
@@ -277,7 +299,7 @@ impl Books {
     #[cold]
     #[inline(never)]
     fn widen(&mut self, instrument: InstrumentId) -> Option<()> {
-        if instrument >= InstrumentId::UNKNOWN {
+        if instrument.0 >= MAX_INSTRUMENTS {
             return None;
         }
         let wanted = (instrument.index() + 1).next_power_of_two();
@@ -323,59 +345,39 @@ impl Books {
     #[inline]
     fn add_to_level(&mut self, order: &Order) -> Result<u32, LevelError> {
         let book = self.books.get_mut(order.instrument.index()).ok_or(LevelError::Missing)?;
-        let ladder = if order.side == Side::Ask { &mut book.asks } else { &mut book.bids };
+        let ladder = &mut book.sides[place_of(order.side)];
         self.levels.add(ladder, order.side, order.price, order.size)
     }
 
     #[inline]
     fn take_from_level(&mut self, order: &Order, size: u32, whole: bool) -> Result<u32, LevelError> {
         let book = self.books.get_mut(order.instrument.index()).ok_or(LevelError::Missing)?;
-        let ladder = if order.side == Side::Ask { &mut book.asks } else { &mut book.bids };
+        let ladder = &mut book.sides[place_of(order.side)];
         self.levels.take(ladder, order.side, order.price, size, whole)
     }
 
-    /// An execution or a partial cancellation.
+    /// An execution, a cancellation in part, or a deletion, which takes whatever is left.
     #[inline]
     fn reduce(&mut self, event: &mut Event, before: &mut Option<Order>, depth: &mut u32) -> Outcome {
         let Some(place) = self.orders.find(event.order_id) else { return Outcome::UnknownOrder };
         let Some(order) = self.orders.get(place) else { return Outcome::UnknownOrder };
         *before = Some(order);
+        let size = if event.kind == EventKind::Delete { order.size } else { event.size };
+        event.size = size;
         event.side = order.side;
         event.instrument = order.instrument;
-        if event.price.is_none() {
-            event.price = Some(order.price);
-        }
-        let overfill = event.size > order.size;
-        let whole = event.size >= order.size;
+        event.price = Some(event.price.unwrap_or(order.price));
+        let whole = size >= order.size;
         if whole {
             self.orders.remove(place);
         } else {
-            self.orders.resize(place, order.size - event.size);
+            self.orders.resize(place, order.size - size);
         }
-        match self.take_from_level(&order, event.size.min(order.size), whole) {
+        match self.take_from_level(&order, size.min(order.size), whole) {
             Ok(at) => *depth = at,
             Err(_) => return Outcome::LevelMismatch,
         }
-        if overfill { Outcome::Overfill } else { Outcome::Applied }
-    }
-
-    #[inline]
-    fn delete(&mut self, event: &mut Event, before: &mut Option<Order>, depth: &mut u32) -> Outcome {
-        let Some(place) = self.orders.find(event.order_id) else { return Outcome::UnknownOrder };
-        let Some(order) = self.orders.get(place) else { return Outcome::UnknownOrder };
-        *before = Some(order);
-        event.side = order.side;
-        event.instrument = order.instrument;
-        event.price = Some(order.price);
-        event.size = order.size;
-        self.orders.remove(place);
-        match self.take_from_level(&order, order.size, true) {
-            Ok(at) => {
-                *depth = at;
-                Outcome::Applied
-            }
-            Err(_) => Outcome::LevelMismatch,
-        }
+        if size > order.size { Outcome::Overfill } else { Outcome::Applied }
     }
 
     /// The old order leaves, the new one joins on the same side behind all others at its price.
@@ -422,7 +424,7 @@ impl Books {
             return Outcome::Incomplete;
         }
         let Some(book) = self.books.get_mut(event.instrument.index()) else { return Outcome::Incomplete };
-        let ladder = if event.side == Side::Ask { &mut book.asks } else { &mut book.bids };
+        let ladder = &mut book.sides[place_of(event.side)];
         match self.levels.set(ladder, event.side, price, event.size) {
             Ok(at) => {
                 *depth = at;
@@ -446,7 +448,7 @@ impl Books {
             (book.epoch, book.quoted) = (epoch, 0);
         }
         let quote = event.price.filter(|_| event.size > 0).map(|price| (price, event.size));
-        let ladder = if event.side == Side::Ask { &mut book.asks } else { &mut book.bids };
+        let ladder = &mut book.sides[place_of(event.side)];
         *depth = 0;
         match self.levels.quote(ladder, event.side, quote) {
             Ok(()) => Outcome::Applied,
@@ -499,14 +501,12 @@ impl Books {
         if instrument == InstrumentId::ALL {
             self.orders.clear();
             for book in &mut self.books {
-                self.levels.clear(&mut book.bids);
-                self.levels.clear(&mut book.asks);
+                book.sides.iter_mut().for_each(|side| self.levels.clear(side));
                 book.epoch = self.epoch;
             }
         } else if let Some(book) = self.books.get_mut(instrument.index()) {
             self.orders.clear_instrument(instrument);
-            self.levels.clear(&mut book.bids);
-            self.levels.clear(&mut book.asks);
+            book.sides.iter_mut().for_each(|side| self.levels.clear(side));
             book.epoch = self.epoch;
         }
     }
@@ -547,6 +547,22 @@ impl Books {
     }
 }
 
+/// The best price of `side` that a round lot stands behind, the shares down to it rounded down to whole lots, and
+/// how many levels that took.
+#[inline]
+pub fn round_lot_best(book: BookRef<'_>, side: Side, lot: u32) -> (Option<Price>, u32, u32) {
+    let mut shares = 0u32;
+    let mut levels = 0;
+    while let Some(level) = book.level(side, levels as usize) {
+        shares = shares.saturating_add(level.size);
+        levels += 1;
+        if shares >= lot {
+            return (Some(level.price), shares - shares % lot.max(1), levels);
+        }
+    }
+    (None, 0, levels)
+}
+
 /// The book of one instrument at one feed, to read.
 #[derive(Clone, Copy, Debug)]
 pub struct BookRef<'a> {
@@ -567,11 +583,7 @@ impl<'a> BookRef<'a> {
 
     #[inline]
     fn ladder(self, side: Side) -> Ladder {
-        match self.books.books.get(self.instrument.index()) {
-            Some(book) if side == Side::Ask => book.asks,
-            Some(book) => book.bids,
-            None => Ladder::default(),
-        }
+        self.books.books.get(self.instrument.index()).map_or_else(Ladder::default, |book| book.sides[place_of(side)])
     }
 
     /// The book of another instrument at the same feed.
@@ -655,6 +667,7 @@ pub struct BookUpdate<'a> {
     /// Whether the book could follow.
     pub outcome: Outcome,
     pub(crate) depth: u32,
+    pub(crate) best_moved: bool,
     /// The book.
     pub book: BookRef<'a>,
 }
@@ -670,6 +683,12 @@ impl BookUpdate<'_> {
     #[inline]
     pub const fn top_changed(&self) -> bool {
         self.depth == 0
+    }
+
+    /// Whether the best bid or offer that a round lot stands behind may have moved, told at the last event of a group.
+    #[inline]
+    pub const fn best_moved(&self) -> bool {
+        self.best_moved
     }
 
     /// Whether one of the best `levels` of a side changed.

@@ -7,8 +7,8 @@
 //! is counted.
 //!
 //! Cost: a cell is 16 bytes, four to a cache line, and blocks start on a line. An operation touches the line of its
-//! level: the first line of the top for what is within 4 levels of the best price, one more for each 4 levels deeper
-//! up to 16, then a binary search over the rest. An insertion or removal `n` levels from the top writes `n` / 4 + 1
+//! level and those above it: two or three lines for what is within 8 levels of the best price, then a binary search over
+//! the rest. An insertion or removal `n` levels from the top writes `n` / 4 + 1
 //! lines.
 
 use tapeworks_ring::memory::HugeVec;
@@ -74,8 +74,9 @@ pub enum LevelError {
     Full,
 }
 
-/// How many cells from the top are searched one by one.
-const LINEAR: usize = 16;
+/// How many cells from the top are compared at once, without a branch: the place of a change within them is as good
+/// as random to a branch predictor.
+const TOP: usize = 8;
 /// The smallest block: one cache line.
 const SMALLEST: u32 = 4;
 /// Sizes of blocks: 4 << 0 to 4 << 29.
@@ -145,27 +146,35 @@ impl LevelStore {
         self.cells(ladder).iter().rev().filter_map(move |cell| Self::to_level(cell, side))
     }
 
-    /// Asks for the two cache lines at the top of `ladder`.
+    /// Asks for the cache lines of the best eight levels of `ladder`: two or three.
     #[inline]
     pub fn prefetch(&self, ladder: Ladder) {
-        let end = (ladder.start + ladder.length) as usize;
-        prefetch::read(&self.cells, end);
-        prefetch::read(&self.cells, end.wrapping_sub(SMALLEST as usize).max(ladder.start as usize));
+        let start = ladder.start as usize;
+        let last = start + ladder.len().saturating_sub(1);
+        prefetch::read(&self.cells, last);
+        prefetch::read(&self.cells, last.saturating_sub(TOP / 2).max(start));
+        prefetch::read(&self.cells, last.saturating_sub(TOP - 1).max(start));
     }
 
     /// Where `key` is, or where it would be inserted.
     #[inline]
     fn search(cells: &[Cell], key: i64) -> Result<usize, usize> {
-        let mut position = cells.len();
-        let stop = position.saturating_sub(LINEAR);
-        while position > stop {
-            let found = cells[position - 1].key;
-            if found <= key {
-                return if found == key { Ok(position - 1) } else { Err(position) };
+        let mut end = cells.len();
+        if let Some(top) = cells.last_chunk::<TOP>() {
+            let better = top.iter().map(|cell| usize::from(cell.key > key)).sum::<usize>();
+            end -= better;
+            if better == TOP {
+                return cells[..end].binary_search_by_key(&key, |cell| cell.key);
             }
-            position -= 1;
+        } else {
+            while end > 0 && cells[end - 1].key > key {
+                end -= 1;
+            }
         }
-        cells[..position].binary_search_by_key(&key, |cell| cell.key)
+        match end.checked_sub(1) {
+            Some(at) if cells[at].key == key => Ok(at),
+            _ => Err(end),
+        }
     }
 
     /// Adds an order of `size` shares at `price`. Returns how many levels are better than its level.

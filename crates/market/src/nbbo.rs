@@ -10,21 +10,18 @@
 //! at different times, are flagged and not hidden.
 //!
 //! # Cost
-//! A venue's contribution is 24 bytes; those of one instrument lie together, so that four venues take a line and a
-//! half. An event that did not reach the levels behind the venue's contribution costs one compare. Otherwise the venue's
+//! A venue's contribution is 32 bytes; those of one instrument lie together, two to a line. An event that did not reach
+//! the levels behind the venue's contribution costs one compare, which the book made. Otherwise the venue's
 //! contribution is computed anew (usually from one level a side) and, if it changed, compared with the others'.
 
 use tapeworks_flow::{Sink, Stage};
 
-use crate::book::{BookRef, BookUpdate};
+use crate::book::{BookRef, BookUpdate, DEFAULT_ROUND_LOT, round_lot_best};
 use crate::event::{Event, EventKind, Flags, Side};
 use crate::instrument::InstrumentId;
+use crate::orders::MAX_INSTRUMENTS;
 use crate::price::Price;
 use crate::venue::Publisher;
-
-/// Shares in a round lot when the venue has not said (17 CFR 242.600(b), the tier of prices up to $250; before
-/// November 2025 the lot of nearly every stock).
-pub const DEFAULT_ROUND_LOT: u32 = 100;
 
 /// The most venues one NBBO can have: the bits of a mask.
 pub const MAX_VENUES: usize = 32;
@@ -107,16 +104,7 @@ struct Contribution {
     ask: Option<Price>,
     bid_size: u32,
     ask_size: u32,
-}
-
-/// Beside a contribution: what decides whether an event can have changed it.
-#[derive(Clone, Copy, Debug, Default)]
-struct Reach {
-    /// Levels that stand behind the bid or ask, whichever has more; an event deeper than that changes nothing.
-    levels: u32,
-    stale: bool,
-    /// Something within reach changed in a group of events whose last is still to come.
-    pending: bool,
+    is_stale: bool,
 }
 
 /// The synthetic NBBO of every instrument.
@@ -125,7 +113,6 @@ pub struct NbboStage {
     rules: NbboRules,
     venues: Vec<Publisher>,
     contributions: Vec<Contribution>,
-    reaches: Vec<Reach>,
     best: Vec<Nbbo>,
     /// Places per instrument in `contributions`; at least the number of venues.
     stride: usize,
@@ -172,7 +159,6 @@ impl NbboStage {
             rules,
             venues,
             contributions: vec![Contribution::default(); instruments * stride],
-            reaches: vec![Reach::default(); instruments * stride],
             best: vec![Nbbo::default(); instruments],
             stride,
             ignored_venues: 0,
@@ -203,26 +189,15 @@ impl NbboStage {
     /// Takes the book of one venue as it is now. Returns whether the NBBO of its instrument changed.
     #[inline]
     pub fn update(&mut self, update: &BookUpdate<'_>) -> bool {
-        let book = update.book;
-        let Some((venue, at)) = self.place(book.publisher(), book.instrument()) else { return false };
-        let relevant = match update.event.kind {
-            EventKind::Status | EventKind::Definition | EventKind::Session | EventKind::Gap => true,
-            _ => {
-                let reach = self.reaches[at];
-                reach.pending
-                    || update.depth().is_some_and(|depth| depth <= reach.levels)
-                    || reach.stale != book.is_stale()
-            }
-        };
-        if !relevant {
+        let is_state = matches!(
+            update.event.kind,
+            EventKind::Status | EventKind::Definition | EventKind::Session | EventKind::Gap
+        );
+        if !is_state && !update.best_moved() {
             return false;
         }
-        if !update.event.flags.contains(Flags::LAST) {
-            // An event that is not the last of its group leaves the book in between two states.
-            self.reaches[at].pending = true;
-            return false;
-        }
-        self.refresh(venue, at, book)
+        let Some((venue, at)) = self.place(update.book.publisher(), update.book.instrument()) else { return false };
+        self.refresh(venue, at, update.book)
     }
 
     #[inline]
@@ -248,7 +223,6 @@ impl NbboStage {
         let stride = self.venues.len().next_power_of_two();
         if stride != self.stride {
             self.contributions = restride(&self.contributions, self.stride, stride);
-            self.reaches = restride(&self.reaches, self.stride, stride);
             self.stride = stride;
         }
         Some(self.venues.len() - 1)
@@ -257,33 +231,25 @@ impl NbboStage {
     #[cold]
     #[inline(never)]
     fn widen(&mut self, instrument: InstrumentId) -> Option<()> {
-        if instrument >= InstrumentId::UNKNOWN {
+        if instrument.0 >= MAX_INSTRUMENTS {
             return None;
         }
         let instruments = (instrument.index() + 1).next_power_of_two();
         self.best.resize(instruments, Nbbo::default());
         self.contributions.resize(instruments * self.stride, Contribution::default());
-        self.reaches.resize(instruments * self.stride, Reach::default());
         Some(())
     }
 
     /// Computes a venue's contribution anew and, if it changed, the NBBO.
     #[inline]
     fn refresh(&mut self, venue: usize, at: usize, book: BookRef<'_>) -> bool {
-        let (contribution, reach) = self.contribution(book);
-        let same = contribution == self.contributions[at] && reach.stale == self.reaches[at].stale;
-        self.reaches[at] = reach;
-        if same {
+        let contribution = self.contribution(book);
+        if contribution == self.contributions[at] {
             return false;
         }
         self.contributions[at] = contribution;
         let first = at - venue;
-        let venues = self.venues.len();
-        let (Some(contributions), Some(reaches)) =
-            (self.contributions.get(first..first + venues), self.reaches.get(first..first + venues))
-        else {
-            return false;
-        };
+        let Some(contributions) = self.contributions.get(first..first + self.venues.len()) else { return false };
         let mut nbbo = Nbbo::default();
         for (index, (contribution, publisher)) in contributions.iter().zip(&self.venues).enumerate() {
             let (bid, bid_size) = (contribution.bid, contribution.bid_size);
@@ -292,7 +258,7 @@ impl NbboStage {
             offer(&mut nbbo.ask, ask, ask_size, *publisher, index, |new, best| new < best);
         }
         let best = nbbo.bid.venues | nbbo.ask.venues;
-        if reaches.iter().enumerate().any(|(index, reach)| reach.stale && best & (1 << index) != 0) {
+        if contributions.iter().enumerate().any(|(index, one)| one.is_stale && best & (1 << index) != 0) {
             nbbo.flags = Flags::MAYBE_BAD_BOOK;
         }
         let current = &mut self.best[book.instrument().index()];
@@ -310,38 +276,19 @@ impl NbboStage {
     }
 
     #[inline]
-    fn contribution(&self, book: BookRef<'_>) -> (Contribution, Reach) {
-        let stale = book.is_stale();
-        let excluded = !book.state().is_trading()
+    fn contribution(&self, book: BookRef<'_>) -> Contribution {
+        let is_stale = book.is_stale();
+        let is_excluded = !book.state().is_trading()
             || !book.is_open()
-            || stale && self.rules.stale_books == StaleBooks::Exclude;
-        if excluded {
-            return (Contribution::default(), Reach { stale, ..Reach::default() });
+            || is_stale && self.rules.stale_books == StaleBooks::Exclude;
+        if is_excluded {
+            return Contribution { is_stale, ..Contribution::default() };
         }
         let lot = if self.rules.odd_lots_count { 1 } else { book.round_lot().unwrap_or(DEFAULT_ROUND_LOT) };
-        let (bid, bid_size, bid_levels) = round_lot_best(book, Side::Bid, lot);
-        let (ask, ask_size, ask_levels) = round_lot_best(book, Side::Ask, lot);
-        (
-            Contribution { bid, ask, bid_size, ask_size },
-            Reach { levels: bid_levels.max(ask_levels), stale, pending: false },
-        )
+        let (bid, bid_size, _) = round_lot_best(book, Side::Bid, lot);
+        let (ask, ask_size, _) = round_lot_best(book, Side::Ask, lot);
+        Contribution { bid, ask, bid_size, ask_size, is_stale }
     }
-}
-
-/// The best price of `side` that a round lot stands behind, the shares down to it rounded down to whole lots, and
-/// how many levels that took.
-#[inline]
-pub fn round_lot_best(book: BookRef<'_>, side: Side, lot: u32) -> (Option<Price>, u32, u32) {
-    let mut shares = 0u32;
-    let mut levels = 0;
-    while let Some(level) = book.level(side, levels as usize) {
-        shares = shares.saturating_add(level.size);
-        levels += 1;
-        if shares >= lot {
-            return (Some(level.price), shares - shares % lot.max(1), levels);
-        }
-    }
-    (None, 0, levels)
 }
 
 #[inline]
