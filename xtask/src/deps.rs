@@ -43,8 +43,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that nothing uses: they may use everything else.
-const LEAVES: &[&str] =
-    &["tapeworks", "tapeworks-python", "tapeworks-bench", "tapeworks-fuzz-targets", "tapeworks-measured"];
+const LEAVES: &[&str] = &[
+    "tapeworks",
+    "tapeworks-python",
+    "tapeworks-bench",
+    "tapeworks-examples",
+    "tapeworks-fuzz-targets",
+    "tapeworks-measured",
+];
 
 /// The crates that may know of what [`KEPT_OUT`] lists.
 const ABOVE: &[&str] = &["tapeworks-plant", "tapeworks-gateway", "tapeworks-lab", "xtask"];

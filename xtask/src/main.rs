@@ -99,11 +99,11 @@ fn bench(arguments: &[&str]) -> Ended {
     process::cargo(["run", "--release", "--manifest-path"]).arg(manifest).arg("--").args(arguments).run()
 }
 
-/// The golden outputs are compared by tests of the command line, which write them anew when `BLESS` is set.
+/// The golden outputs are compared by tests of the command line, which write them anew when `TAPEWORKS_BLESS` is set.
 fn golden(bless: bool) -> Ended {
     let mut tests = process::cargo(["test", "--package", "tapeworks", "--test", "golden"]);
     if bless {
-        tests = tests.env("BLESS", "1");
+        tests = tests.env("TAPEWORKS_BLESS", "1");
     }
     tests.run()
 }

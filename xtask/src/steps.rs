@@ -24,6 +24,9 @@ enum Outcome {
     Skipped(String),
 }
 
+/// Mutated inputs of each target in the step `fuzz`: some seconds each.
+const FUZZ_INPUTS: &str = "100000";
+
 const STEPS: &[Step] = &[
     Step { name: "format", what: "the sources are formatted", run: format },
     Step {
@@ -51,6 +54,7 @@ const STEPS: &[Step] = &[
     },
     Step { name: "book", what: "the book builds (mdbook)", run: book },
     Step { name: "binary", what: "the release binary builds", run: binary },
+    Step { name: "fuzz", what: "every fuzz target takes its seeds and many mutations of them", run: fuzz },
     Step {
         name: "tshark",
         what: "tshark shows the fields that `tapeworks dump` tells",
@@ -200,6 +204,12 @@ fn book() -> Result<String, Lack> {
 
 fn binary() -> Result<String, Lack> {
     ran(cargo(["build", "--release", "--locked", "--package", "tapeworks"]).run(), "target/release/tapeworks")
+}
+
+/// As part of `tests` does, with many more inputs and optimised.
+fn fuzz() -> Result<String, Lack> {
+    let run = cargo(["test", "--release", "--locked", "--package", "tapeworks-fuzz-targets"]);
+    ran(run.env("TAPEWORKS_FUZZ_INPUTS", FUZZ_INPUTS).run(), "no target fails")
 }
 
 fn fuzzers() -> Result<String, Lack> {

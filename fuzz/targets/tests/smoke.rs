@@ -1,4 +1,6 @@
 //! Every target over its seeds and over mutations of them, with no fuzzer but a seeded generator.
+//!
+//! `TAPEWORKS_FUZZ_INPUTS` says how many mutations of each target, if not [`MUTATED`].
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tapeworks_fuzz_targets::{TARGETS, Target, seeds};
 use tapeworks_wire::schema::SplitMix64;
 
-/// Mutated inputs of each target.
+/// Mutated inputs of each target, unless the environment says another number.
 const MUTATED: u64 = 2_000;
 /// The most changes of one mutation.
 const CHANGES: u64 = 6;
@@ -49,8 +51,9 @@ fn run((name, target): Target) {
     for (number, input) in inputs.iter().enumerate() {
         attempt(input, &format!("seed {number}"));
     }
+    let mutated = std::env::var("TAPEWORKS_FUZZ_INPUTS").map_or(MUTATED, |number| number.parse().unwrap());
     let mut random = SplitMix64::new(0xf0220);
-    for number in 0..MUTATED {
+    for number in 0..mutated {
         let pick = |random: &mut SplitMix64| random.below(inputs.len() as u64) as usize;
         let (one, other) = (pick(&mut random), pick(&mut random));
         let mut input = inputs[one].clone();
