@@ -237,7 +237,7 @@ pub fn walk(
     visitor: &mut impl Visitor,
 ) -> Ended {
     let mut ended = Ended::default();
-    let mut steps = 0;
+    let mut steps = 0u64;
     let mut analyser = Analyser::new(application);
     let total_bytes = inputs.iter().map(|input| input.bytes().total_len()).sum::<Option<u64>>();
     let tell = |inputs: &[Input], visitor: &mut dyn FnMut(Progress) -> ControlFlow<()>| {
@@ -271,7 +271,7 @@ pub fn walk(
                 return ended;
             }
             steps += 1;
-            if steps % PROGRESS_STEP == 0
+            if steps.is_multiple_of(PROGRESS_STEP)
                 && tell(inputs, &mut |progress| visitor.progress(progress)).is_break()
             {
                 ended.is_stopped = true;
@@ -288,8 +288,7 @@ pub fn walk(
             analyser = Analyser::new(application);
         }
         analyser.start_file();
-        loop {
-            let Some(input) = inputs.get_mut(index) else { break };
+        while let Some(input) = inputs.get_mut(index) {
             let flow = match &mut input.source {
                 Source::Capture(reader) => match reader.next_packet() {
                     Ok(Some(packet)) => {
@@ -324,7 +323,7 @@ pub fn walk(
                     }
                 },
             };
-            let is_time = steps % PROGRESS_STEP == 0;
+            let is_time = steps.is_multiple_of(PROGRESS_STEP);
             if flow.is_break()
                 || is_time && tell(inputs, &mut |progress| visitor.progress(progress)).is_break()
             {
