@@ -1,0 +1,59 @@
+//! Every example runs, and says what it should.
+
+#![allow(clippy::unwrap_used)]
+
+use std::process::Command;
+
+/// What the program printed.
+fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn one_message_is_decoded() {
+    let printed = run(env!("CARGO_BIN_EXE_decode_one_message"), &[]);
+    assert!(printed.contains(" becomes "), "{printed}");
+}
+
+#[test]
+fn a_declared_protocol_reads_both_of_its_versions() {
+    let printed = run(env!("CARGO_BIN_EXE_declare_protocol"), &[]);
+    for expected in
+        ["34 bytes: TAPE 300 at 123.4500, orders Some(2)", "30 bytes: TAPE 300 at 123.4500, orders None"]
+    {
+        assert!(printed.contains(expected), "{printed}");
+    }
+}
+
+#[test]
+fn books_come_of_a_capture() {
+    let printed = run(env!("CARGO_BIN_EXE_books_from_capture"), &[]);
+    assert!(printed.contains("Nasdaq"), "{printed}");
+}
+
+#[test]
+fn a_stage_of_ones_own_hands_on_what_differs() {
+    let printed = run(env!("CARGO_BIN_EXE_own_stage"), &[]);
+    assert_eq!(printed, "2000 ns  TAPE  spread 0.0200\n3000 ns  TAPE  spread 0.0100\n");
+}
+
+#[test]
+fn an_nbbo_becomes_a_parquet_file() {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("example-nbbo.parquet");
+    let printed = run(env!("CARGO_BIN_EXE_nbbo_to_parquet"), &[path.to_str().unwrap()]);
+    assert!(printed.contains("changes of the NBBO"), "{printed}");
+    assert_eq!(std::fs::read(path).unwrap()[..4], *b"PAR1");
+}
+
+#[test]
+fn what_a_generated_line_loses_is_what_the_feed_misses() {
+    let printed = run(env!("CARGO_BIN_EXE_generate_market"), &[]);
+    let numbers = |line: &str| -> Vec<u64> { line.split(' ').filter_map(|word| word.parse().ok()).collect() };
+    let lines: Vec<_> = printed.lines().skip(1).map(numbers).collect();
+    assert_eq!(lines.len(), 2, "{printed}");
+    for line in lines {
+        assert!(line[0] > 0 && line[1] == line[2], "{printed}");
+    }
+}
