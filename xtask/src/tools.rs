@@ -38,6 +38,26 @@ pub(crate) fn debian(program: &str, package: &str) -> Result<(), Lack> {
     }
 }
 
+/// A program of a crate, at one version: installed ones first, else one of our own below the target folder.
+pub(crate) fn of_crate(program: &str, version: &str) -> Result<PathBuf, Lack> {
+    let folder = process::target_folder().join("tools");
+    let own = folder.join("bin").join(program);
+    if process::is_installed(program) {
+        return Ok(program.into());
+    }
+    if own.is_file() {
+        return Ok(own);
+    }
+    if !process::is_ci() {
+        return Err(Lack::Skipped(format!("{program} is not installed (cargo install {program})")));
+    }
+    // Without optimisation: it is built for longer than it runs.
+    let install =
+        ["install", program, "--version", version, "--locked", "--no-default-features", "--debug", "--root"];
+    process::cargo(install).arg(&folder).run().map_err(Lack::Failed)?;
+    Ok(own)
+}
+
 /// The Python of a virtual environment with what `interop/requirements.txt` pins. It is made once, and made anew when
 /// the pins change.
 pub(crate) fn python() -> Result<PathBuf, Lack> {

@@ -38,12 +38,30 @@ fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The inputs that `fuzz/seeds` keeps for a target.
+/// The inputs that `fuzz/seeds` keeps for a target: a line of hexadecimal digits each, between comments that begin
+/// with `#`.
 ///
 /// # Errors
-/// When a file cannot be read.
+/// When the file is there and cannot be read, or holds something else.
 pub fn kept(target: &str) -> io::Result<Vec<Vec<u8>>> {
-    files(&root().join("fuzz/seeds").join(target))?.iter().map(fs::read).collect()
+    let path = root().join("fuzz/seeds").join(target).with_extension("hex");
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let bytes = from_hex(line);
+            bytes.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{target}.hex: {line}")))
+        })
+        .collect()
+}
+
+fn from_hex(digits: &str) -> Option<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
 /// Valid inputs of a target.
