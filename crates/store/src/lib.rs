@@ -70,7 +70,7 @@
 //!
 //! [`Writer::put`] is one call through a table of methods, the making of the records (56 bytes each for `mbo`), and
 //! every 8,192 records the encoding of a batch. Per `mbo` record on a 2-core cloud machine, the writing to memory
-//! included: DBN 110 ns, most of it the system's; Parquet 105 ns; DBN with Zstandard 170 ns; CSV 500 ns; JSON 1,100 ns
+//! included: DBN 115 ns, most of it the system's; Parquet 110 ns; DBN with Zstandard 170 ns; CSV 490 ns; JSON 920 ns
 //! (`examples/formats.rs`). Nothing is allocated per record: a batch of Parquet allocates its pages.
 //!
 //! The same input gives the same bytes: no file holds the time of its making.
