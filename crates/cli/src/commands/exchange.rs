@@ -264,11 +264,15 @@ fn show(report: &Report, path: &Path, seconds: f64) -> String {
         ]);
     }
     let paint = terminal::paint();
+    // A raw file has none.
+    let packets = match report.packets {
+        0 => String::new(),
+        packets => format!(" in {} packets", thousands(packets)),
+    };
     let mut out = format!(
-        "{}\n{} messages in {} packets, {} before compression, made in {seconds:.1} s ({} messages/s)\n",
+        "{}\n{} messages{packets}, {} before compression, made in {seconds:.1} s ({} messages/s)\n",
         paint.strong(&path.display().to_string()),
         thousands(report.messages),
-        thousands(report.packets),
         bytes(report.bytes),
         number(report.messages as f64 / seconds.max(1e-9)),
     );
