@@ -838,6 +838,25 @@ impl Channel {
         sink: &mut S,
     ) {
         self.counters.messages += 1;
+        if let Normaliser::Itch(normaliser) = &mut self.normaliser
+            && normaliser.order(message, context, symbols, sink)
+        {
+            return;
+        }
+        self.other_message(message, context, place, problems, symbols, sink);
+    }
+
+    /// Translates a message that is not about an order of ITCH.
+    #[inline(never)]
+    fn other_message<S: Sink<Event>>(
+        &mut self,
+        message: &[u8],
+        context: &Context,
+        place: (u16, u64, u64),
+        problems: &mut Problems,
+        symbols: &mut SymbolTable,
+        sink: &mut S,
+    ) {
         let result = match &mut self.normaliser {
             Normaliser::Itch(normaliser) => itch50::Message::decode(message)
                 .map(|message| normaliser.normalise(message, context, symbols, sink)),

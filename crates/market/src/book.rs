@@ -124,11 +124,35 @@ struct Book {
     state: InstrumentState,
     /// Sides told by quotes since the last gap: bit 0 the bid, bit 1 the ask.
     quoted: u8,
-    /// Levels behind the best bid or offer that a round lot stands behind, of the side with more; a change deeper than
-    /// that does not move them.
-    reach: u8,
-    /// The best moved in a group of events whose last is still to come.
-    pending: bool,
+    /// Of each side: levels behind the best price that a round lot stands behind. A change deeper than that does not move
+    /// it. `u8::MAX`: more than can be held, so that every change counts.
+    reach: [u8; 2],
+}
+
+/// In `quoted`: both sides.
+const QUOTED: u8 = 3;
+/// In `quoted`: the best moved in a group of events whose last is still to come.
+const PENDING: u8 = 4;
+
+/// Which side's round-lot best may have moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BestMoved {
+    /// Neither.
+    No,
+    /// The bid.
+    Bid,
+    /// The offer.
+    Ask,
+    /// Both, or either.
+    Both,
+}
+
+impl BestMoved {
+    /// Whether `side` may have moved.
+    #[inline]
+    pub const fn includes(self, side: Side) -> bool {
+        matches!((self, side), (Self::Both, _) | (Self::Bid, Side::Bid) | (Self::Ask, Side::Ask))
+    }
 }
 
 /// The place of a side in a book.
@@ -238,7 +262,9 @@ impl Books {
         let mut depth = NO_DEPTH;
         let outcome = match event.kind {
             EventKind::Add => self.add(event, &mut depth),
-            EventKind::Delete | EventKind::Execute | EventKind::Cancel => self.reduce(event, &mut before, &mut depth),
+            EventKind::Delete | EventKind::Execute | EventKind::Cancel => {
+                self.reduce(event, &mut before, &mut depth)
+            }
             EventKind::Replace => self.replace(event, &mut before, &mut depth),
             EventKind::Level => self.level(event, &mut depth),
             EventKind::Quote => self.quote(event, &mut depth),
@@ -255,30 +281,42 @@ impl Books {
         BookUpdate { event, before, outcome, depth, best_moved, book }
     }
 
-    /// Whether the round-lot best may have moved, now that a group of events is complete.
+    /// Which side's round-lot best may have moved, now that a group of events is complete.
     #[inline]
-    fn best_moved(&mut self, event: &Event, depth: u32) -> bool {
-        let Some(book) = self.books.get_mut(event.instrument.index()) else { return false };
-        let is_last = event.flags.contains(Flags::LAST);
+    fn best_moved(&mut self, event: &Event, depth: u32) -> BestMoved {
+        let Some(book) = self.books.get_mut(event.instrument.index()) else { return BestMoved::No };
+        let reach = book.reach[place_of(event.side)];
+        let is_pending = book.quoted & PENDING != 0;
         // Deeper than the levels that make the best, and not waiting for the end of a group: nearly every event. A level
-        // right behind those counts when they do not make a lot.
-        if depth > u32::from(book.reach) && book.reach != u8::MAX && !book.pending || depth == NO_DEPTH && !book.pending {
-            return false;
+        // right behind those counts, when they do not make a lot.
+        if depth > u32::from(reach) && !is_pending && (reach != u8::MAX || depth == NO_DEPTH) {
+            return BestMoved::No;
         }
-        if !is_last {
-            book.pending = true;
-            return false;
+        if !event.flags.contains(Flags::LAST) {
+            book.quoted |= PENDING;
+            return BestMoved::No;
         }
-        book.pending = false;
-        let lot = self.round_lots.get(event.instrument.index()).copied().filter(|lot| *lot > 0);
-        let lot = lot.unwrap_or(DEFAULT_ROUND_LOT);
-        let book = BookRef { books: self, instrument: event.instrument };
-        let levels = round_lot_best(book, Side::Bid, lot).2.max(round_lot_best(book, Side::Ask, lot).2);
-        if let Some(book) = self.books.get_mut(event.instrument.index()) {
-            // What 8 bits cannot hold counts as everything: more is computed than need be, nothing is missed.
-            book.reach = u8::try_from(levels).unwrap_or(u8::MAX);
+        book.quoted &= !PENDING;
+        let moved = match event.side {
+            Side::Bid if !is_pending => BestMoved::Bid,
+            Side::Ask if !is_pending => BestMoved::Ask,
+            Side::Bid | Side::Ask | Side::None => BestMoved::Both,
+        };
+        for side in [Side::Bid, Side::Ask] {
+            if moved.includes(side) {
+                self.measure_reach(event.instrument, side);
+            }
         }
-        true
+        moved
+    }
+
+    #[inline]
+    fn measure_reach(&mut self, instrument: InstrumentId, side: Side) {
+        let book = self.book(instrument);
+        let levels = round_lot_best(book, side, book.round_lot().unwrap_or(DEFAULT_ROUND_LOT)).2;
+        if let Some(book) = self.books.get_mut(instrument.index()) {
+            book.reach[place_of(side)] = u8::try_from(levels).unwrap_or(u8::MAX);
+        }
     }
 
     #[inline]
@@ -444,8 +482,9 @@ impl Books {
         let Some(book) = self.books.get_mut(event.instrument.index()) else { return Outcome::Incomplete };
         // A quote tells a whole side: once both sides are told, what was lost no longer matters.
         book.quoted |= if event.side == Side::Ask { 2 } else { 1 };
-        if book.quoted == 3 {
-            (book.epoch, book.quoted) = (epoch, 0);
+        if book.quoted & QUOTED == QUOTED {
+            book.epoch = epoch;
+            book.quoted &= !QUOTED;
         }
         let quote = event.price.filter(|_| event.size > 0).map(|price| (price, event.size));
         let ladder = &mut book.sides[place_of(event.side)];
@@ -479,6 +518,8 @@ impl Books {
                     && let Some(lot) = self.round_lots.get_mut(event.instrument.index())
                 {
                     *lot = event.size;
+                    self.measure_reach(event.instrument, Side::Bid);
+                    self.measure_reach(event.instrument, Side::Ask);
                 }
             }
             EventKind::Session => match event.session() {
@@ -516,14 +557,14 @@ impl Books {
         let next = self.epoch.checked_add(1).unwrap_or(1);
         if instrument == InstrumentId::ALL {
             self.epoch = next;
-            self.books.iter_mut().for_each(|book| book.quoted = 0);
+            self.books.iter_mut().for_each(|book| book.quoted &= !QUOTED);
         } else {
             // The others stay as right as they were.
             let was = self.epoch;
             self.epoch = next;
             for (index, book) in self.books.iter_mut().enumerate() {
                 if index == instrument.index() {
-                    book.quoted = 0;
+                    book.quoted &= !QUOTED;
                 } else if book.epoch == was {
                     book.epoch = next;
                 }
@@ -583,7 +624,10 @@ impl<'a> BookRef<'a> {
 
     #[inline]
     fn ladder(self, side: Side) -> Ladder {
-        self.books.books.get(self.instrument.index()).map_or_else(Ladder::default, |book| book.sides[place_of(side)])
+        self.books
+            .books
+            .get(self.instrument.index())
+            .map_or_else(Ladder::default, |book| book.sides[place_of(side)])
     }
 
     /// The book of another instrument at the same feed.
@@ -667,7 +711,7 @@ pub struct BookUpdate<'a> {
     /// Whether the book could follow.
     pub outcome: Outcome,
     pub(crate) depth: u32,
-    pub(crate) best_moved: bool,
+    pub(crate) best_moved: BestMoved,
     /// The book.
     pub book: BookRef<'a>,
 }
@@ -685,9 +729,9 @@ impl BookUpdate<'_> {
         self.depth == 0
     }
 
-    /// Whether the best bid or offer that a round lot stands behind may have moved, told at the last event of a group.
+    /// Which side's best price that a round lot stands behind may have moved, told at the last event of a group.
     #[inline]
-    pub const fn best_moved(&self) -> bool {
+    pub const fn best_moved(&self) -> BestMoved {
         self.best_moved
     }
 
@@ -721,8 +765,12 @@ impl BookStage {
 
     /// Books for `feeds`, and of capacity `unnamed` for any other feed at its first event.
     pub fn with_unnamed(feeds: impl IntoIterator<Item = (Publisher, Capacity)>, unnamed: Capacity) -> Self {
-        let mut stage =
-            Self { feeds: Vec::new(), places: vec![NO_PLACE; PLACES], last: (Publisher(0), usize::MAX), unnamed };
+        let mut stage = Self {
+            feeds: Vec::new(),
+            places: vec![NO_PLACE; PLACES],
+            last: (Publisher(0), usize::MAX),
+            unnamed,
+        };
         for (publisher, capacity) in feeds {
             stage.admit(publisher, capacity);
         }

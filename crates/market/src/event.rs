@@ -541,13 +541,13 @@ impl Event {
     /// Nanoseconds from the venue's time to the receive time, as DBN's `ts_in_delta` has it (clamped to an `i32`).
     #[inline]
     pub const fn ts_in_delta(&self) -> i32 {
-        let delta = self.ts_recv.0 as i64 - self.ts_event.0 as i64;
-        if delta > i32::MAX as i64 {
-            i32::MAX
-        } else if delta < i32::MIN as i64 {
-            i32::MIN
-        } else {
-            delta as i32
+        let (received, event) = (self.ts_recv.0, self.ts_event.0);
+        let distance = received.abs_diff(event);
+        match (distance <= i32::MAX as u64, received >= event) {
+            (true, true) => distance as i32,
+            (true, false) => -(distance as i32),
+            (false, true) => i32::MAX,
+            (false, false) => i32::MIN,
         }
     }
 }
@@ -638,9 +638,9 @@ mod tests {
     fn the_delay_is_clamped_to_what_dbn_can_hold() {
         let mut event = blank(EventKind::Add);
         assert_eq!(event.ts_in_delta(), 1);
-        event.ts_recv = Nanos(u64::MAX / 2);
+        event.ts_recv = Nanos(u64::MAX);
         assert_eq!(event.ts_in_delta(), i32::MAX);
-        (event.ts_recv, event.ts_event) = (Nanos(0), Nanos(u64::MAX / 2));
+        (event.ts_recv, event.ts_event) = (Nanos(0), Nanos(u64::MAX));
         assert_eq!(event.ts_in_delta(), i32::MIN);
     }
 }

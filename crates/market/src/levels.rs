@@ -7,8 +7,8 @@
 //! is counted.
 //!
 //! Cost: a cell is 16 bytes, four to a cache line, and blocks start on a line. An operation touches the line of its
-//! level and those above it: two or three lines for what is within 8 levels of the best price, then a binary search over
-//! the rest. An insertion or removal `n` levels from the top writes `n` / 4 + 1
+//! level and those above it: two or three lines for what is within 8 levels of the best price, two more for each 8 levels
+//! deeper up to 64, then a binary search over the rest. An insertion or removal `n` levels from the top writes `n` / 4 + 1
 //! lines.
 
 use tapeworks_ring::memory::HugeVec;
@@ -74,9 +74,10 @@ pub enum LevelError {
     Full,
 }
 
-/// How many cells from the top are compared at once, without a branch: the place of a change within them is as good
-/// as random to a branch predictor.
+/// How many cells are compared at once.
 const TOP: usize = 8;
+/// How many cells from the top are walked before the rest is searched by halves.
+const WALKED: usize = 64;
 /// The smallest block: one cache line.
 const SMALLEST: u32 = 4;
 /// Sizes of blocks: 4 << 0 to 4 << 29.
@@ -146,29 +147,37 @@ impl LevelStore {
         self.cells(ladder).iter().rev().filter_map(move |cell| Self::to_level(cell, side))
     }
 
-    /// Asks for the cache lines of the best eight levels of `ladder`: two or three.
+    /// Asks for the cache lines of the best sixteen levels of `ladder`: four or five.
     #[inline]
     pub fn prefetch(&self, ladder: Ladder) {
         let start = ladder.start as usize;
         let last = start + ladder.len().saturating_sub(1);
-        prefetch::read(&self.cells, last);
-        prefetch::read(&self.cells, last.saturating_sub(TOP / 2).max(start));
-        prefetch::read(&self.cells, last.saturating_sub(TOP - 1).max(start));
+        for above in 0..=4 {
+            prefetch::read(&self.cells, last.saturating_sub(above * SMALLEST as usize).max(start));
+        }
     }
 
     /// Where `key` is, or where it would be inserted.
+    ///
+    /// Walks from the best on, eight cells at a time: within eight the place is as good as random to a branch predictor,
+    /// so they are all compared and counted.
     #[inline]
     fn search(cells: &[Cell], key: i64) -> Result<usize, usize> {
         let mut end = cells.len();
-        if let Some(top) = cells.last_chunk::<TOP>() {
+        loop {
+            let Some(top) = cells.get(..end).and_then(<[Cell]>::last_chunk::<TOP>) else {
+                while end > 0 && cells[end - 1].key > key {
+                    end -= 1;
+                }
+                break;
+            };
             let better = top.iter().map(|cell| usize::from(cell.key > key)).sum::<usize>();
             end -= better;
-            if better == TOP {
-                return cells[..end].binary_search_by_key(&key, |cell| cell.key);
+            if better < TOP {
+                break;
             }
-        } else {
-            while end > 0 && cells[end - 1].key > key {
-                end -= 1;
+            if cells.len() - end >= WALKED {
+                return cells[..end].binary_search_by_key(&key, |cell| cell.key);
             }
         }
         match end.checked_sub(1) {

@@ -16,7 +16,7 @@
 
 use tapeworks_flow::{Sink, Stage};
 
-use crate::book::{BookRef, BookUpdate, DEFAULT_ROUND_LOT, round_lot_best};
+use crate::book::{BestMoved, BookRef, BookUpdate, DEFAULT_ROUND_LOT, round_lot_best};
 use crate::event::{Event, EventKind, Flags, Side};
 use crate::instrument::InstrumentId;
 use crate::orders::MAX_INSTRUMENTS;
@@ -193,11 +193,14 @@ impl NbboStage {
             update.event.kind,
             EventKind::Status | EventKind::Definition | EventKind::Session | EventKind::Gap
         );
-        if !is_state && !update.best_moved() {
+        let moved = if is_state { BestMoved::Both } else { update.best_moved() };
+        if moved == BestMoved::No {
             return false;
         }
-        let Some((venue, at)) = self.place(update.book.publisher(), update.book.instrument()) else { return false };
-        self.refresh(venue, at, update.book)
+        let Some((venue, at)) = self.place(update.book.publisher(), update.book.instrument()) else {
+            return false;
+        };
+        self.refresh(venue, at, update.book, moved)
     }
 
     #[inline]
@@ -242,14 +245,17 @@ impl NbboStage {
 
     /// Computes a venue's contribution anew and, if it changed, the NBBO.
     #[inline]
-    fn refresh(&mut self, venue: usize, at: usize, book: BookRef<'_>) -> bool {
-        let contribution = self.contribution(book);
-        if contribution == self.contributions[at] {
+    fn refresh(&mut self, venue: usize, at: usize, book: BookRef<'_>, moved: BestMoved) -> bool {
+        let before = self.contributions[at];
+        let contribution = self.contribution(book, before, moved);
+        if contribution == before {
             return false;
         }
         self.contributions[at] = contribution;
         let first = at - venue;
-        let Some(contributions) = self.contributions.get(first..first + self.venues.len()) else { return false };
+        let Some(contributions) = self.contributions.get(first..first + self.venues.len()) else {
+            return false;
+        };
         let mut nbbo = Nbbo::default();
         for (index, (contribution, publisher)) in contributions.iter().zip(&self.venues).enumerate() {
             let (bid, bid_size) = (contribution.bid, contribution.bid_size);
@@ -276,7 +282,7 @@ impl NbboStage {
     }
 
     #[inline]
-    fn contribution(&self, book: BookRef<'_>) -> Contribution {
+    fn contribution(&self, book: BookRef<'_>, before: Contribution, moved: BestMoved) -> Contribution {
         let is_stale = book.is_stale();
         let is_excluded = !book.state().is_trading()
             || !book.is_open()
@@ -285,9 +291,14 @@ impl NbboStage {
             return Contribution { is_stale, ..Contribution::default() };
         }
         let lot = if self.rules.odd_lots_count { 1 } else { book.round_lot().unwrap_or(DEFAULT_ROUND_LOT) };
-        let (bid, bid_size, _) = round_lot_best(book, Side::Bid, lot);
-        let (ask, ask_size, _) = round_lot_best(book, Side::Ask, lot);
-        Contribution { bid, ask, bid_size, ask_size, is_stale }
+        let mut contribution = Contribution { is_stale, ..before };
+        if moved.includes(Side::Bid) {
+            (contribution.bid, contribution.bid_size, _) = round_lot_best(book, Side::Bid, lot);
+        }
+        if moved.includes(Side::Ask) {
+            (contribution.ask, contribution.ask_size, _) = round_lot_best(book, Side::Ask, lot);
+        }
+        contribution
     }
 }
 
@@ -353,7 +364,7 @@ impl NbboStage {
         for instrument in (0..instruments).map(|index| InstrumentId(index as u32)) {
             let book = update.book.of(instrument);
             let Some((venue, at)) = self.place(book.publisher(), instrument) else { return };
-            if self.refresh(venue, at, book) {
+            if self.refresh(venue, at, book, BestMoved::Both) {
                 let event = Event { instrument, ..*update.event };
                 let update = BookUpdate { event: &event, book, ..*update };
                 sink.put(NbboUpdate { book: update, nbbo: self.nbbo(instrument), changed: true });

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
 use tapeworks_flow::{Chain, Stage};
-use tapeworks_market::book::Outcome;
 use tapeworks_market::book::DEFAULT_ROUND_LOT;
+use tapeworks_market::book::Outcome;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{
     BookRef, BookStage, BookUpdate, Capacity, Event, EventKind, InstrumentId, Level, NbboStage, NbboUpdate,
