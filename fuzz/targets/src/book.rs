@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tapeworks_flow::{Stage, Through};
 use tapeworks_market::event::{Gap, Session, Status, StatusAction};
-use tapeworks_market::nbbo::{DEFAULT_ROUND_LOT, NbboRules, round_lot_best};
+use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{
     BookRef, BookStage, Capacity, Event, EventKind, InstrumentId, NbboStage, NbboUpdate, Price, Publisher,
     Side,
@@ -13,6 +13,8 @@ use tapeworks_market::{
 use crate::take::Take;
 
 const VENUES: [Publisher; 3] = [Publisher::XNAS_ITCH, Publisher::XBOS_ITCH, Publisher::XPSX_ITCH];
+/// Shares of a round lot where no venue has said another.
+const ROUND_LOT: u64 = 100;
 /// Instruments with orders, then those with levels, then those with quotes: an instrument is told in one way only.
 const ORDERED: u32 = 3;
 const LEVELLED: u32 = 2;
@@ -117,15 +119,23 @@ fn check_book(book: BookRef<'_>) {
     }
 }
 
+/// The price down to which a round lot stands, as the rule says it: no venue here tells another lot than the usual.
+fn round_lot_best(book: BookRef<'_>, side: Side) -> Option<Price> {
+    let mut shares = 0u64;
+    book.levels(side).find_map(|level| {
+        shares += u64::from(level.size);
+        (shares >= ROUND_LOT).then_some(level.price)
+    })
+}
+
 /// The NBBO's prices are the best round-lot prices of the venues that trade.
 fn check_nbbo(chain: &Through<BookStage, NbboStage>, instrument: InstrumentId) {
     let nbbo = chain.second.nbbo(instrument);
     for (side, best) in [(Side::Bid, nbbo.bid), (Side::Ask, nbbo.ask)] {
         let venues = chain.first.feeds().iter().map(|feed| feed.book(instrument));
-        let offers = venues.filter(|book| book.state().is_trading() && book.is_open()).filter_map(|book| {
-            let lot = book.round_lot().unwrap_or(DEFAULT_ROUND_LOT);
-            round_lot_best(book, side, lot).0
-        });
+        let offers = venues
+            .filter(|book| book.state().is_trading() && book.is_open())
+            .filter_map(|book| round_lot_best(book, side));
         let expected = if side == Side::Bid { offers.max() } else { offers.min() };
         assert_eq!(best.price, expected, "{side:?} of {instrument:?}");
         assert_eq!(best.price.is_some(), best.venues != 0);
