@@ -81,7 +81,8 @@ fn event(take: &mut Take<'_>) -> Event {
         return event;
     }
     event.order_id = id;
-    event.side = side;
+    // What empties a book is of no side.
+    event.side = if event.kind == EventKind::Clear { Side::None } else { side };
     event.size = size;
     event.aux = new_id;
     // Price 0 stands for none.
