@@ -150,7 +150,7 @@ fn tests() -> Result<String, Lack> {
     if let Err(Lack::Failed(why)) = tools::debian("tshark", "tshark") {
         return Err(Lack::Failed(why));
     }
-    ran(cargo(["test", "--workspace", "--locked"]).run(), "all tests pass")
+    ran(cargo(["test", "--workspace", "--no-fail-fast", "--locked"]).run(), "all tests pass")
 }
 
 fn lints() -> Result<String, Lack> {
