@@ -748,8 +748,6 @@ pub struct BookStage {
     feeds: Vec<Books>,
     /// Publisher number to place in `feeds`.
     places: Vec<u8>,
-    /// The feed of the last event: bursts come from one.
-    last: (Publisher, usize),
     unnamed: Capacity,
 }
 
@@ -765,12 +763,7 @@ impl BookStage {
 
     /// Books for `feeds`, and of capacity `unnamed` for any other feed at its first event.
     pub fn with_unnamed(feeds: impl IntoIterator<Item = (Publisher, Capacity)>, unnamed: Capacity) -> Self {
-        let mut stage = Self {
-            feeds: Vec::new(),
-            places: vec![NO_PLACE; PLACES],
-            last: (Publisher(0), usize::MAX),
-            unnamed,
-        };
+        let mut stage = Self { feeds: Vec::new(), places: vec![NO_PLACE; PLACES], unnamed };
         for (publisher, capacity) in feeds {
             stage.admit(publisher, capacity);
         }
@@ -806,15 +799,10 @@ impl BookStage {
 
     #[inline]
     fn place(&mut self, publisher: Publisher) -> usize {
-        if self.last.0 == publisher && self.last.1 < self.feeds.len() {
-            return self.last.1;
-        }
-        let place = match self.places[usize::from(publisher.0)] {
+        match self.places[usize::from(publisher.0)] {
             NO_PLACE => self.admit(publisher, self.unnamed),
             place => usize::from(place),
-        };
-        self.last = (publisher, place);
-        place
+        }
     }
 }
 
@@ -824,19 +812,18 @@ where
 {
     #[inline]
     fn process(&mut self, batch: &[Event], sink: &mut S) {
-        for events in batch.chunks(LOOK_AHEAD) {
-            for event in events {
-                let place = self.place(event.publisher);
-                self.feeds[place].prefetch_orders(event);
-            }
-            for event in events {
-                let place = self.place(event.publisher);
-                self.feeds[place].prefetch_levels(event);
-            }
-            for event in events {
-                let place = self.place(event.publisher);
-                let mut event = *event;
-                sink.put(self.feeds[place].apply(&mut event));
+        // Bursts come from one feed; where the feed changes, the look-ahead starts anew.
+        for events in batch.chunk_by(|one, next| one.publisher == next.publisher) {
+            let Some(first) = events.first() else { continue };
+            let place = self.place(first.publisher);
+            let Some(books) = self.feeds.get_mut(place) else { continue };
+            for events in events.chunks(LOOK_AHEAD) {
+                events.iter().for_each(|event| books.prefetch_orders(event));
+                events.iter().for_each(|event| books.prefetch_levels(event));
+                for event in events {
+                    let mut event = *event;
+                    sink.put(books.apply(&mut event));
+                }
             }
         }
     }

@@ -147,14 +147,11 @@ impl LevelStore {
         self.cells(ladder).iter().rev().filter_map(move |cell| Self::to_level(cell, side))
     }
 
-    /// Asks for the cache lines of the best sixteen levels of `ladder`: four or five.
+    /// Asks for the cache lines of the best thirteen levels of `ladder`, or more: four.
     #[inline]
     pub fn prefetch(&self, ladder: Ladder) {
-        let start = ladder.start as usize;
-        let last = start + ladder.len().saturating_sub(1);
-        for above in 0..=4 {
-            prefetch::read(&self.cells, last.saturating_sub(above * SMALLEST as usize).max(start));
-        }
+        let last = (ladder.start + ladder.length.saturating_sub(1)) as usize;
+        prefetch::read_back::<4, _>(&self.cells, last);
     }
 
     /// Where `key` is, or where it would be inserted.

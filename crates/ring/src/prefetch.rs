@@ -17,6 +17,25 @@ pub fn read<T>(slice: &[T], index: usize) {
     let _ = (slice, index);
 }
 
+/// Asks for the cache line that holds `slice[index]` and the `LINES - 1` lines before it, to be read soon: for a table
+/// that is walked backwards. Out of range: nothing happens. The lines before may lie before the slice; asking for them
+/// is of no use then, and of no harm.
+#[inline(always)]
+pub fn read_back<const LINES: usize, T>(slice: &[T], index: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(item) = slice.get(index) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let item: *const i8 = std::ptr::from_ref(item).cast();
+        for line in 0..LINES {
+            // SAFETY: a prefetch is a hint; it does not access memory in the sense of the language and cannot fault,
+            // whatever the address. `wrapping_sub` does not claim that the result lies in the same object.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(item.wrapping_sub(line * 64)) };
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (slice, index);
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
@@ -25,6 +44,8 @@ mod tests {
         super::read(&numbers, 2);
         super::read(&numbers, 3);
         super::read(&numbers, usize::MAX);
+        super::read_back::<4, _>(&numbers, 0);
+        super::read_back::<4, _>(&numbers, 3);
         assert_eq!(numbers, [1, 2, 3]);
     }
 }

@@ -30,19 +30,6 @@ pub(crate) const fn sequence(event: &Event) -> u32 {
     event.channel_sequence as u32
 }
 
-/// Nanoseconds from the venue's time to the receive time, clamped to what DBN holds; right for any two times, also
-/// those after 2262 that a broken message may claim.
-#[inline]
-pub(crate) const fn ts_in_delta(event: &Event) -> i32 {
-    let delta = event.ts_recv.0.wrapping_sub(event.ts_event.0) as i64;
-    match (event.ts_recv.0 >= event.ts_event.0, delta) {
-        (true, 0..=0x7FFF_FFFF) => delta as i32,
-        (true, _) => i32::MAX,
-        (false, -0x8000_0000..0) => delta as i32,
-        (false, _) => i32::MIN,
-    }
-}
-
 #[inline]
 pub(crate) const fn letter(side: Side) -> c_char {
     side as u8 as c_char
@@ -129,7 +116,7 @@ macro_rules! price_row {
                     flags: FlagSet::from(change.flags),
                     depth: change.depth,
                     ts_recv: event.ts_recv.0,
-                    ts_in_delta: ts_in_delta(event),
+                    ts_in_delta: event.ts_in_delta(),
                     sequence: sequence(event),
                     $($levels: _levels,)?
                 }

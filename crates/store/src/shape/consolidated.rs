@@ -53,7 +53,7 @@ fn record(event: &Event, quote: Quote) -> Cmbp1Msg {
         side: letter(quote.side),
         flags: FlagSet::from(quote.flags),
         ts_recv: event.ts_recv.0,
-        ts_in_delta: ts_in_delta(event),
+        ts_in_delta: event.ts_in_delta(),
         levels: [quote.best],
         ..Cmbp1Msg::default_for_schema(dbn::Schema::Cmbp1)
     }

@@ -53,7 +53,7 @@ fn record(event: &Event, order: Order) -> MboMsg {
         action: order.action as u8 as c_char,
         side: letter(order.side),
         ts_recv: event.ts_recv.0,
-        ts_in_delta: ts_in_delta(event),
+        ts_in_delta: event.ts_in_delta(),
         sequence: sequence(event),
     }
 }
