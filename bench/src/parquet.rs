@@ -14,7 +14,11 @@ pub fn run(options: &Options) {
     let input = folder.join("bench-2025-11-14.itch");
     let (bytes, messages) = crate::itch::file(options);
     std::fs::write(&input, bytes).expect("the temporary folder has room");
-    println!("file: {messages} messages, {} symbols at random; read from and written to {}\n", options.symbols, folder.display());
+    println!(
+        "file: {messages} messages, {} symbols at random; read from and written to {}\n",
+        options.symbols,
+        folder.display()
+    );
     let mut rounds = Rounds::new(messages);
     let outputs = [
         ("replay, no output", None),
@@ -36,7 +40,8 @@ pub fn run(options: &Options) {
             ..replay::Options::default()
         };
         rounds.add(name, move || {
-            let summary = replay::replay(&options, &mut |_| ControlFlow::Continue(())).expect("the replay succeeds");
+            let summary =
+                replay::replay(&options, &mut |_| ControlFlow::Continue(())).expect("the replay succeeds");
             summary.events
         });
     }

@@ -2,10 +2,13 @@
 
 use std::time::Instant;
 
-/// One thing to measure: its name and what runs it, which returns something that depends on the work done.
+/// What is measured: it returns something that depends on the work done.
+type Work<'a> = Box<dyn FnOnce() -> u64 + 'a>;
+
+/// One thing to measure: its name and what prepares it, which is not measured.
 pub struct Variant<'a> {
     name: String,
-    run: Box<dyn FnMut() -> u64 + 'a>,
+    prepare: Box<dyn FnMut() -> Work<'a> + 'a>,
     ns_per_message: Vec<f64>,
     answer: u64,
 }
@@ -21,16 +24,24 @@ impl<'a> Rounds<'a> {
         Self { messages, variants: Vec::new() }
     }
 
-    pub fn add(&mut self, name: &str, run: impl FnMut() -> u64 + 'a) {
-        self.variants.push(Variant { name: name.into(), run: Box::new(run), ns_per_message: Vec::new(), answer: 0 });
+    /// A variant without preparation.
+    pub fn add(&mut self, name: &str, run: impl Fn() -> u64 + Clone + 'a) {
+        self.add_prepared(name, move || run.clone());
+    }
+
+    /// A variant whose preparation (tables allocated at start-up) is not measured.
+    pub fn add_prepared<R: FnOnce() -> u64 + 'a>(&mut self, name: &str, mut prepare: impl FnMut() -> R + 'a) {
+        let prepare = Box::new(move || Box::new(prepare()) as Work<'a>);
+        self.variants.push(Variant { name: name.into(), prepare, ns_per_message: Vec::new(), answer: 0 });
     }
 
     /// Runs each variant once per round, in turns.
     pub fn run(&mut self, rounds: usize) {
         for _ in 0..rounds {
             for variant in &mut self.variants {
+                let work = (variant.prepare)();
                 let started = Instant::now();
-                variant.answer = std::hint::black_box((variant.run)());
+                variant.answer = std::hint::black_box(work());
                 variant.ns_per_message.push(started.elapsed().as_nanos() as f64 / self.messages as f64);
             }
         }

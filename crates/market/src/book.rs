@@ -286,7 +286,8 @@ impl Books {
     fn best_moved(&mut self, event: &Event, depth: u32) -> BestMoved {
         let Some(book) = self.books.get_mut(event.instrument.index()) else { return BestMoved::No };
         let reach = book.reach[place_of(event.side)];
-        let is_pending = book.quoted & PENDING != 0;
+        // A clear empties both sides, whichever it names.
+        let is_pending = book.quoted & PENDING != 0 || event.kind == EventKind::Clear;
         // Deeper than the levels that make the best, and not waiting for the end of a group: nearly every event. A level
         // right behind those counts, when they do not make a lot.
         if depth > u32::from(reach) && !is_pending && (reach != u8::MAX || depth == NO_DEPTH) {

@@ -635,12 +635,15 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_is_clamped_to_what_dbn_can_hold() {
-        let mut event = blank(EventKind::Add);
-        assert_eq!(event.ts_in_delta(), 1);
-        event.ts_recv = Nanos(u64::MAX);
-        assert_eq!(event.ts_in_delta(), i32::MAX);
-        (event.ts_recv, event.ts_event) = (Nanos(0), Nanos(u64::MAX));
-        assert_eq!(event.ts_in_delta(), i32::MIN);
+    fn the_delay_is_clamped_to_what_dbn_can_hold_for_any_two_times() {
+        let delay = |from, to| {
+            let mut event = blank(EventKind::Add);
+            (event.ts_event, event.ts_recv) = (Nanos(from), Nanos(to));
+            event.ts_in_delta()
+        };
+        assert_eq!([delay(5, 5), delay(5, 7), delay(7, 5)], [0, 2, -2]);
+        assert_eq!([delay(0, 1 << 31), delay(0, (1 << 31) - 1)], [i32::MAX; 2]);
+        assert_eq!([delay(1 << 31, 0), delay((1 << 31) + 1, 0)], [i32::MIN; 2]);
+        assert_eq!([delay(0, u64::MAX), delay(u64::MAX, 0)], [i32::MAX, i32::MIN]);
     }
 }

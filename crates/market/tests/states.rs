@@ -151,6 +151,16 @@ fn a_gap_flags_what_it_may_have_touched_until_a_clear() {
 }
 
 #[test]
+fn a_clear_that_names_a_side_still_empties_both() {
+    let mut market = Market::new(NbboRules::default());
+    market.order(NASDAQ, ONE, 1, Side::Bid, 1000, 100);
+    let mut clear = Event::new(EventKind::Clear, NASDAQ, ONE);
+    clear.side = Side::Ask;
+    market.send(clear);
+    assert_eq!(market.bid(ONE), None);
+}
+
+#[test]
 fn a_gap_of_one_instrument_leaves_the_others_alone() {
     let mut market = Market::new(NbboRules::default());
     market.order(NASDAQ, ONE, 1, Side::Bid, 1000, 100);

@@ -252,24 +252,3 @@ impl Row for OhlcvMsg {
         columns.u64("volume", |row| row.volume);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use tapeworks_market::{EventKind, Nanos, Publisher};
-
-    use super::*;
-
-    #[test]
-    fn the_delay_is_clamped_for_any_two_times() {
-        let delay = |from, to| {
-            let mut event = Event::new(EventKind::Add, Publisher::XNAS_ITCH, InstrumentId(0));
-            (event.ts_event, event.ts_recv) = (Nanos(from), Nanos(to));
-            ts_in_delta(&event)
-        };
-        assert_eq!([delay(5, 5), delay(5, 7), delay(7, 5)], [0, 2, -2]);
-        assert_eq!([delay(0, 1 << 31), delay(0, (1 << 31) - 1)], [i32::MAX; 2]);
-        assert_eq!([delay(1 << 31, 0), delay((1 << 31) + 1, 0)], [i32::MIN; 2]);
-        assert_eq!([delay(0, u64::MAX), delay(u64::MAX, 0)], [i32::MAX, i32::MIN]);
-        assert_eq!([delay(0, 1 << 63), delay(1 << 63, 0)], [i32::MAX, i32::MIN]);
-    }
-}

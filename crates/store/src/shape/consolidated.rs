@@ -12,7 +12,7 @@ use tapeworks_market::price::{UNDEFINED_PRICE, price_e9};
 use tapeworks_market::{Action, Instruments, Nbbo, NbboUpdate, Side};
 
 use super::{Shape, book_price, clears, trade_of, without_last};
-use crate::records::{header, letter, ts_in_delta};
+use crate::records::{header, letter};
 use crate::rows::Rows;
 use crate::summary::Skip;
 

@@ -22,7 +22,7 @@ use tapeworks_market::price::{UNDEFINED_PRICE, price_e9};
 use tapeworks_market::{Action, Instruments, NbboUpdate, Side};
 
 use super::{Clearing, Shape, clears, not_applied, without_last};
-use crate::records::{header, letter, sequence, ts_in_delta};
+use crate::records::{header, letter, sequence};
 use crate::rows::Rows;
 use crate::summary::Skip;
 
