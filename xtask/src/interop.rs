@@ -13,7 +13,7 @@ const PYTHON: [&str; 3] = ["with_databento.py", "with_duckdb.py", "with_polars.p
 pub(crate) fn tshark() -> Result<String, Lack> {
     tools::debian("tshark", "tshark")?;
     let python = if process::is_installed("python3") { "python3" } else { "python" };
-    script(python.as_ref(), "with_tshark.py").map_err(Lack::Failed)?;
+    script(python.as_ref(), "with_tshark.py")?;
     Ok("tshark shows the fields that dump tells".into())
 }
 
@@ -21,18 +21,17 @@ pub(crate) fn tshark() -> Result<String, Lack> {
 pub(crate) fn python() -> Result<String, Lack> {
     let python = tools::python()?;
     for name in PYTHON {
-        script(python.as_os_str(), name).map_err(Lack::Failed)?;
+        script(python.as_os_str(), name)?;
     }
     Ok(format!("{} counterparts read the same records", PYTHON.len()))
 }
 
-fn script(python: &std::ffi::OsStr, name: &str) -> Result<(), String> {
-    let target = process::target_folder();
-    process::program(python)
+fn script(python: &std::ffi::OsStr, name: &str) -> Result<(), Lack> {
+    let run = process::program(python)
         .arg(process::root().join("interop").join(name))
         .arg("--tapeworks")
-        .arg(target.join("release/tapeworks"))
+        .arg(tools::release_binary()?)
         .arg("--work")
-        .arg(target.join("interop"))
-        .run()
+        .arg(process::target_folder().join("interop"));
+    run.env("PYTHONDONTWRITEBYTECODE", "1").run().map_err(Lack::Failed)
 }

@@ -15,6 +15,13 @@ pub(crate) enum Lack {
     Skipped(String),
 }
 
+/// The release build of the product; where it is up to date this costs nothing.
+pub(crate) fn release_binary() -> Result<PathBuf, Lack> {
+    let build = process::cargo(["build", "--release", "--locked", "--package", "tapeworks"]);
+    build.run().map_err(Lack::Failed)?;
+    Ok(process::target_folder().join("release/tapeworks"))
+}
+
 /// A program of a Debian package.
 pub(crate) fn debian(program: &str, package: &str) -> Result<(), Lack> {
     if process::is_installed(program) {
