@@ -81,8 +81,7 @@ fn event(take: &mut Take<'_>) -> Event {
         return event;
     }
     event.order_id = id;
-    // What empties a book is of no side.
-    event.side = if event.kind == EventKind::Clear { Side::None } else { side };
+    event.side = side;
     event.size = size;
     event.aux = new_id;
     // Price 0 stands for none.
