@@ -116,7 +116,7 @@ pub struct NbboStage {
     best: Vec<Nbbo>,
     /// Places per instrument in `contributions`; at least the number of venues.
     stride: usize,
-    ignored_venues: u64,
+    ignored: u64,
     counts: NbboCounts,
 }
 
@@ -150,7 +150,8 @@ const NO_NBBO: Nbbo = Nbbo {
 
 impl NbboStage {
     /// An NBBO over `venues`, in the order in which ties are broken, with room for `instruments`. A venue that is
-    /// not named joins at its first event; beyond [`MAX_VENUES`] venues its events are counted and ignored.
+    /// not named joins at its first event that could count, unless another feed of it is there; beyond [`MAX_VENUES`]
+    /// venues none does. See [`NbboStage::ignored`].
     pub fn new(rules: NbboRules, venues: impl IntoIterator<Item = Publisher>, instruments: usize) -> Self {
         let mut venues: Vec<_> = venues.into_iter().collect();
         venues.truncate(MAX_VENUES);
@@ -161,7 +162,7 @@ impl NbboStage {
             contributions: vec![Contribution::default(); instruments * stride],
             best: vec![Nbbo::default(); instruments],
             stride,
-            ignored_venues: 0,
+            ignored: 0,
             counts: NbboCounts::default(),
         }
     }
@@ -181,9 +182,10 @@ impl NbboStage {
         &self.counts
     }
 
-    /// Updates of venues beyond [`MAX_VENUES`].
-    pub const fn ignored_venues(&self) -> u64 {
-        self.ignored_venues
+    /// Changes that did not count: of a second feed of a venue that is in the table already (an exchange's quotes and its
+    /// depth say the same shares twice), and of venues beyond [`MAX_VENUES`].
+    pub const fn ignored(&self) -> u64 {
+        self.ignored
     }
 
     /// Takes the book of one venue as it is now. Returns whether the NBBO of its instrument changed.
@@ -218,8 +220,11 @@ impl NbboStage {
     #[cold]
     #[inline(never)]
     fn join(&mut self, publisher: Publisher) -> Option<usize> {
-        if self.venues.len() == MAX_VENUES {
-            self.ignored_venues += 1;
+        let venue_of = |publisher: Publisher| publisher.feed().map(|feed| feed.venue.id);
+        let is_here = venue_of(publisher)
+            .is_some_and(|venue| self.venues.iter().any(|known| venue_of(*known) == Some(venue)));
+        if is_here || self.venues.len() == MAX_VENUES {
+            self.ignored += 1;
             return None;
         }
         self.venues.push(publisher);

@@ -119,6 +119,18 @@ fn size_is_added_over_venues_and_the_venue_is_the_one_with_most() {
 }
 
 #[test]
+fn a_second_feed_of_a_venue_does_not_count_twice() {
+    let mut market = Market::new(NbboRules::default());
+    market.send(quote(Side::Bid, 1000, 200, Flags(0)));
+    market.send(quote(Side::Ask, 1002, 100, Flags::LAST));
+    let mut level = Event::new(EventKind::Level, Publisher::IEXG_DEEP, ONE);
+    (level.side, level.size, level.price) = (Side::Bid, 200, Some(Price::from_e4(100_000)));
+    market.send(level);
+    assert_eq!(market.bid(ONE), Some(("10.00".into(), 200, Publisher::IEXG_TOPS)));
+    assert_eq!(market.0.second.ignored(), 1);
+}
+
+#[test]
 fn locked_and_crossed_markets_are_flagged_and_shown() {
     let mut market = Market::new(NbboRules::default());
     market.order(NASDAQ, ONE, 1, Side::Bid, 1000, 100);

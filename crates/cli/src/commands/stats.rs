@@ -170,7 +170,11 @@ fn show(stats: &Stats, top: usize, paint: Paint) -> String {
     let told = stats.kept.len().min(SHOWN_PROBLEMS);
     for problem in stats.kept.iter().take(told) {
         let file = stats.files.get(problem.place.file).map_or("", |file| &file.name);
-        let place = format!("{file}: {} at offset {}", problem.place.number, thousands(problem.place.offset));
+        let place = format!(
+            "{file}: packet {} at offset {}",
+            thousands(problem.place.number),
+            thousands(problem.place.offset)
+        );
         let _infallible = writeln!(out, "{}", paint.bad(&format!("! {place}: {}", problem.text)));
     }
     let problems = stats.problems + stats.bad_messages + stats.unknown.values().sum::<u64>();
