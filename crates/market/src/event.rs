@@ -41,7 +41,7 @@ pub enum EventKind {
     Status = 11,
     /// An auction's imbalance and prices, first half: [`Event::imbalance`].
     Imbalance = 12,
-    /// An auction's imbalance and prices, second half; follows the first.
+    /// An auction's imbalance and prices, second half; follows the first. Has no sequence number of its own.
     ImbalancePrices = 13,
     /// What an instrument is: [`Event::definition`].
     Definition = 14,
@@ -466,10 +466,10 @@ impl Event {
         second.order_id = price_to_bits(imbalance.upper_collar);
         second.aux = price_to_bits(imbalance.lower_collar);
         second.detail = imbalance.extensions;
-        // The receive time is the first half's; its place holds the auction's time.
-        second.ts_recv = match imbalance.auction_time {
-            Some(time) => time,
-            None => Nanos(u64::MAX),
+        // The sequence number is the first half's; its place holds the auction's time.
+        second.channel_sequence = match imbalance.auction_time {
+            Some(time) => time.0,
+            None => u64::MAX,
         };
         [first, second]
     }
@@ -490,7 +490,7 @@ impl Event {
             auction_type: self.detail,
             variation: self.channel,
             extensions: second.detail,
-            auction_time: (second.ts_recv.0 != u64::MAX).then_some(second.ts_recv),
+            auction_time: (second.channel_sequence != u64::MAX).then_some(Nanos(second.channel_sequence)),
             reference_price: self.price,
             continuous_clearing_price: price_from_bits(self.order_id),
             auction_clearing_price: price_from_bits(self.aux),
@@ -618,7 +618,11 @@ mod tests {
         };
         let [first, second] = blank(EventKind::Imbalance).with_imbalance(imbalance);
         assert_eq!(first.imbalance(&second), Some(imbalance));
-        assert_eq!(first.ts_recv, Nanos(12));
+        assert_eq!(
+            (first.ts_recv, second.ts_recv),
+            (Nanos(12), Nanos(12)),
+            "clocks may be set by either half"
+        );
         assert_eq!(first.imbalance(&first), None);
         let mut other = second;
         other.instrument = InstrumentId(8);

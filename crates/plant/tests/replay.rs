@@ -1,0 +1,140 @@
+//! Whole replays of generated sessions.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use tapeworks_exchange::{Scenario, VenueConfig, VenueKind};
+use tapeworks_market::Nanos;
+use tapeworks_plant::replay::{self, Options, Output, Summary};
+use tapeworks_store::Schema;
+
+/// A folder that goes when the test ends.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tapeworks-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed stays in the temporary folder.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn session(path: &Path, kinds: &[VenueKind], seed: u64) {
+    let venues = kinds.iter().map(|kind| VenueConfig { kind: *kind, share: 1 }).collect();
+    let scenario = Scenario { venues, seed, ..Scenario::full_session(20_000, 20) };
+    tapeworks_exchange::write_pcap(&scenario, std::fs::File::create(path).unwrap()).unwrap();
+}
+
+fn run(options: &Options) -> Summary {
+    replay::replay(options, &mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+const VENUES: [VenueKind; 3] = [VenueKind::Nasdaq, VenueKind::Bx, VenueKind::IexDeep];
+
+#[test]
+fn every_schema_of_a_whole_session_has_records_and_nothing_is_left_over() {
+    let folder = Folder::new("schemas");
+    let input = folder.0.join("session.pcap");
+    session(&input, &VENUES, 1);
+    let outputs = Schema::ALL.into_iter().map(|schema| Output {
+        path: folder.0.join(format!("{schema}.csv")),
+        schema,
+        options: tapeworks_store::Options::default(),
+    });
+    let summary = run(&Options { inputs: vec![input], outputs: outputs.collect(), ..Options::default() });
+    assert!(summary.is_clean(), "{:?} {:?}", summary.problems.kept(), summary.feeds);
+    assert_eq!(summary.feeds.len(), VENUES.len());
+    assert_eq!(summary.written.len(), Schema::ALL.len());
+    for written in &summary.written {
+        assert!(written.summary.records > 0, "{} is empty", written.schema);
+        let lines = std::fs::read_to_string(&written.path).unwrap().lines().count() as u64;
+        assert_eq!(lines, written.summary.records + 1, "{}", written.schema);
+    }
+}
+
+#[test]
+fn files_of_one_venue_each_merge_to_what_one_file_of_all_gives() {
+    let folder = Folder::new("merge");
+    let both = [VenueKind::Nasdaq, VenueKind::Bx];
+    let whole = folder.0.join("whole.pcap");
+    session(&whole, &both, 7);
+    // The same packets, told apart by their destination.
+    let mut parts = Vec::new();
+    for (index, kind) in both.into_iter().enumerate() {
+        let path = folder.0.join(format!("part-{index}.pcap"));
+        let mut reader = tapeworks_packet::capture::CaptureReader::open(&whole).unwrap();
+        let file = std::fs::File::create(&path).unwrap();
+        let mut writer = tapeworks_packet::capture::Writer::new(file, Default::default()).unwrap();
+        while let Some(packet) = reader.next_packet().unwrap() {
+            let datagram = tapeworks_packet::net::parse(packet.link_type, packet.bytes).unwrap();
+            if kind.groups().iter().any(|group| datagram.destination == (*group).into()) {
+                writer.write_packet(packet.timestamp_ns, packet.bytes).unwrap();
+            }
+        }
+        writer.finish().unwrap();
+        parts.push(path);
+    }
+    let out = |name: &str, inputs: Vec<PathBuf>| {
+        let path = folder.0.join(name);
+        let options = tapeworks_store::Options::default();
+        let output = Output { path: path.clone(), schema: Schema::Cmbp1, options };
+        run(&Options { inputs, outputs: vec![output], ..Options::default() });
+        std::fs::read(path).unwrap()
+    };
+    let expected = out("whole.csv", vec![whole]);
+    assert!(expected.len() > 1_000);
+    assert_eq!(out("parts.csv", parts), expected);
+}
+
+#[test]
+fn a_window_writes_its_own_records_over_books_that_began_before() {
+    let folder = Folder::new("window");
+    let input = folder.0.join("session.pcap");
+    session(&input, &[VenueKind::Nasdaq], 3);
+    let all = run(&Options { inputs: vec![input.clone()], ..Options::default() });
+    let (first, last) = all.times.unwrap();
+    let middle = Nanos(first.0 + (last.0 - first.0) / 2);
+    let write = |name: &str, from, to| {
+        let path = folder.0.join(name);
+        let options = tapeworks_store::Options::default();
+        let output = Output { path: path.clone(), schema: Schema::Mbp1, options };
+        let summary = run(&Options {
+            inputs: vec![input.clone()],
+            outputs: vec![output],
+            from,
+            to,
+            ..Options::default()
+        });
+        assert_eq!(summary.feeds[0].counters.rejected(), 0, "books are built from the beginning");
+        let text = std::fs::read_to_string(path).unwrap();
+        text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let whole = write("whole.csv", None, None);
+    let mut halves = write("first.csv", None, Some(middle));
+    assert!(!halves.is_empty() && halves.len() < whole.len());
+    halves.extend(write("second.csv", Some(middle), None));
+    assert_eq!(halves, whole);
+}
+
+#[test]
+fn a_limit_and_an_observer_end_a_replay_early_and_whole() {
+    let folder = Folder::new("limit");
+    let input = folder.0.join("session.itch");
+    let scenario = Scenario::full_session(20_000, 20);
+    tapeworks_exchange::write_itch(&scenario, std::fs::File::create(&input).unwrap()).unwrap();
+    let limited = run(&Options { inputs: vec![input.clone()], limit: Some(1_234), ..Options::default() });
+    assert_eq!((limited.messages, limited.is_interrupted), (1_234, false));
+    let stopped = replay::replay(&Options { inputs: vec![input], ..Options::default() }, &mut |_| {
+        ControlFlow::Break(())
+    });
+    let stopped = stopped.unwrap();
+    assert!(stopped.is_interrupted && stopped.messages > 0);
+}
