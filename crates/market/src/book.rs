@@ -21,7 +21,7 @@ use tapeworks_flow::{Sink, Stage};
 use crate::event::{Event, EventKind, Flags, Session, Side};
 use crate::instrument::InstrumentId;
 use crate::levels::{Ladder, Level, LevelError, LevelStore};
-use crate::orders::{MAX_INSTRUMENTS, Order, OrderIndex};
+use crate::orders::{MAX_INSTRUMENTS, Order, OrderIndex, Refused};
 use crate::price::Price;
 use crate::state::InstrumentState;
 use crate::venue::Publisher;
@@ -78,6 +78,15 @@ pub enum Outcome {
     UnknownLevel,
     /// The level and its orders disagree, or a table is full.
     LevelMismatch,
+}
+
+impl From<Refused> for Outcome {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Taken => Self::DuplicateOrder,
+            Refused::Full => Self::LevelMismatch,
+        }
+    }
 }
 
 /// What went through the books of a feed, and what did not fit. Nothing is dropped without a count here.
@@ -363,8 +372,8 @@ impl Books {
             instrument: event.instrument,
             priority: self.next_priority,
         };
-        if !self.orders.insert(&order) {
-            return Outcome::DuplicateOrder;
+        if let Err(refused) = self.orders.insert(&order) {
+            return refused.into();
         }
         self.next_priority += 1;
         match self.add_to_level(&order) {
@@ -434,9 +443,9 @@ impl Books {
             return Outcome::Incomplete;
         };
         let new = Order { id: event.aux, price, size: event.size, priority: self.next_priority, ..old };
-        if !self.orders.insert(&new) {
+        if let Err(refused) = self.orders.insert(&new) {
             *depth = taken.unwrap_or(NO_DEPTH);
-            return Outcome::DuplicateOrder;
+            return refused.into();
         }
         self.next_priority += 1;
         match (taken, self.add_to_level(&new)) {

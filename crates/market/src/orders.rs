@@ -3,7 +3,9 @@
 //! The orders lie in the table itself, 32 bytes each, two to a bucket, which is a cache line, in huge pages. The bucket
 //! is found by a multiplicative hash of the reference. An order whose bucket is full goes into the next one that is not,
 //! and each bucket it passed counts it; so a search ends at its own bucket unless that count says otherwise, and a
-//! removal frees the slot and is done: nothing is moved, no neighbour is looked at. The table is at most half full.
+//! removal frees the slot and is done: nothing is moved, no neighbour is looked at. The table is at most half full, and no
+//! order is displaced by more than [`FARTHEST`] buckets, which references that were not chosen to collide never come
+//! near: a hostile feed can have orders refused, not make the table spin or grow without end.
 //!
 //! Cost: insertion, search and removal touch one cache line, and the next one for the few orders that were displaced (1.4
 //! in 100 buckets at a quarter full, 8 at half full). [`OrderIndex::prefetch`] asks for that line as soon as the
@@ -50,6 +52,13 @@ struct Slot {
     tag: u32,
 }
 
+/// How many buckets an order can be displaced by.
+pub const FARTHEST: usize = 64;
+
+/// A table less full than one slot in so many does not grow to make room for an order: its references were chosen to
+/// collide, and would collide in a larger one.
+const SPARSE: usize = 8;
+
 /// Instruments have numbers below this: 2^24.
 pub const MAX_INSTRUMENTS: u32 = 1 << 24;
 
@@ -63,6 +72,15 @@ impl Slot {
     const fn holds(&self, id: u64) -> bool {
         (self.id == id) & (self.size != 0)
     }
+}
+
+/// Why an order was not added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// An order with this reference is there.
+    Taken,
+    /// There is no room near its place: its reference, with others, was chosen to collide.
+    Full,
 }
 
 /// Where an order is. Valid until the next insertion or removal.
@@ -152,7 +170,7 @@ impl OrderIndex {
     #[inline]
     pub fn find(&self, id: u64) -> Option<Place> {
         let mut bucket = self.home(id);
-        loop {
+        for _ in 0..=FARTHEST {
             let [first, second] = self.slots.get(bucket..)?.first_chunk::<2>()?;
             // Which of the two is as good as random: chosen without a branch.
             let in_second = second.holds(id);
@@ -164,6 +182,7 @@ impl OrderIndex {
             }
             bucket = self.next_bucket(bucket);
         }
+        None
     }
 
     /// The order at `place`.
@@ -187,27 +206,28 @@ impl OrderIndex {
         })
     }
 
-    /// Adds an order of at least one share and an instrument below [`MAX_INSTRUMENTS`]; `false` when its reference is
-    /// taken (the table stays as it is).
+    /// Adds an order of at least one share and an instrument below [`MAX_INSTRUMENTS`].
+    ///
+    /// # Errors
+    /// [`Refused`]; the table stays as it is.
     #[inline]
-    pub fn insert(&mut self, order: &Order) -> bool {
+    pub fn insert(&mut self, order: &Order) -> Result<(), Refused> {
         debug_assert!(order.size > 0, "an order without shares would be a free slot");
         debug_assert!(order.instrument.0 < MAX_INSTRUMENTS, "the number would run into other bits");
-        if (self.length + 1) * 2 > self.slots.len() {
-            self.grow();
+        if (self.length + 1) * 2 > self.slots.len() && !self.grow() {
+            return Err(Refused::Full);
         }
         if self.find(order.id).is_some() {
-            return false;
+            return Err(Refused::Taken);
         }
         let home = self.home(order.id);
         let free = home + usize::from(self.slots[home].size != 0);
         if self.slots[free].size == 0 {
             self.fill(free, order);
-        } else {
-            self.displace(home, order);
+            self.length += 1;
+            return Ok(());
         }
-        self.length += 1;
-        true
+        self.displace_or_grow(order)
     }
 
     #[inline]
@@ -221,26 +241,35 @@ impl OrderIndex {
         slot.tag = slot.tag & PASSED | order.instrument.0 & INSTRUMENT | side;
     }
 
-    /// Puts an order whose bucket is full into the next one that is not.
     #[cold]
     #[inline(never)]
-    fn displace(&mut self, home: usize, order: &Order) {
+    fn displace_or_grow(&mut self, order: &Order) -> Result<(), Refused> {
+        if self.displace(order) {
+            return Ok(());
+        }
+        let is_sparse = self.length * SPARSE < self.slots.len();
+        if !is_sparse && self.grow() && self.displace(order) { Ok(()) } else { Err(Refused::Full) }
+    }
+
+    /// Puts an order into the first bucket from its own on that is not full; `false` when there is none near enough.
+    fn displace(&mut self, order: &Order) -> bool {
+        let home = self.home(order.id);
         let mut bucket = home;
-        loop {
+        for _ in 0..=FARTHEST {
             let free = bucket + usize::from(self.slots[bucket].size != 0);
             if self.slots[free].size == 0 {
-                return self.fill(free, order);
+                self.fill(free, order);
+                self.length += 1;
+                return true;
             }
             if self.slots[bucket].tag & PASSED == PASSED {
-                // The count of this bucket is full. Take back the counts so far and spread the orders over more buckets.
-                self.uncount(home, bucket);
-                self.grow();
-                let home = self.home(order.id);
-                return self.displace(home, order);
+                break;
             }
             self.slots[bucket].tag += PASSED_ONE;
             bucket = self.next_bucket(bucket);
         }
+        self.uncount(home, bucket);
+        false
     }
 
     /// Takes one order off the counts of the buckets from `home` up to, not including, `end`.
@@ -297,15 +326,17 @@ impl OrderIndex {
         }
     }
 
+    /// Doubles the table; `false` when an order does not fit into the larger one, and nothing has changed.
     #[cold]
     #[inline(never)]
-    fn grow(&mut self) {
+    fn grow(&mut self) -> bool {
         let mut larger = Self::with_slots(self.slots.len() * 2);
-        for order in self.iter() {
-            larger.insert(&order);
+        if !self.iter().all(|order| larger.displace(&order)) {
+            return false;
         }
         larger.growths = self.growths + 1;
         *self = larger;
+        true
     }
 }
 
@@ -336,25 +367,61 @@ mod tests {
     #[test]
     fn a_reference_taken_is_refused_and_the_first_order_stays() {
         let mut index = OrderIndex::with_capacity(8);
-        assert!(index.insert(&order(1, 5)));
-        assert!(!index.insert(&order(1, 6)));
+        assert_eq!(index.insert(&order(1, 5)), Ok(()));
+        assert_eq!(index.insert(&order(1, 6)), Err(Refused::Taken));
         assert_eq!(index.get(index.find(1).unwrap()).unwrap().size, 5);
     }
 
+    /// References whose bucket is `home`, whatever the size of the table: the multiplier has an inverse.
+    fn colliding() -> impl Iterator<Item = u64> {
+        let multiplier = 0x9E37_79B9_7F4A_7C15u64;
+        let inverse = (0..6).fold(1u64, |x, _| x.wrapping_mul(2u64.wrapping_sub(multiplier.wrapping_mul(x))));
+        (1..).map(move |n: u64| n.wrapping_mul(inverse))
+    }
+
     #[test]
-    fn a_bucket_that_more_orders_pass_than_it_can_count_makes_the_table_grow() {
+    fn references_chosen_to_collide_are_refused_and_the_table_does_not_grow() {
         let mut index = OrderIndex::with_capacity(1 << 12);
-        let home = index.home(1);
-        let ids: Vec<u64> = (1..).filter(|id| index.home(*id) == home).take(400).collect();
-        for id in &ids {
-            assert!(index.insert(&order(*id, 1)));
+        let mut added = Vec::new();
+        for id in colliding().take(400) {
+            assert_eq!(index.home(id), 0);
+            match index.insert(&order(id, 1)) {
+                Ok(()) => added.push(id),
+                Err(refused) => assert_eq!(refused, Refused::Full),
+            }
         }
-        assert!(index.growths() > 0);
-        for id in &ids {
-            let place = index.find(*id).unwrap();
+        // Two in their own bucket, and as many as it can count.
+        assert_eq!((added.len() as u32, index.growths()), (2 + PASSED / PASSED_ONE, 0));
+        for id in added {
+            let place = index.find(id).unwrap();
             index.remove(place);
         }
         assert!(index.is_empty() && index.slots.iter().all(|slot| slot.tag & PASSED == 0));
+    }
+
+    #[test]
+    fn a_ring_of_buckets_that_were_all_passed_does_not_spin() {
+        let mut index = OrderIndex::with_capacity(8);
+        let ids = |index: &OrderIndex, bucket: usize, skip: usize| -> Vec<u64> {
+            (1..).filter(|id| index.home(*id) == bucket * 2).skip(skip).take(2).collect()
+        };
+        // Fill the buckets from `from` to below `to`, put one more into the next, and empty them again.
+        let pass = |index: &mut OrderIndex, from: usize, to: usize| {
+            let filled: Vec<u64> = (from..to).flat_map(|bucket| ids(index, bucket, 0)).collect();
+            filled.iter().for_each(|id| assert_eq!(index.insert(&order(*id, 1)), Ok(())));
+            let displaced = ids(index, from, 2)[0];
+            assert_eq!(index.insert(&order(displaced, 1)), Ok(()));
+            for id in filled {
+                let place = index.find(id).unwrap();
+                index.remove(place);
+            }
+        };
+        pass(&mut index, 0, 3);
+        pass(&mut index, 3, 6);
+        pass(&mut index, 6, 8);
+        assert_eq!(index.growths(), 0);
+        assert!(index.slots.iter().step_by(2).all(|slot| slot.tag & PASSED != 0), "the ring is closed");
+        assert!((1_000..2_000).all(|id| index.find(id).is_none()));
     }
 
     proptest! {
@@ -367,7 +434,7 @@ mod tests {
                 match operation {
                     0 | 1 => {
                         let free = !model.contains_key(&id);
-                        prop_assert_eq!(index.insert(&order(id, size)), free);
+                        prop_assert_eq!(index.insert(&order(id, size)).is_ok(), free);
                         if free {
                             model.insert(id, order(id, size));
                         }

@@ -127,16 +127,18 @@ impl Input {
     pub fn next_time(&mut self, midnight: Option<Nanos>) -> Result<Option<Nanos>, CaptureError> {
         match &mut self.source {
             Source::Capture(reader) => Ok(reader.next_timestamp_ns()?.map(Nanos)),
-            Source::Framed { reader, midnight: named, .. } => {
+            Source::Framed { reader, midnight: named, format } => {
                 let midnight = midnight.or(*named).unwrap_or_default();
                 let Some(mut batch) = reader.next_batch()? else { return Ok(None) };
                 let Some(frame) = batch.next() else { return Ok(None) };
-                // Every ITCH message has its time in bytes 5 to 10; a SoupBinTCP packet has a type before it. What is
-                // too short to have one comes first.
-                let at = if frame.bytes.first() == Some(&b'S') && frame.bytes.len() != 12 { 6 } else { 5 };
-                let time = frame
-                    .bytes
-                    .get(at..at + 6)
+                // Every ITCH message has its time in bytes 5 to 10. Of SoupBinTCP's packets only those with data have one,
+                // behind their type; what has none comes first.
+                let message = match format {
+                    FileFormat::LengthPrefixed => frame.bytes,
+                    FileFormat::SoupBinTcp => frame.bytes.strip_prefix(b"S").unwrap_or_default(),
+                };
+                let time = message
+                    .get(5..11)
                     .map_or(0, |bytes| bytes.iter().fold(0, |time, byte| time << 8 | u64::from(*byte)));
                 Ok(Some(Nanos(midnight.0.saturating_add(time))))
             }
