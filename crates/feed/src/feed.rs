@@ -19,7 +19,7 @@ use crate::iex::{IexNormaliser, Target};
 use crate::itch::{Context, ItchNormaliser};
 use crate::problem::{Problem, ProblemKind, Problems};
 use crate::recognise::{self, Application};
-use crate::sequence::{SequenceCounters, SequenceTracker};
+use crate::sequence::{Arrival, SequenceCounters, SequenceTracker};
 use crate::symbols::SymbolTable;
 
 pub use crate::recognise::Framing as FileFormat;
@@ -132,6 +132,8 @@ pub struct Channel {
     publisher: Publisher,
     number: u8,
     tracker: SequenceTracker,
+    /// Of a stream or file, whose messages carry no numbers: the next one's.
+    next_number: u64,
     normaliser: Normaliser,
     /// Destinations that carry it: line A first.
     lines: Vec<SocketAddr>,
@@ -207,6 +209,24 @@ struct Connection {
     is_given_up: bool,
 }
 
+/// The last packet of any stream, which is where what happens to streams is told.
+#[derive(Clone, Copy, Debug, Default)]
+struct StreamPlace {
+    place: (u16, u64, u64),
+    received: Option<Nanos>,
+}
+
+/// A first packet longer than this, in bytes, is not waited for: a login has 49.
+const LONGEST_FIRST_PACKET: usize = 4_096;
+
+/// A message in its place.
+const IN_ORDER: Arrival = Arrival { skip: 0, gap: None };
+
+/// Bytes that the packet at the start of `stream` has with its length.
+fn needed_by(stream: &[u8]) -> usize {
+    stream.first_chunk::<2>().map_or(2, |length| 2 + usize::from(u16::from_be_bytes(*length)))
+}
+
 /// What went in, and what was passed over.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FeedCounters {
@@ -232,6 +252,7 @@ pub struct Feed {
     last_destination: usize,
     reassembler: Reassembler,
     connections: HashMap<Flow, Connection>,
+    stream_place: StreamPlace,
     problems: Problems,
     counters: FeedCounters,
 }
@@ -267,6 +288,7 @@ impl Feed {
             last_destination: 0,
             reassembler: Reassembler::new(Limits::default()),
             connections: HashMap::new(),
+            stream_place: StreamPlace::default(),
             problems: Problems::default(),
             counters: FeedCounters::default(),
         }
@@ -331,6 +353,7 @@ impl Feed {
             // More than 256 channels share the numbers; the sequence numbers stay their own.
             number: index as u8,
             tracker: SequenceTracker::default(),
+            next_number: 1,
             normaliser,
             lines: Vec::new(),
             counters: ChannelCounters::default(),
@@ -546,44 +569,80 @@ impl Feed {
     #[cold]
     #[inline(never)]
     fn segment_of_stream<S: Sink<Event>>(&mut self, packet: &Packet<'_>, sink: &mut S) {
+        self.stream_place = StreamPlace {
+            place: (packet.file, packet.number, packet.offset),
+            received: Some(packet.received),
+        };
         let mut reassembler = std::mem::take(&mut self.reassembler);
-        reassembler.push(&packet.datagram, |event| self.stream_event(event, packet, sink));
+        reassembler.push(&packet.datagram, |event| self.stream_event(event, sink));
         self.reassembler = reassembler;
     }
 
-    fn stream_event<S: Sink<Event>>(&mut self, event: StreamEvent<'_>, packet: &Packet<'_>, sink: &mut S) {
+    /// Tells what streams still hold: bytes that waited behind a hole, packets that the end cut. Nothing may come after.
+    pub fn finish<S: Sink<Event>>(&mut self, sink: &mut S) {
+        let mut reassembler = std::mem::take(&mut self.reassembler);
+        reassembler.finish(|event| self.stream_event(event, sink));
+        self.reassembler = reassembler;
+        let mut open: Vec<Flow> = self.connections.keys().copied().collect();
+        // In an order that does not depend on the map's.
+        open.sort_unstable_by_key(|flow| (flow.source, flow.destination));
+        for flow in open {
+            self.close_stream(flow, sink);
+        }
+    }
+
+    fn stream_event<S: Sink<Event>>(&mut self, event: StreamEvent<'_>, sink: &mut S) {
         match event {
             StreamEvent::Opened { flow, .. } => {
                 self.connections
                     .insert(flow, Connection { rest: Vec::new(), channel: None, is_given_up: false });
             }
-            StreamEvent::Bytes { flow, bytes, .. } => self.stream_bytes(flow, bytes, packet, sink),
+            StreamEvent::Bytes { flow, bytes, .. } => self.stream_bytes(flow, bytes, sink),
             StreamEvent::Hole { flow, lost, .. } => {
                 let Some(connection) = self.connections.get_mut(&flow) else { return };
                 // Behind a hole nobody knows where a packet begins.
                 connection.is_given_up = true;
+                connection.rest.clear();
                 let Some(index) = connection.channel else { return };
-                let place = (packet.file, packet.number, packet.offset);
-                self.note_at(place, ProblemKind::StreamHole { lost });
-                let channel = &mut self.channels[index];
-                let next = channel.tracker.next().unwrap_or(1);
-                let gap = Gap { first: next, count: 1 };
-                channel.tracker.lose(gap);
-                let context = Context {
-                    received: Some(packet.received),
-                    sequence: next,
-                    channel: channel.number,
-                    line: Line::A,
-                };
-                sink.put(channel.gap_event(gap, &context));
+                self.stream_loss(index, ProblemKind::StreamHole { lost }, sink);
             }
-            StreamEvent::Closed { flow, .. } => {
-                self.connections.remove(&flow);
-            }
+            StreamEvent::Closed { flow, .. } => self.close_stream(flow, sink),
         }
     }
 
-    fn stream_bytes<S: Sink<Event>>(&mut self, flow: Flow, bytes: &[u8], packet: &Packet<'_>, sink: &mut S) {
+    fn close_stream<S: Sink<Event>>(&mut self, flow: Flow, sink: &mut S) {
+        let Some(connection) = self.connections.remove(&flow) else { return };
+        let Some(got) = std::num::NonZeroUsize::new(connection.rest.len()) else { return };
+        match connection.channel {
+            Some(index) => {
+                let needed = needed_by(&connection.rest);
+                let cut = FramingError::Cut { offset: 0, needed, got: got.get() };
+                self.stream_loss(index, ProblemKind::Framing(cut), sink);
+            }
+            None => self.give_up(flow, got.get()),
+        }
+    }
+
+    /// A stream lost something of unknown content: at least one message.
+    fn stream_loss<S: Sink<Event>>(&mut self, index: usize, kind: ProblemKind, sink: &mut S) {
+        let StreamPlace { place, received } = self.stream_place;
+        self.note_at(place, kind);
+        let channel = &mut self.channels[index];
+        let gap = Gap { first: channel.next_number, count: 1 };
+        channel.tracker.lose(gap);
+        let context =
+            Context { received, sequence: channel.next_number, channel: channel.number, line: Line::A };
+        sink.put(channel.gap_event(gap, &context, Nanos(0)));
+    }
+
+    /// A stream that is in no protocol of ours.
+    fn give_up(&mut self, flow: Flow, bytes: usize) {
+        self.counters.unrecognised_packets += 1;
+        self.counters.skipped_stream_bytes += bytes as u64;
+        self.note_at(self.stream_place.place, ProblemKind::UnknownProtocol { destination: flow.destination });
+    }
+
+    fn stream_bytes<S: Sink<Event>>(&mut self, flow: Flow, bytes: &[u8], sink: &mut S) {
         let Some(mut connection) = self.connections.remove(&flow) else { return };
         if connection.is_given_up {
             self.counters.skipped_stream_bytes += bytes.len() as u64;
@@ -598,21 +657,22 @@ impl Feed {
             joined = std::mem::take(&mut connection.rest);
             &joined
         };
+        let StreamPlace { place, received } = self.stream_place;
         if connection.channel.is_none() {
-            if recognise::soup_stream(stream) {
+            if stream.len() < needed_by(stream) && needed_by(stream) <= LONGEST_FIRST_PACKET {
+                // Its first packet is not whole yet.
+                connection.rest = stream.to_vec();
+            } else if recognise::soup_stream(stream) {
                 let identity =
                     ChannelIdentity::SoupBinTcp { source: flow.source, destination: flow.destination };
                 let publisher = self.options.publisher.unwrap_or(Publisher::XNAS_ITCH);
-                let midnight = self.midnight(Some(packet.received));
+                let midnight = self.midnight(received);
                 let index = self.admit(identity, Application::TotalViewItch50, publisher, midnight);
-                self.channels[index].lines.push(flow.destination);
+                self.channels[index].line_of(flow.destination);
                 connection.channel = Some(index);
             } else {
-                self.counters.unrecognised_packets += 1;
-                self.counters.skipped_stream_bytes += stream.len() as u64;
                 connection.is_given_up = true;
-                let kind = ProblemKind::UnknownProtocol { destination: flow.destination };
-                self.note_at((packet.file, packet.number, packet.offset), kind);
+                self.give_up(flow, stream.len());
             }
         }
         if let Some(index) = connection.channel {
@@ -620,13 +680,7 @@ impl Feed {
             for soup in packets.by_ref().filter_map(Result::ok) {
                 // Without its length; what follows is the type and the body.
                 let body = soup.get(2..).unwrap_or_default();
-                self.soup_packet(
-                    index,
-                    body,
-                    Some(packet.received),
-                    (packet.file, packet.number, packet.offset),
-                    sink,
-                );
+                self.soup_packet(index, body, received, place, sink);
             }
             connection.rest = packets.rest().to_vec();
         }
@@ -660,7 +714,7 @@ impl Feed {
                 let number =
                     login.last_chunk::<20>().and_then(|digits| tapeworks_wire::AsciiNumber(*digits).value());
                 if let Some(number) = number {
-                    channel.tracker.arrive(number, 0);
+                    channel.next_number = number;
                 }
             }
             Some((&soupbintcp::EndOfSession::TAG, _)) => channel.counters.ends_of_session += 1,
@@ -723,7 +777,7 @@ impl Channel {
         if let Some(gap) = arrival.gap {
             let kind = ProblemKind::Gap(gap);
             problems.note(Problem { file: packet.file, packet: packet.number, offset: packet.offset, kind });
-            sink.put(self.gap_event(gap, context));
+            sink.put(self.gap_event(gap, context, packet.received));
         }
         if count == 0 {
             *(if is_end { &mut self.counters.ends_of_session } else { &mut self.counters.heartbeats }) += 1;
@@ -736,10 +790,11 @@ impl Channel {
         Some(arrival.skip)
     }
 
+    /// A gap at the receive time, or, without one, at `otherwise`.
     #[cold]
-    fn gap_event(&self, gap: Gap, context: &Context) -> Event {
+    fn gap_event(&self, gap: Gap, context: &Context, otherwise: Nanos) -> Event {
         let mut event = Event::new(EventKind::Gap, self.publisher, InstrumentId::ALL).with_gap(gap);
-        event.ts_recv = context.received.unwrap_or_default();
+        event.ts_recv = context.received.unwrap_or(otherwise);
         event.ts_event = event.ts_recv;
         event.channel_sequence = context.sequence;
         event.channel = context.channel;
@@ -806,7 +861,7 @@ impl Channel {
             problems.note(Problem { file: packet.file, packet: packet.number, offset, kind });
         }
         self.tracker.lose(gap);
-        sink.put(self.gap_event(gap, context));
+        sink.put(self.gap_event(gap, context, packet.received));
     }
 
     /// A message whose number is the next of its channel.
@@ -820,10 +875,41 @@ impl Channel {
         symbols: &mut SymbolTable,
         sink: &mut S,
     ) {
-        let sequence = self.tracker.next().unwrap_or(1);
-        self.tracker.arrive(sequence, 1);
+        let sequence = self.next_number;
+        self.next_number = sequence.saturating_add(1);
         let context = Context { received, sequence, channel: self.number, line: Line::A };
+        let arrival = self.tracker.arrive(sequence, 1);
+        if arrival != IN_ORDER && self.renumbered(arrival, message, &context, place, problems, sink) {
+            return;
+        }
         self.message(message, &context, place, problems, symbols, sink);
+    }
+
+    /// A message whose number is not the one after the last: a login began elsewhere. `true` when it came before.
+    #[cold]
+    #[inline(never)]
+    fn renumbered<S: Sink<Event>>(
+        &mut self,
+        arrival: Arrival,
+        message: &[u8],
+        context: &Context,
+        (file, packet, offset): (u16, u64, u64),
+        problems: &mut Problems,
+        sink: &mut S,
+    ) -> bool {
+        if let Some(gap) = arrival.gap {
+            problems.note(Problem { file, packet, offset, kind: ProblemKind::Gap(gap) });
+            sink.put(self.gap_event(gap, context, self.time_of(message)));
+        }
+        arrival.skip > 0
+    }
+
+    /// The venue's time of a message, for a gap that it tells where no packet has a receive time.
+    fn time_of(&self, message: &[u8]) -> Nanos {
+        match &self.normaliser {
+            Normaliser::Itch(normaliser) => normaliser.time_of(message),
+            Normaliser::Iex(_) => Nanos(0),
+        }
     }
 
     /// Translates one message.
@@ -870,7 +956,7 @@ impl Channel {
             }
         };
         if let Err(error) = result {
-            self.bad_message(error, context, place, problems, sink);
+            self.bad_message(error, message, context, place, problems, sink);
         }
     }
 
@@ -879,6 +965,7 @@ impl Channel {
     fn bad_message<S: Sink<Event>>(
         &mut self,
         error: DecodeError,
+        message: &[u8],
         context: &Context,
         (file, packet, offset): (u16, u64, u64),
         problems: &mut Problems,
@@ -890,7 +977,7 @@ impl Channel {
         if !matches!(error, DecodeError::UnknownMessage { .. }) {
             let gap = Gap { first: context.sequence, count: 1 };
             self.tracker.lose(gap);
-            sink.put(self.gap_event(gap, context));
+            sink.put(self.gap_event(gap, context, self.time_of(message)));
         }
     }
 }

@@ -41,18 +41,20 @@ pub(crate) struct ItchNormaliser {
     midnight: Nanos,
     /// The user said so; a new session does not change it.
     is_midnight_fixed: bool,
-    /// By stock locate.
-    instruments: Box<[InstrumentId; 1 << 16]>,
+    /// By stock locate; as long as the greatest one seen needs, so that a channel without messages costs nothing.
+    instruments: Vec<InstrumentId>,
 }
 
 impl ItchNormaliser {
     pub(crate) fn new(publisher: Publisher, midnight: Nanos, is_midnight_fixed: bool) -> Self {
-        Self {
-            publisher,
-            midnight,
-            is_midnight_fixed,
-            instruments: Box::new([InstrumentId::UNKNOWN; 1 << 16]),
-        }
+        Self { publisher, midnight, is_midnight_fixed, instruments: Vec::new() }
+    }
+
+    /// The time in a message of whatever type and length; midnight if it is too short to have one.
+    pub(crate) fn time_of(&self, message: &[u8]) -> Nanos {
+        let bytes = message.get(5..11).unwrap_or_default();
+        let time = bytes.iter().fold(0, |time, byte| time << 8 | u64::from(*byte));
+        Nanos(self.midnight.0.wrapping_add(time))
     }
 
     /// The event of a message about the instrument of `locate`.
@@ -75,7 +77,7 @@ impl ItchNormaliser {
 
     #[inline]
     fn known(&self, locate: u16) -> InstrumentId {
-        self.instruments[usize::from(locate)]
+        self.instruments.get(usize::from(locate)).copied().unwrap_or(InstrumentId::UNKNOWN)
     }
 
     /// The instrument of a message that carries its symbol: a capture may begin after the directory.
@@ -103,6 +105,10 @@ impl ItchNormaliser {
         sink: &mut S,
     ) -> InstrumentId {
         let instrument = symbols.resolve(stock.0, self.publisher, |mapping| sink.put(mapping));
+        if self.instruments.len() <= usize::from(locate) {
+            let length = (usize::from(locate) + 1).next_power_of_two();
+            self.instruments.resize(length, InstrumentId::UNKNOWN);
+        }
         self.instruments[usize::from(locate)] = instrument;
         instrument
     }

@@ -389,3 +389,77 @@ proptest! {
         prop_assert!(delivered <= 5);
     }
 }
+
+fn soup(message: &[u8]) -> Vec<u8> {
+    let mut packet = (message.len() as u16 + 1).to_be_bytes().to_vec();
+    packet.push(b'S');
+    packet.extend_from_slice(message);
+    packet
+}
+
+/// Sends pieces of one TCP stream, each at its place, and ends the input.
+fn stream(feed: &mut Feed, pieces: &[(u32, &[u8])]) -> Vec<Event> {
+    let mut events = Vec::new();
+    for (at, piece) in pieces {
+        let mut datagram = datagram("10.0.0.1:9000", piece);
+        let (sequence, acknowledgment) = (1000 + at, 0);
+        datagram.transport =
+            Transport::Tcp(net::TcpHeader { sequence, acknowledgment, flags: Default::default() });
+        let packet =
+            Packet { file: 0, number: 1, offset: 0, received: Nanos(1_763_130_600_000_000_000), datagram };
+        feed.process(&[packet], &mut |event| events.push(event));
+    }
+    feed.finish(&mut |event| events.push(event));
+    events
+}
+
+fn added(events: &[Event]) -> Vec<u64> {
+    events.iter().filter(|event| event.kind == EventKind::Add).map(|event| event.order_id).collect()
+}
+
+#[test]
+fn a_first_packet_in_two_segments_is_waited_for() {
+    let bytes = soup(&add(7, b"AAPL    ", 1));
+    let mut feed = Feed::new(FeedOptions::default());
+    assert_eq!(added(&stream(&mut feed, &[(0, &bytes[..10]), (10, &bytes[10..])])), [1]);
+    assert_eq!(feed.problems().total, 0);
+}
+
+#[test]
+fn what_waits_behind_a_hole_at_the_end_and_a_cut_last_packet_are_told() {
+    let bytes: Vec<u8> = (1..=4).flat_map(|reference| soup(&add(7, b"AAPL    ", reference))).collect();
+    let length = bytes.len() / 4;
+    let mut feed = Feed::new(FeedOptions::default());
+    let events = stream(&mut feed, &[(0, &bytes[..length]), (2 * length as u32, &bytes[2 * length..])]);
+    assert_eq!(added(&events), [1]);
+    assert_eq!(events.iter().filter_map(Event::gap).count(), 1);
+    assert_eq!(feed.problems().stream_holes, 1);
+    let mut feed = Feed::new(FeedOptions::default());
+    let events = stream(&mut feed, &[(0, &bytes[..length + 5])]);
+    assert_eq!((added(&events), events.iter().filter_map(Event::gap).count()), (vec![1], 1));
+    assert_eq!(feed.problems().bad_framing, 1);
+}
+
+#[test]
+fn a_second_login_tells_what_it_skips_and_takes_nothing_twice() {
+    let data = |reference| [b"S".as_slice(), &add(7, b"AAPL    ", reference)].concat();
+    let login = |number: u64| format!("ASESSION1  {number:>20}").into_bytes();
+    let mut feed = Feed::new(FeedOptions::default());
+    let packets = [login(1), data(1), data(2), login(2), data(2), data(3), login(10), data(10)];
+    let packets: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
+    let events = frames(&mut feed, FileFormat::SoupBinTcp, &packets);
+    assert_eq!(added(&events), [1, 2, 3, 10]);
+    assert_eq!(events.iter().find_map(Event::gap), Some(Gap { first: 4, count: 6 }));
+    assert_eq!(feed.channels()[0].sequence().duplicate_messages, 1);
+    assert_eq!(feed.problems().total, 1);
+}
+
+#[test]
+fn a_gap_in_a_file_has_the_time_of_the_message_that_told_it() {
+    let midnight = Some(Nanos(1_763_096_400_000_000_000));
+    let mut feed = Feed::new(FeedOptions { midnight, ..FeedOptions::default() });
+    let cut = &add(7, b"AAPL    ", 2)[..30];
+    let events = frames(&mut feed, FileFormat::LengthPrefixed, &[&add(7, b"AAPL    ", 1), cut]);
+    let gap = events.iter().find(|event| event.kind == EventKind::Gap).unwrap();
+    assert_eq!((gap.ts_recv, gap.ts_event), (Nanos(1_763_130_600_000_000_000), gap.ts_recv));
+}

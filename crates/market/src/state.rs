@@ -22,7 +22,7 @@ impl InstrumentState {
     pub const fn after(self, status: Status) -> Self {
         let mut bits = self.0;
         match status.action {
-            StatusAction::Trading => bits &= !(HALTED | VENUE_HALTED),
+            StatusAction::Trading => bits &= !HALTED,
             StatusAction::Halt
             | StatusAction::Pause
             | StatusAction::Quoting
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operational_resumption_does_not_end_a_halt() {
+    fn a_halt_and_an_operational_halt_end_each_by_its_own_resumption() {
         let halted = InstrumentState::default()
             .after(status(StatusAction::Halt, Some(false)))
             .after(status(StatusAction::NotAvailableForTrading, Some(false)));
@@ -75,6 +75,8 @@ mod tests {
         let resumed = halted.after(status(StatusAction::None, Some(true)));
         assert!(!resumed.is_trading(), "the halt goes on");
         assert!(resumed.after(status(StatusAction::Trading, Some(true))).is_trading());
+        let traded_elsewhere = halted.after(status(StatusAction::Trading, Some(true)));
+        assert!(!traded_elsewhere.is_trading(), "the operational halt goes on");
     }
 
     #[test]

@@ -177,6 +177,22 @@ impl<'a> Batch<'a> {
     }
 }
 
+impl<'a> Batch<'a> {
+    /// The message that [`next`](Iterator::next) would take, without taking it.
+    pub fn peek(&self) -> Option<&'a [u8]> {
+        let mut rest = self.window.get(self.progress.walked..)?;
+        loop {
+            let (prefix, after) = rest.split_first_chunk::<LENGTH_PREFIX_BYTES>()?;
+            let length = usize::from(u16::from_be_bytes(*prefix));
+            let bytes = after.get(..length)?;
+            if length > 0 {
+                return Some(bytes);
+            }
+            rest = after;
+        }
+    }
+}
+
 impl<'a> Iterator for Batch<'a> {
     type Item = Frame<'a>;
 

@@ -129,13 +129,14 @@ impl Input {
             Source::Capture(reader) => Ok(reader.next_timestamp_ns()?.map(Nanos)),
             Source::Framed { reader, midnight: named, format } => {
                 let midnight = midnight.or(*named).unwrap_or_default();
-                let Some(mut batch) = reader.next_batch()? else { return Ok(None) };
-                let Some(frame) = batch.next() else { return Ok(None) };
+                let Some(batch) = reader.next_batch()? else { return Ok(None) };
+                // A window of nothing but end marks has no message; the next turn takes the marks and looks further.
+                let bytes = batch.peek().unwrap_or_default();
                 // Every ITCH message has its time in bytes 5 to 10. Of SoupBinTCP's packets only those with data have one,
                 // behind their type; what has none comes first.
                 let message = match format {
-                    FileFormat::LengthPrefixed => frame.bytes,
-                    FileFormat::SoupBinTcp => frame.bytes.strip_prefix(b"S").unwrap_or_default(),
+                    FileFormat::LengthPrefixed => bytes,
+                    FileFormat::SoupBinTcp => bytes.strip_prefix(b"S").unwrap_or_default(),
                 };
                 let time = message
                     .get(5..11)

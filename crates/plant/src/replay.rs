@@ -1,7 +1,7 @@
 //! Replay: captures in, books and the synthetic NBBO, files and a summary out.
 //!
 //! The loop reads top to bottom: the next packet (of the file whose next is earliest), the feed, and, as soon as the
-//! batch is full, the books, the NBBO and the [`Outlet`]. At full speed a batch may span packets; paced, or measured,
+//! batch is full, the books, the NBBO and the outlet. At full speed a batch may span packets; paced, or measured,
 //! each packet is a batch of its own, as on a live line.
 
 use std::collections::HashSet;
@@ -76,6 +76,9 @@ const MEASURED_GROUP: usize = LOOK_AHEAD;
 
 /// Packets between two reports of progress.
 const PROGRESS_EVERY: u64 = 4096;
+
+/// Wall time between two reports of a paced replay, and so the longest that an interruption waits.
+const REPORT_EVERY: Duration = Duration::from_millis(50);
 
 /// Why a replay failed.
 #[derive(Debug, thiserror::Error)]
@@ -200,6 +203,8 @@ pub struct Summary {
     pub problems: Problems,
     /// The NBBO's changes.
     pub nbbo: NbboCounts,
+    /// Changes of feeds that did not count for the NBBO: see [`NbboStage::ignored`].
+    pub nbbo_ignored: u64,
     /// How many instruments were seen.
     pub instruments: usize,
     /// The busiest instruments, the busiest first.
@@ -221,6 +226,7 @@ impl Summary {
     pub fn is_clean(&self) -> bool {
         self.file_errors.is_empty()
             && self.problems.total == 0
+            && self.missing_messages() == 0
             && self.feeds.iter().all(|feed| feed.counters.rejected() == 0)
     }
 
@@ -310,7 +316,7 @@ impl Pace {
     fn is_far(&self, time: Nanos) -> bool {
         self.anchor.is_some_and(|(start, first)| {
             let due = Duration::from_nanos((time.since(first) as f64 / self.speed) as u64);
-            due.saturating_sub(start.elapsed()) > Duration::from_millis(50)
+            due.saturating_sub(start.elapsed()) > REPORT_EVERY
         })
     }
 }
@@ -411,6 +417,7 @@ pub fn replay(
     let mut is_interrupted = false;
     let started = Instant::now();
     let mut turns = 0u64;
+    let mut reported = started;
     loop {
         let next = match next_input(&mut inputs, options, pace.is_some()) {
             Ok(Some(next)) => next,
@@ -425,9 +432,15 @@ pub fn replay(
             if time >= run.outlet.to {
                 break;
             }
-            if let Some(pace) = &mut pace {
-                if pace.is_far(time) && observe(&progress(&inputs, total_bytes, &run)).is_break() {
-                    is_interrupted = true;
+            // Books before the window are built as fast as it goes.
+            if let Some(pace) = &mut pace
+                && time >= run.outlet.from
+            {
+                while pace.is_far(time) && !is_interrupted {
+                    is_interrupted = observe(&progress(&inputs, total_bytes, &run)).is_break();
+                    std::thread::sleep(REPORT_EVERY);
+                }
+                if is_interrupted {
                     break;
                 }
                 pace.wait(time);
@@ -454,13 +467,19 @@ pub fn replay(
             break;
         }
         turns += 1;
-        if (turns.is_multiple_of(PROGRESS_EVERY) || alone)
-            && observe(&progress(&inputs, total_bytes, &run)).is_break()
-        {
+        let is_due = turns.is_multiple_of(PROGRESS_EVERY)
+            || alone
+            || pace.is_some() && reported.elapsed() >= REPORT_EVERY;
+        if is_due {
+            reported = Instant::now();
+        }
+        if is_due && observe(&progress(&inputs, total_bytes, &run)).is_break() {
             is_interrupted = true;
             break;
         }
     }
+    let (feed, mut edge) = run.edge();
+    feed.finish(&mut edge);
     run.flush();
     if let Some(error) = run.outlet.error.take() {
         return Err(error.into());
@@ -694,6 +713,7 @@ fn summarise(
         feed_counters: *feed.counters(),
         problems: feed.problems().clone(),
         nbbo: *market.second.counts(),
+        nbbo_ignored: market.second.ignored(),
         instruments: outlet.instruments.len(),
         busiest,
         written,

@@ -138,3 +138,26 @@ fn a_limit_and_an_observer_end_a_replay_early_and_whole() {
     let stopped = stopped.unwrap();
     assert!(stopped.is_interrupted && stopped.messages > 0);
 }
+
+#[test]
+fn message_files_that_are_merged_or_looked_ahead_lose_nothing() {
+    let folder = Folder::new("framed");
+    let mut inputs = Vec::new();
+    let mut messages = 0;
+    for seed in [1, 2] {
+        // The date in the name is the day's.
+        let path = folder.0.join(format!("day-{seed}-2025-11-14.itch"));
+        let scenario = Scenario { seed, ..Scenario::full_session(5_000, 10) };
+        let report =
+            tapeworks_exchange::write_itch(&scenario, std::fs::File::create(&path).unwrap()).unwrap();
+        messages += report.messages;
+        inputs.push(path);
+    }
+    let merged = run(&Options { inputs: inputs.clone(), ..Options::default() });
+    assert_eq!(merged.messages, messages);
+    let alone = run(&Options { inputs: vec![inputs[0].clone()], ..Options::default() });
+    let far = Some(Nanos(u64::MAX - 1));
+    let windowed = run(&Options { inputs: vec![inputs[0].clone()], to: far, ..Options::default() });
+    assert_eq!((windowed.messages, windowed.events), (alone.messages, alone.events));
+    assert!(alone.is_clean());
+}
