@@ -143,6 +143,23 @@ fn unknown_names_are_wrong_usage() {
 }
 
 #[test]
+fn two_outputs_of_one_name_are_wrong_usage_and_write_nothing() {
+    let folder = Folder::new("same-name");
+    let csv = folder.path("a.csv");
+    // The same file, spelled in another way.
+    let again = folder.path("./a.csv");
+    let pattern = folder.path("x.{schema}.csv");
+    for outputs in [
+        &["--schema", "mbo,trades", "--out", &csv, "--out", &csv][..],
+        &["--schema", "mbo,trades", "--out", &csv, "--out", &again],
+        &["--schema", "mbo,mbo", "--out", &pattern],
+    ] {
+        assert_told(&run(&[&["replay", CAPTURE][..], outputs].concat()), 2, "twice");
+    }
+    assert!(folder.files().is_empty(), "{:?}", folder.files());
+}
+
+#[test]
 fn an_unwritable_output_is_named() {
     let session = ["exchange", "generate", "--messages", "5000", "--symbols", "5", "--out"];
     assert_told(&run(&[&session[..], &["/nowhere/x.pcap"]].concat()), 1, "/nowhere/x.pcap: cannot create");

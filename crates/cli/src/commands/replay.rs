@@ -1,5 +1,6 @@
 //! `tapeworks replay`: captures in, books and the synthetic NBBO, files out.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -133,8 +134,24 @@ impl Arguments {
     }
 }
 
+/// Two writers of one file would mix their bytes in it. Names that differ only in how they are spelled count as equal.
+fn refuse_equal_paths(outputs: &[Output]) -> Result<()> {
+    let mut seen = HashSet::new();
+    for output in outputs {
+        let path = std::path::absolute(&output.path).unwrap_or_else(|_| output.path.clone());
+        if !seen.insert(path) {
+            return Err(Failure::Usage(format!(
+                "{}: named by --out twice; each schema needs a file of its own",
+                output.path.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
 pub(crate) fn run(arguments: Arguments) -> Result {
     let outputs = arguments.outputs()?;
+    refuse_equal_paths(&outputs)?;
     let options = replay::Options {
         outputs,
         application: arguments.protocol,
