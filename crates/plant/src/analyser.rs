@@ -225,8 +225,52 @@ fn is_soup(bytes: &[u8]) -> bool {
 pub enum Order {
     /// One after the other, each for itself.
     ByFile,
-    /// Captures merged by time, as one: lines A and B of a channel may lie in two files. Files without packets follow.
+    /// Captures merged by time, as one: lines A and B of a channel may lie in two files. Files without packets follow,
+    /// merged by their messages' own times of day.
     ByTime,
+}
+
+fn tell(inputs: &[Input], total_bytes: Option<u64>, visitor: &mut impl Visitor) -> ControlFlow<()> {
+    let bytes_read = inputs.iter().map(|input| input.bytes().bytes_read()).sum();
+    visitor.progress(Progress { bytes_read, total_bytes })
+}
+
+/// Walks the files without packets as one, by their messages' own times: those count from midnight, whatever the day.
+fn merge_frames(
+    inputs: &mut [Input],
+    analyser: &mut Analyser,
+    ended: &mut Ended,
+    total_bytes: Option<u64>,
+    visitor: &mut impl Visitor,
+) -> ControlFlow<()> {
+    let mut next_time = |input: &mut Input| match input.source {
+        Source::Capture(_) => None,
+        Source::Framed { .. } => input.next_time(Some(Nanos(0))).unwrap_or_else(|error| {
+            ended.damaged.push(error);
+            None
+        }),
+    };
+    let mut times: Vec<Option<Nanos>> = inputs.iter_mut().map(&mut next_time).collect();
+    let mut steps = 0u64;
+    // The first of several with the same time, so that the walk is the same each time.
+    while let Some((_, index)) =
+        times.iter().enumerate().filter_map(|(index, time)| Some(((*time)?, index))).min()
+    {
+        let (Some(input), Some(time)) = (inputs.get_mut(index), times.get_mut(index)) else { break };
+        if let Source::Framed { reader, format, .. } = &mut input.source
+            // Found by the look at its time, so there is neither an end nor an error here.
+            && let Ok(Some(mut batch)) = reader.next_batch()
+            && let Some(frame) = batch.next()
+        {
+            analyser.frame(index, *format, frame.offset, frame.bytes, visitor)?;
+        }
+        *time = next_time(input);
+        steps += 1;
+        if steps.is_multiple_of(PROGRESS_STEP) {
+            tell(inputs, total_bytes, visitor)?;
+        }
+    }
+    ControlFlow::Continue(())
 }
 
 /// Walks `inputs` and shows `visitor` what there is. `application` is what they hold, if the user says so.
@@ -240,15 +284,7 @@ pub fn walk(
     let mut steps = 0u64;
     let mut analyser = Analyser::new(application);
     let total_bytes = inputs.iter().map(|input| input.bytes().total_len()).sum::<Option<u64>>();
-    let tell = |inputs: &[Input], visitor: &mut dyn FnMut(Progress) -> ControlFlow<()>| {
-        visitor(Progress {
-            bytes_read: inputs.iter().map(|input| input.bytes().bytes_read()).sum(),
-            total_bytes,
-        })
-    };
-    if order == Order::ByTime
-        && inputs.iter().filter(|input| matches!(input.source, Source::Capture(_))).count() > 1
-    {
+    if order == Order::ByTime && inputs.len() > 1 {
         loop {
             let mut next: Option<(u64, usize)> = None;
             for (index, input) in inputs.iter_mut().enumerate() {
@@ -271,9 +307,7 @@ pub fn walk(
                 return ended;
             }
             steps += 1;
-            if steps.is_multiple_of(PROGRESS_STEP)
-                && tell(inputs, &mut |progress| visitor.progress(progress)).is_break()
-            {
+            if steps.is_multiple_of(PROGRESS_STEP) && tell(inputs, total_bytes, visitor).is_break() {
                 ended.is_stopped = true;
                 return ended;
             }
@@ -282,12 +316,16 @@ pub fn walk(
             ended.is_stopped = true;
             return ended;
         }
+        if merge_frames(inputs, &mut analyser, &mut ended, total_bytes, visitor).is_break() {
+            ended.is_stopped = true;
+            return ended;
+        }
     }
+    // What was merged has ended.
     for index in 0..inputs.len() {
         if order == Order::ByFile {
             analyser = Analyser::new(application);
         }
-        analyser.start_file();
         while let Some(input) = inputs.get_mut(index) {
             let flow = match &mut input.source {
                 Source::Capture(reader) => match reader.next_packet() {
@@ -324,9 +362,7 @@ pub fn walk(
                 },
             };
             let is_time = steps.is_multiple_of(PROGRESS_STEP);
-            if flow.is_break()
-                || is_time && tell(inputs, &mut |progress| visitor.progress(progress)).is_break()
-            {
+            if flow.is_break() || is_time && tell(inputs, total_bytes, visitor).is_break() {
                 ended.is_stopped = true;
                 return ended;
             }
@@ -336,7 +372,7 @@ pub fn walk(
             return ended;
         }
     }
-    let _the_last_one = tell(inputs, &mut |progress| visitor.progress(progress));
+    let _the_last_one = tell(inputs, total_bytes, visitor);
     ended
 }
 
@@ -355,6 +391,13 @@ struct Connection {
     place: Option<Place>,
 }
 
+/// How far a file without packets is.
+#[derive(Debug, Default)]
+struct FramedFile {
+    frames: u64,
+    next_sequence: Option<u64>,
+}
+
 /// Finds protocols and messages in packets.
 struct Analyser {
     forced: Option<Application>,
@@ -363,9 +406,8 @@ struct Analyser {
     trackers: HashMap<ChannelIdentity, SequenceTracker>,
     reassembler: Reassembler,
     connections: HashMap<Flow, Connection>,
-    /// Of a file without packets.
-    frames: u64,
-    file_sequence: Option<u64>,
+    /// Of the files without packets, by their place among the inputs.
+    framed: HashMap<usize, FramedFile>,
     /// A SoupBinTCP packet with its length before it.
     scratch: Vec<u8>,
 }
@@ -385,15 +427,9 @@ impl Analyser {
             trackers: HashMap::new(),
             reassembler: Reassembler::new(Limits::default()),
             connections: HashMap::new(),
-            frames: 0,
-            file_sequence: None,
+            framed: HashMap::new(),
             scratch: Vec::new(),
         }
-    }
-
-    fn start_file(&mut self) {
-        self.frames = 0;
-        self.file_sequence = None;
     }
 
     fn packet(
@@ -570,8 +606,9 @@ impl Analyser {
         bytes: &[u8],
         visitor: &mut impl Visitor,
     ) -> ControlFlow<()> {
-        self.frames += 1;
-        let place = Place { file, number: self.frames, offset, time: None };
+        let framed = self.framed.entry(file).or_default();
+        framed.frames += 1;
+        let place = Place { file, number: framed.frames, offset, time: None };
         // Files beyond 65,536 would share channels; no command line holds so many.
         let channel = ChannelIdentity::File { file: u16::try_from(file).unwrap_or(u16::MAX) };
         let application = self.forced.unwrap_or(Application::TotalViewItch50);
@@ -597,7 +634,7 @@ impl Analyser {
                 let place = Place { offset: offset.saturating_sub(2), ..place };
                 let envelope =
                     Envelope { channel, addresses: None, vlan: None, application: Some(application) };
-                soup_packet(&place, &envelope, &self.scratch, &mut self.file_sequence, visitor)
+                soup_packet(&place, &envelope, &self.scratch, &mut framed.next_sequence, visitor)
             }
         }
     }
@@ -810,4 +847,50 @@ fn stream_bytes(
     }
     connection.rest = packets.rest().to_vec();
     ControlFlow::Continue(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::{input, stats, study};
+
+    /// A file of System Events at these times of day.
+    fn events_at(
+        folder: &std::path::Path,
+        name: &str,
+        times: impl Iterator<Item = u64>,
+    ) -> std::path::PathBuf {
+        let mut bytes = Vec::new();
+        for time in times {
+            bytes.extend_from_slice(&[0, 12, b'S', 0, 0, 0, 0]);
+            bytes.extend_from_slice(&time.to_be_bytes()[2..]);
+            bytes.push(b'O');
+        }
+        let path = folder.join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    #[test]
+    fn message_files_are_walked_as_one_by_time_so_that_nobody_waits_for_the_other_file() {
+        let folder = std::env::temp_dir().join(format!("tapeworks-merge-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let morning = 34_200_000_000_000;
+        // Both span the same second, a message of one between two messages of the other.
+        let one = events_at(&folder, "a.itch", (0..500).map(|number| morning + number * 2_000_000));
+        let other =
+            events_at(&folder, "b.itch", (0..500).map(|number| morning + number * 2_000_000 + 1_000_000));
+        let open = || input::open_all(&[&one, &other], Some(Application::TotalViewItch50)).unwrap();
+        let everything = Nanos(0)..Nanos(u64::MAX);
+        let study =
+            study::study(&mut open(), None, &[1_000], None, everything, &mut |_| ControlFlow::Continue(()));
+        let stats = stats::count(&mut open(), None, &mut |_| ControlFlow::Continue(()));
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!((study.messages, study.servers[0].longest_queue), (1_000, 1));
+        assert_eq!(study.peaks[0].messages, 1, "one message a millisecond");
+        assert_eq!(stats.messages(), 1_000);
+        assert_eq!(stats.peaks[0].messages, 1);
+    }
 }
