@@ -46,7 +46,10 @@ pub fn date_in(text: &str) -> Option<Date> {
     if let Some(date) = (0..text.len()).find_map(|start| text.get(start..start + 10).and_then(iso)) {
         return Some(date);
     }
+    let mut end = 0;
     text.split(|c: char| !c.is_ascii_digit()).find_map(|digits| {
+        let start = end;
+        end = start + digits.len() + 1;
         let number = |from: usize, to: usize| digits.get(from..to)?.parse::<i16>().ok();
         let date = |year: i16, month: i16, day: i16| {
             let date = Date::new(year, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()?;
@@ -55,7 +58,10 @@ pub fn date_in(text: &str) -> Option<Date> {
         match digits.len() {
             8 => date(number(0, 4)?, number(4, 6)?, number(6, 8)?)
                 .or_else(|| date(number(4, 8)?, number(0, 2)?, number(2, 4)?)),
-            6 => date(2000 + number(4, 6)?, number(0, 2)?, number(2, 4)?),
+            // Six digits alone may as well be a time of day.
+            6 if text.get(..start).is_some_and(|before| before.ends_with('S')) => {
+                date(2000 + number(4, 6)?, number(0, 2)?, number(2, 4)?)
+            }
             _ => None,
         }
     })
@@ -101,5 +107,6 @@ mod tests {
         }
         assert_eq!(date_in("NASDAQ_ITCH50"), None);
         assert_eq!(date_in("99999999"), None);
+        assert_eq!(date_in("capture_093000.itch"), None, "a time of day");
     }
 }

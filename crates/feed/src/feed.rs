@@ -835,8 +835,13 @@ impl Channel {
                     number += 1;
                 }
                 Err(error) => {
-                    // The rest of the packet is lost; the numbers of its messages are known.
-                    let gap = Gap { first: first.saturating_add(number), count: count - number };
+                    // The rest of the packet is lost; the numbers of its messages are known, and those before `skip`
+                    // came in another packet.
+                    let lost_from = number.max(skip);
+                    let gap = Gap {
+                        first: first.saturating_add(lost_from),
+                        count: count.saturating_sub(lost_from),
+                    };
                     self.broken(error, gap, &context, packet, offset, problems, sink);
                 }
             }
@@ -860,8 +865,10 @@ impl Channel {
             let kind = ProblemKind::Framing(error);
             problems.note(Problem { file: packet.file, packet: packet.number, offset, kind });
         }
-        self.tracker.lose(gap);
-        sink.put(self.gap_event(gap, context, packet.received));
+        if gap.count > 0 {
+            self.tracker.lose(gap);
+            sink.put(self.gap_event(gap, context, packet.received));
+        }
     }
 
     /// A message whose number is the next of its channel.

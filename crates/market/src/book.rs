@@ -534,10 +534,11 @@ impl Books {
             }
             EventKind::Session => match event.session() {
                 Some(Session::StartOfMessages) => {
-                    // A new day: the venue's references begin anew.
+                    // A new day: the venue's references begin anew, and yesterday's halts are over unless told again.
                     self.is_open = true;
                     *depth = 0;
                     self.clear(InstrumentId::ALL);
+                    self.books.iter_mut().for_each(|book| book.state = InstrumentState::default());
                 }
                 Some(Session::StartOfSystemHours | Session::StartOfMarketHours) => self.is_open = true,
                 Some(Session::EndOfSystemHours | Session::EndOfMessages) => self.is_open = false,

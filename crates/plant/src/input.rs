@@ -29,6 +29,14 @@ pub enum InputError {
         /// Its first bytes, in hexadecimal.
         start: String,
     },
+    /// A protocol was told that files without packets do not carry.
+    #[error("{file}: is a file of messages without packets, which carries ITCH, not {protocol}")]
+    OtherProtocol {
+        /// The file.
+        file: String,
+        /// What was told.
+        protocol: &'static str,
+    },
     /// More files than can be told apart.
     #[error("{0} files are too many; up to 65,535 can be read at once")]
     TooMany(usize),
@@ -47,6 +55,8 @@ pub enum Source {
         format: FileFormat,
         /// Midnight of the day in the file's name, if it has one.
         midnight: Option<Nanos>,
+        /// The time of the last message looked at that has one: what has none is merged behind it.
+        last: Nanos,
     },
 }
 
@@ -96,7 +106,7 @@ impl Input {
                 let text =
                     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
                 let midnight = clock::date_in(&text).and_then(clock::midnight_of);
-                Source::Framed { reader: FramedReader::new(bytes), format, midnight }
+                Source::Framed { reader: FramedReader::new(bytes), format, midnight, last: Nanos(0) }
             }
         };
         Ok(Self { file, name, source })
@@ -127,21 +137,22 @@ impl Input {
     pub fn next_time(&mut self, midnight: Option<Nanos>) -> Result<Option<Nanos>, CaptureError> {
         match &mut self.source {
             Source::Capture(reader) => Ok(reader.next_timestamp_ns()?.map(Nanos)),
-            Source::Framed { reader, midnight: named, format } => {
+            Source::Framed { reader, midnight: named, format, last } => {
                 let midnight = midnight.or(*named).unwrap_or_default();
                 let Some(batch) = reader.next_batch()? else { return Ok(None) };
                 // A window of nothing but end marks has no message; the next turn takes the marks and looks further.
                 let bytes = batch.peek().unwrap_or_default();
                 // Every ITCH message has its time in bytes 5 to 10. Of SoupBinTCP's packets only those with data have one,
-                // behind their type; what has none comes first.
+                // behind their type.
                 let message = match format {
                     FileFormat::LengthPrefixed => bytes,
                     FileFormat::SoupBinTcp => bytes.strip_prefix(b"S").unwrap_or_default(),
                 };
-                let time = message
-                    .get(5..11)
-                    .map_or(0, |bytes| bytes.iter().fold(0, |time, byte| time << 8 | u64::from(*byte)));
-                Ok(Some(Nanos(midnight.0.saturating_add(time))))
+                if let Some(bytes) = message.get(5..11) {
+                    let time = bytes.iter().fold(0, |time, byte| time << 8 | u64::from(*byte));
+                    *last = Nanos(midnight.0.saturating_add(time));
+                }
+                Ok(Some(*last))
             }
         }
     }

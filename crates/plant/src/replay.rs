@@ -19,7 +19,7 @@ use tapeworks_market::book::{BookCounters, LOOK_AHEAD};
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::{NbboCounts, NbboRules};
 use tapeworks_market::{
-    BookStage, Capacity, Event, EventKind, InstrumentId, Instruments, Level, Nanos, Nbbo, NbboStage,
+    BookStage, Capacity, Event, EventKind, Flags, InstrumentId, Instruments, Level, Nanos, Nbbo, NbboStage,
     NbboUpdate, Publisher, Side,
 };
 use tapeworks_packet::{CaptureError, net};
@@ -58,7 +58,7 @@ pub struct Options {
     pub to: Option<Nanos>,
     /// How many times faster than the capture's own times; `None`: as fast as it goes.
     pub speed: Option<f64>,
-    /// The most messages to take.
+    /// Stop at the end of the packet that reaches so many messages.
     pub limit: Option<u64>,
     /// The rules of the NBBO.
     pub rules: NbboRules,
@@ -263,7 +263,13 @@ impl Sink<NbboUpdate<'_>> for Outlet {
         if !self.writers.is_empty() && event.ts_recv >= self.from && event.ts_recv < self.to {
             self.write(&update);
         }
-        self.timer.complete();
+        // Once a message: not for the numbers of symbols, the first halves of pairs, or what a message of the whole venue
+        // did to each instrument.
+        let is_repeat = matches!(event.kind, EventKind::Session | EventKind::Gap)
+            && event.instrument != InstrumentId::ALL;
+        if event.flags.contains(Flags::LAST) && event.kind != EventKind::SymbolMapping && !is_repeat {
+            self.timer.complete();
+        }
     }
 }
 
@@ -435,6 +441,7 @@ pub fn replay(
             // Books before the window are built as fast as it goes.
             if let Some(pace) = &mut pace
                 && time >= run.outlet.from
+                && time > Nanos(0)
             {
                 while pace.is_far(time) && !is_interrupted {
                     is_interrupted = observe(&progress(&inputs, total_bytes, &run)).is_break();
@@ -493,16 +500,18 @@ pub fn replay(
     Ok(summarise(run, options, file_errors, is_interrupted, elapsed, pace, written))
 }
 
-/// Room for what the files can hold: at some 30 bytes a message, four times as many when compressed.
+/// Room for what the files can hold: at some 30 bytes a message, four times as many when compressed. A capture usually
+/// holds several venues, each of which gets this room, so a quarter of its messages is counted; tables grow.
 fn capacity(inputs: &[Input]) -> Capacity {
     let messages: u64 = inputs
         .iter()
         .map(|input| {
             let bytes = input.bytes().total_len().unwrap_or(1 << 30);
-            match input.bytes().compression() {
+            let messages = match input.bytes().compression() {
                 tapeworks_packet::source::Compression::None => bytes / 30,
                 _ => bytes / 8,
-            }
+            };
+            if matches!(input.source, Source::Capture(_)) { messages / 4 } else { messages }
         })
         .sum();
     Capacity::for_messages(messages)
@@ -607,7 +616,7 @@ fn step(input: &mut Input, run: &mut Run, is_alone: bool, options: &Options) -> 
             }
             run.messages = run.feed.messages();
         }
-        Source::Framed { reader, format, midnight } => {
+        Source::Framed { reader, format, midnight, .. } => {
             let Some(batch) = reader.next_batch()? else { return Ok(false) };
             let mut left = if is_alone { room(run) } else { 1 };
             let mut frames = batch.map(|frame| Frame { file, offset: frame.offset, bytes: frame.bytes });

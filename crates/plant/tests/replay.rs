@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use tapeworks_exchange::{Scenario, VenueConfig, VenueKind};
+use tapeworks_exchange::{LineFaults, Scenario, VenueConfig, VenueKind};
 use tapeworks_market::Nanos;
 use tapeworks_plant::replay::{self, Options, Output, Summary};
 use tapeworks_store::Schema;
@@ -160,4 +160,28 @@ fn message_files_that_are_merged_or_looked_ahead_lose_nothing() {
     let windowed = run(&Options { inputs: vec![inputs[0].clone()], to: far, ..Options::default() });
     assert_eq!((windowed.messages, windowed.events), (alone.messages, alone.events));
     assert!(alone.is_clean());
+}
+
+#[test]
+fn what_the_generator_lost_and_doubled_is_what_the_replay_counts() {
+    let folder = Folder::new("faults");
+    let input = folder.0.join("faulty.pcap");
+    let faults =
+        LineFaults { lost_per_million: 20_000, duplicated_per_million: 20_000, ..LineFaults::default() };
+    let venues = vec![
+        VenueConfig { kind: VenueKind::Nasdaq, share: 1 },
+        VenueConfig { kind: VenueKind::IexDeep, share: 1 },
+    ];
+    let scenario =
+        Scenario { venues, faults: [faults; 2], line_b: false, ..Scenario::full_session(20_000, 20) };
+    let report = tapeworks_exchange::write_pcap(&scenario, std::fs::File::create(&input).unwrap()).unwrap();
+    let summary = run(&Options { inputs: vec![input], ..Options::default() });
+    let lost: u64 = report.venues.iter().map(|venue| venue.lost_messages).sum();
+    let doubled: u64 = report.venues.iter().map(|venue| venue.injected[0].duplicated_messages).sum();
+    assert!(lost > 0 && doubled > 0);
+    assert_eq!(summary.missing_messages(), lost);
+    let duplicates: u64 = summary.channels.iter().map(|channel| channel.sequence.duplicate_messages).sum();
+    assert_eq!(duplicates, doubled);
+    assert!(!summary.is_clean());
+    assert!(summary.feeds.iter().all(|feed| feed.counters.gaps > 0));
 }
