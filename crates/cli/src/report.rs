@@ -204,6 +204,49 @@ pub(crate) fn written(summary: &Summary, width: usize, paint: Paint) -> String {
     out
 }
 
+/// What was passed over or put right on the way: no fault of the data's, but nothing to hide either.
+fn asides(summary: &Summary) -> Vec<String> {
+    let feed = &summary.feed_counters;
+    let files = &summary.file_counters;
+    let mut asides: Vec<String> = summary
+        .without_day
+        .iter()
+        .map(|file| {
+            format!(
+                "{file}: neither its name nor its messages tell the day: times count from 1970-01-01 (--date tells it)"
+            )
+        })
+        .collect();
+    let mut aside = |count: u64, one: &str, many: &str, text: &str| {
+        if count > 0 {
+            asides.push(format!("{} {text}", counted(count, one, many)));
+        }
+    };
+    aside(feed.foreign_packets, "packet", "packets", "neither UDP nor TCP over IP, passed over");
+    aside(feed.unrecognised_packets, "packet", "packets", "in no protocol known here, passed over");
+    aside(
+        feed.skipped_stream_bytes,
+        "byte",
+        "bytes",
+        "of TCP streams passed over: unknown, or behind a hole",
+    );
+    aside(
+        summary.nbbo_ignored,
+        "event",
+        "events",
+        "of a second feed of one venue left out of the NBBO, so that the venue counts once",
+    );
+    aside(files.without_time, "packet", "packets", "without a time, which got that of the packet before");
+    aside(
+        files.time_out_of_range,
+        "packet",
+        "packets",
+        "with a time that cannot be told, which got the nearest",
+    );
+    aside(summary.values_lost(), "value", "values", "out of the range of a file's column, left empty there");
+    asides
+}
+
 /// What did not fit, and whether anything did not.
 pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
     let mut out = String::from("\n");
@@ -215,6 +258,9 @@ pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
             thousands(summary.nbbo.locked),
             thousands(summary.nbbo.crossed)
         );
+    }
+    for aside in asides(summary) {
+        let _infallible = writeln!(out, "{}", paint.faint(&aside));
     }
     for problem in summary.problems.kept().iter().take(SHOWN_PROBLEMS) {
         let file = summary.files.get(usize::from(problem.file)).map_or("", |file| file);
@@ -272,6 +318,12 @@ pub(crate) fn to_json(summary: &Summary) -> Value {
     let name = |path: &Path| path.display().to_string();
     json!({
         "files": summary.files,
+        "files_without_day": summary.without_day,
+        "packets_without_time": summary.file_counters.without_time,
+        "packets_with_time_out_of_range": summary.file_counters.time_out_of_range,
+        "end_marks": summary.file_counters.end_marks,
+        "foreign_packets": summary.feed_counters.foreign_packets,
+        "skipped_stream_bytes": summary.feed_counters.skipped_stream_bytes,
         "damaged_files": summary.file_errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "is_interrupted": summary.is_interrupted,
         "messages": summary.messages,
@@ -308,6 +360,7 @@ pub(crate) fn to_json(summary: &Summary) -> Value {
             "venue": feed.publisher.venue_name(),
             "events": feed.counters.events,
             "orders": feed.orders,
+            "table_growths": feed.growths,
             "unknown_orders": feed.counters.unknown_orders,
             "duplicate_orders": feed.counters.duplicate_orders,
             "overfills": feed.counters.overfills,
@@ -320,6 +373,7 @@ pub(crate) fn to_json(summary: &Summary) -> Value {
             "changes": summary.nbbo.changes,
             "locked": summary.nbbo.locked,
             "crossed": summary.nbbo.crossed,
+            "ignored_events": summary.nbbo_ignored,
         },
         "problems": {
             "total": summary.problems.total,
@@ -343,6 +397,7 @@ pub(crate) fn to_json(summary: &Summary) -> Value {
             "schema": written.schema.as_str(),
             "records": written.summary.records,
             "bytes": written.summary.bytes,
+            "values_out_of_range": written.summary.out_of_range,
             "skipped": written.summary.all_skipped()
                 .map(|(reason, count)| (reason.as_str().to_owned(), count.into()))
                 .collect::<serde_json::Map<_, _>>(),

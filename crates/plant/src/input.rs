@@ -37,6 +37,14 @@ pub enum InputError {
         /// What was told.
         protocol: &'static str,
     },
+    /// Times cannot be compared because a file does not tell its day.
+    #[error("{file}: neither its name nor its messages tell the day, which {why} needs; tell it (--date)")]
+    NoDay {
+        /// The file.
+        file: String,
+        /// What needs the day.
+        why: &'static str,
+    },
     /// More files than can be told apart.
     #[error("{0} files are too many; up to 65,535 can be read at once")]
     TooMany(usize),
@@ -119,6 +127,11 @@ impl Input {
             Source::Framed { format: FileFormat::LengthPrefixed, .. } => "length-prefixed messages",
             Source::Framed { format: FileFormat::SoupBinTcp, .. } => "SoupBinTCP packets",
         }
+    }
+
+    /// Whether neither its packets nor its name tell the day.
+    pub const fn is_without_day(&self) -> bool {
+        matches!(self.source, Source::Framed { midnight: None, .. })
     }
 
     /// The bytes underneath, for progress.

@@ -9,24 +9,25 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
-use tapeworks_feed::{
-    Application, ChannelCounters, ChannelIdentity, Feed, FeedCounters, FeedOptions, Frame, Packet, Problem,
-    ProblemKind, Problems,
-};
+use tapeworks_feed::{Application, Feed, FeedOptions, Frame, Packet, Problem, ProblemKind};
 use tapeworks_flow::{Inline, Sink, Stage, Through};
-use tapeworks_market::book::{BookCounters, LOOK_AHEAD};
+use tapeworks_market::book::LOOK_AHEAD;
 use tapeworks_market::instrument::Symbol;
-use tapeworks_market::nbbo::{NbboCounts, NbboRules};
+use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{
-    BookStage, Capacity, Event, EventKind, Flags, InstrumentId, Instruments, Level, Nanos, Nbbo, NbboStage,
-    NbboUpdate, Publisher, Side,
+    BookStage, Capacity, Event, EventKind, Flags, InstrumentId, Instruments, Nanos, NbboStage, NbboUpdate,
+    Publisher,
 };
 use tapeworks_packet::{CaptureError, net};
 use tapeworks_store::{Schema, StoreError, Writer};
 
 use crate::input::{self, Input, InputError, Source};
 use crate::timer::ServiceTimer;
+
+mod summary;
+
+use summary::summarise;
+pub use summary::{BUSIEST, Busy, ChannelSummary, FeedSummary, FileCounters, Summary, Top, Written};
 
 /// A file to write.
 #[derive(Clone, Debug)]
@@ -105,137 +106,6 @@ pub struct Progress {
     pub time: Nanos,
 }
 
-/// What a channel carried.
-#[derive(Clone, Debug)]
-pub struct ChannelSummary {
-    /// What tells it from others.
-    pub identity: ChannelIdentity,
-    /// What is spoken on it.
-    pub application: Application,
-    /// The feed.
-    pub publisher: Publisher,
-    /// Its packets and messages.
-    pub counters: ChannelCounters,
-    /// What came twice, late or not at all.
-    pub sequence: tapeworks_feed::sequence::SequenceCounters,
-    /// Destinations that carried it.
-    pub lines: usize,
-}
-
-/// The books of a feed at the end.
-#[derive(Clone, Debug)]
-pub struct FeedSummary {
-    /// The feed.
-    pub publisher: Publisher,
-    /// What went through.
-    pub counters: BookCounters,
-    /// Orders resting at the end.
-    pub orders: usize,
-    /// How often a table had to grow.
-    pub growths: u64,
-}
-
-/// The top of one venue's book.
-#[derive(Clone, Copy, Debug)]
-pub struct Top {
-    /// The feed.
-    pub publisher: Publisher,
-    /// The best bid.
-    pub bid: Option<Level>,
-    /// The best offer.
-    pub ask: Option<Level>,
-    /// Whether a gap may have made the book wrong.
-    pub is_stale: bool,
-}
-
-/// A busy instrument at the end.
-#[derive(Clone, Debug)]
-pub struct Busy {
-    /// Its symbol.
-    pub symbol: Symbol,
-    /// Events about it.
-    pub events: u64,
-    /// The tops of the venues that have a book of it.
-    pub tops: Vec<Top>,
-    /// The NBBO.
-    pub nbbo: Nbbo,
-}
-
-/// A file written.
-#[derive(Clone, Debug)]
-pub struct Written {
-    /// Where.
-    pub path: PathBuf,
-    /// What.
-    pub schema: Schema,
-    /// How much.
-    pub summary: tapeworks_store::Summary,
-}
-
-/// What a replay did.
-#[derive(Debug)]
-pub struct Summary {
-    /// The files, by their place.
-    pub files: Vec<String>,
-    /// Errors that ended a file early; what came before was taken.
-    pub file_errors: Vec<CaptureError>,
-    /// Whether it was stopped before the end of its inputs.
-    pub is_interrupted: bool,
-    /// Messages of all channels.
-    pub messages: u64,
-    /// Events made of them.
-    pub events: u64,
-    /// Wall time of the whole, reading and writing included.
-    pub elapsed: Duration,
-    /// Service times of the messages measured, in ns, reading excluded, writing included.
-    pub service_times: Histogram<u64>,
-    /// Of a paced replay: how much too late the latest packet was.
-    pub worst_lateness: Option<Duration>,
-    /// The first and the last receive time.
-    pub times: Option<(Nanos, Nanos)>,
-    /// Every channel.
-    pub channels: Vec<ChannelSummary>,
-    /// The books of every feed.
-    pub feeds: Vec<FeedSummary>,
-    /// What went in.
-    pub feed_counters: FeedCounters,
-    /// What did not fit.
-    pub problems: Problems,
-    /// The NBBO's changes.
-    pub nbbo: NbboCounts,
-    /// Changes of feeds that did not count for the NBBO: see [`NbboStage::ignored`].
-    pub nbbo_ignored: u64,
-    /// How many instruments were seen.
-    pub instruments: usize,
-    /// The busiest instruments, the busiest first.
-    pub busiest: Vec<Busy>,
-    /// The files written.
-    pub written: Vec<Written>,
-}
-
-/// How many of the busiest instruments a summary has.
-pub const BUSIEST: usize = 10;
-
-impl Summary {
-    /// Wall nanoseconds per message.
-    pub fn mean_ns(&self) -> f64 {
-        self.elapsed.as_nanos() as f64 / self.messages.max(1) as f64
-    }
-
-    /// Whether everything in the inputs was understood and nothing was missing.
-    pub fn is_clean(&self) -> bool {
-        self.file_errors.is_empty()
-            && self.problems.total == 0
-            && self.missing_messages() == 0
-            && self.feeds.iter().all(|feed| feed.counters.rejected() == 0)
-    }
-
-    /// Messages that did not come, over all channels.
-    pub fn missing_messages(&self) -> u64 {
-        self.channels.iter().map(|channel| channel.sequence.missing_messages).sum()
-    }
-}
-
 /// Where updates end: the files, and what the summary needs.
 struct Outlet {
     writers: Vec<Writer>,
@@ -244,6 +114,8 @@ struct Outlet {
     events: u64,
     from: Nanos,
     to: Nanos,
+    /// The receive time of the last event.
+    last: Nanos,
     timer: ServiceTimer,
     error: Option<StoreError>,
 }
@@ -260,7 +132,10 @@ impl Sink<NbboUpdate<'_>> for Outlet {
         if event.kind == EventKind::SymbolMapping {
             self.learn(event);
         }
-        if !self.writers.is_empty() && event.ts_recv >= self.from && event.ts_recv < self.to {
+        if event.kind != EventKind::ImbalancePrices {
+            self.last = event.ts_recv;
+        }
+        if !self.writers.is_empty() {
             self.write(&update);
         }
         // Once a message: not for the numbers of symbols, the first halves of pairs, or what a message of the whole venue
@@ -276,8 +151,13 @@ impl Sink<NbboUpdate<'_>> for Outlet {
 impl Outlet {
     #[inline]
     fn write(&mut self, update: &NbboUpdate<'_>) {
+        let time = update.book.event.ts_recv;
         for writer in &mut self.writers {
-            if let Err(error) = writer.put(update, &self.instruments) {
+            if time < self.from {
+                writer.watch(update);
+            } else if time < self.to
+                && let Err(error) = writer.put(update, &self.instruments)
+            {
                 self.error.get_or_insert(error);
             }
         }
@@ -368,6 +248,13 @@ impl Run {
         self.outlet.timer.end();
     }
 
+    /// What came of message files has its own times.
+    fn saw_events(&mut self) {
+        if self.outlet.last > Nanos(0) {
+            self.saw(self.outlet.last);
+        }
+    }
+
     fn saw(&mut self, time: Nanos) {
         let first = self.times.map_or(time, |(first, _)| first);
         self.times = Some((first, time));
@@ -384,6 +271,7 @@ pub fn replay(
     observe: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
 ) -> Result<Summary, ReplayError> {
     let mut inputs = input::open_all(&options.inputs, options.application)?;
+    let without_day = without_day(&inputs, options)?;
     let writers = options
         .outputs
         .iter()
@@ -409,6 +297,7 @@ pub fn replay(
             events: 0,
             from: options.from.unwrap_or_default(),
             to: options.to.unwrap_or(Nanos(u64::MAX)),
+            last: Nanos(0),
             timer: ServiceTimer::new(),
             error: None,
         },
@@ -420,6 +309,7 @@ pub fn replay(
     let total_bytes = inputs.iter().map(|input| input.bytes().total_len()).sum::<Option<u64>>();
     let mut pace = options.speed.map(|speed| Pace { speed, anchor: None, worst: Duration::ZERO });
     let mut file_errors = Vec::new();
+    let mut file_counters = FileCounters::default();
     let mut is_interrupted = false;
     let started = Instant::now();
     let mut turns = 0u64;
@@ -430,7 +320,7 @@ pub fn replay(
             Ok(None) => break,
             Err((index, error)) => {
                 file_errors.push(error);
-                inputs.remove(index);
+                file_counters.add(&inputs.remove(index));
                 continue;
             }
         };
@@ -456,12 +346,10 @@ pub fn replay(
         let alone = next.is_alone;
         match step(&mut inputs[next.index], &mut run, alone && pace.is_none(), options) {
             Ok(true) => {}
-            Ok(false) => {
-                inputs.remove(next.index);
-            }
+            Ok(false) => file_counters.add(&inputs.remove(next.index)),
             Err(error) => {
                 file_errors.push(error);
-                inputs.remove(next.index);
+                file_counters.add(&inputs.remove(next.index));
             }
         }
         if pace.is_some() {
@@ -497,7 +385,40 @@ pub fn replay(
         written.push(Written { path: output.path.clone(), schema: output.schema, summary });
     }
     let elapsed = started.elapsed();
-    Ok(summarise(run, options, file_errors, is_interrupted, elapsed, pace, written))
+    inputs.iter().for_each(|input| file_counters.add(input));
+    Ok(Summary {
+        file_counters,
+        without_day,
+        file_errors,
+        is_interrupted,
+        elapsed,
+        worst_lateness: pace.map(|pace| pace.worst),
+        written,
+        ..summarise(run, options)
+    })
+}
+
+/// The message files that do not tell their day.
+///
+/// # Errors
+/// [`InputError::NoDay`] when their times must be compared with others.
+fn without_day(inputs: &[Input], options: &Options) -> Result<Vec<String>, InputError> {
+    if options.midnight.is_some() {
+        return Ok(Vec::new());
+    }
+    let why = if options.from.is_some() || options.to.is_some() {
+        Some("a window of time (--from, --to)")
+    } else if inputs.iter().any(|input| !input.is_without_day()) {
+        Some("merging it with files that do")
+    } else {
+        None
+    };
+    let names: Vec<String> =
+        inputs.iter().filter(|input| input.is_without_day()).map(|input| input.name.clone()).collect();
+    match (names.first(), why) {
+        (Some(file), Some(why)) => Err(InputError::NoDay { file: file.clone(), why }),
+        _ => Ok(names),
+    }
 }
 
 /// Room for what the files can hold: at some 30 bytes a message, four times as many when compressed. A capture usually
@@ -640,91 +561,8 @@ fn step(input: &mut Input, run: &mut Run, is_alone: bool, options: &Options) -> 
                 }
             }
             run.messages = run.feed.messages();
+            run.saw_events();
         }
     }
     Ok(true)
-}
-
-fn summarise(
-    run: Run,
-    options: &Options,
-    file_errors: Vec<CaptureError>,
-    is_interrupted: bool,
-    elapsed: Duration,
-    pace: Option<Pace>,
-    written: Vec<Written>,
-) -> Summary {
-    let Run { feed, market, outlet, .. } = run;
-    let channels = feed
-        .channels()
-        .iter()
-        .map(|channel| ChannelSummary {
-            identity: *channel.identity(),
-            application: channel.application(),
-            publisher: channel.publisher(),
-            counters: *channel.counters(),
-            sequence: *channel.sequence(),
-            lines: channel.lines().len(),
-        })
-        .collect();
-    let feeds = market
-        .first
-        .feeds()
-        .iter()
-        .map(|books| FeedSummary {
-            publisher: books.publisher(),
-            counters: *books.counters(),
-            orders: books.order_count(),
-            growths: books.growths(),
-        })
-        .collect();
-    let mut busiest: Vec<(u64, usize)> = outlet
-        .events_of
-        .iter()
-        .take(outlet.instruments.len())
-        .enumerate()
-        .filter(|(_, events)| **events > 0)
-        .map(|(index, events)| (*events, index))
-        .collect();
-    busiest.sort_unstable_by_key(|(events, index)| (std::cmp::Reverse(*events), *index));
-    busiest.truncate(BUSIEST);
-    let busiest = busiest
-        .into_iter()
-        .filter_map(|(events, index)| {
-            let instrument = InstrumentId(index as u32);
-            let tops = market
-                .first
-                .feeds()
-                .iter()
-                .filter_map(|books| {
-                    let book = books.book(instrument);
-                    let (bid, ask) = (book.best(Side::Bid), book.best(Side::Ask));
-                    let top = Top { publisher: books.publisher(), bid, ask, is_stale: book.is_stale() };
-                    (bid.is_some() || ask.is_some()).then_some(top)
-                })
-                .collect();
-            let symbol = outlet.instruments.symbol(instrument)?;
-            Some(Busy { symbol, events, tops, nbbo: *market.second.nbbo(instrument) })
-        })
-        .collect();
-    Summary {
-        files: options.inputs.iter().map(|path| path.display().to_string()).collect(),
-        file_errors,
-        is_interrupted,
-        messages: feed.messages(),
-        events: outlet.events,
-        elapsed,
-        service_times: outlet.timer.histogram().clone(),
-        worst_lateness: pace.map(|pace| pace.worst),
-        times: run.times,
-        channels,
-        feeds,
-        feed_counters: *feed.counters(),
-        problems: feed.problems().clone(),
-        nbbo: *market.second.counts(),
-        nbbo_ignored: market.second.ignored(),
-        instruments: outlet.instruments.len(),
-        busiest,
-        written,
-    }
 }

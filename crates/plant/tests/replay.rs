@@ -98,14 +98,16 @@ fn files_of_one_venue_each_merge_to_what_one_file_of_all_gives() {
 fn a_window_writes_its_own_records_over_books_that_began_before() {
     let folder = Folder::new("window");
     let input = folder.0.join("session.pcap");
-    session(&input, &[VenueKind::Nasdaq], 3);
+    session(&input, &VENUES, 3);
     let all = run(&Options { inputs: vec![input.clone()], ..Options::default() });
     let (first, last) = all.times.unwrap();
-    let middle = Nanos(first.0 + (last.0 - first.0) / 2);
-    let write = |name: &str, from, to| {
+    // On a boundary of the intervals, so that none is cut in two.
+    let middle = Nanos((first.0 + (last.0 - first.0) / 2).next_multiple_of(60_000_000_000));
+    assert!(middle < last);
+    let write = |name: &str, schema, from, to| {
         let path = folder.0.join(name);
-        let options = tapeworks_store::Options::default();
-        let output = Output { path: path.clone(), schema: Schema::Mbp1, options };
+        let options = tapeworks_store::Options { overwrite: true, ..Default::default() };
+        let output = Output { path: path.clone(), schema, options };
         let summary = run(&Options {
             inputs: vec![input.clone()],
             outputs: vec![output],
@@ -117,11 +119,14 @@ fn a_window_writes_its_own_records_over_books_that_began_before() {
         let text = std::fs::read_to_string(path).unwrap();
         text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
     };
-    let whole = write("whole.csv", None, None);
-    let mut halves = write("first.csv", None, Some(middle));
-    assert!(!halves.is_empty() && halves.len() < whole.len());
-    halves.extend(write("second.csv", Some(middle), None));
-    assert_eq!(halves, whole);
+    for schema in Schema::ALL {
+        let whole = write("whole.csv", schema, None, None);
+        let mut halves = write("first.csv", schema, None, Some(middle));
+        halves.extend(write("second.csv", schema, Some(middle), None));
+        let differing = halves.iter().zip(&whole).find(|(half, whole)| half != whole);
+        assert_eq!(differing, None, "{schema}");
+        assert_eq!(halves.len(), whole.len(), "{schema}");
+    }
 }
 
 #[test]
@@ -160,6 +165,28 @@ fn message_files_that_are_merged_or_looked_ahead_lose_nothing() {
     let windowed = run(&Options { inputs: vec![inputs[0].clone()], to: far, ..Options::default() });
     assert_eq!((windowed.messages, windowed.events), (alone.messages, alone.events));
     assert!(alone.is_clean());
+}
+
+#[test]
+fn times_without_a_day_are_not_compared_with_others() {
+    let folder = Folder::new("undated");
+    let input = folder.0.join("session.itch");
+    let scenario = Scenario::full_session(1_000, 10);
+    tapeworks_exchange::write_itch(&scenario, std::fs::File::create(&input).unwrap()).unwrap();
+    let alone = Options { inputs: vec![input.clone()], ..Options::default() };
+    let summary = run(&alone);
+    assert_eq!(summary.without_day, [input.display().to_string()]);
+    assert!(summary.times.unwrap().1.0 < 86_400_000_000_000);
+
+    let fails = |options: &Options| replay::replay(options, &mut |_| ControlFlow::Continue(())).unwrap_err();
+    let windowed = Options { from: Some(Nanos(1)), ..alone.clone() };
+    assert!(fails(&windowed).to_string().contains("--date"), "{}", fails(&windowed));
+    let dated = folder.0.join("2025-11-14.itch");
+    std::fs::copy(&input, &dated).unwrap();
+    let beside = Options { inputs: vec![dated, input.clone()], ..Options::default() };
+    assert!(fails(&beside).to_string().contains("merging"), "{}", fails(&beside));
+    let told = run(&Options { midnight: Some(Nanos(1_763_096_400_000_000_000)), ..windowed });
+    assert_eq!((told.messages, told.without_day.len()), (summary.messages, 0));
 }
 
 #[test]

@@ -29,6 +29,9 @@ pub(crate) trait Shape: Send {
     /// Takes one update: pushes its records, or counts why there are none.
     fn put(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments, rows: &mut Rows<Self::Row>);
 
+    /// Takes note of an update that no record is to be made of, because records of later ones carry it on.
+    fn watch(&mut self, _update: &NbboUpdate<'_>) {}
+
     /// Pushes what the end of the input completes.
     fn finish(&mut self, _rows: &mut Rows<Self::Row>) {}
 }

@@ -80,6 +80,13 @@ impl Writer {
         self.table.put(update, instruments)
     }
 
+    /// Takes note of an update from before the file's window, of which no record is to be made: quotes and last trades that
+    /// the first records tell are known then.
+    #[inline]
+    pub fn watch(&mut self, update: &NbboUpdate<'_>) {
+        self.table.watch(update);
+    }
+
     /// What went into the file so far. Records in a batch that is not written yet are not counted.
     pub fn summary(&self) -> &Summary {
         self.table.summary()
@@ -97,6 +104,7 @@ impl Writer {
 /// A writer whose record type is forgotten.
 trait Table: Send {
     fn put(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments) -> Result<(), StoreError>;
+    fn watch(&mut self, update: &NbboUpdate<'_>);
     fn summary(&self) -> &Summary;
     fn finish(self: Box<Self>, instruments: &Instruments) -> Result<Summary, StoreError>;
 }
@@ -182,6 +190,11 @@ impl<S: Shape> Table for TableOf<S> {
         self.shape.put(update, instruments, &mut self.rows);
         self.rows.close_group(update.book.event, before..self.rows.len());
         if self.rows.is_full() { self.encode(instruments) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn watch(&mut self, update: &NbboUpdate<'_>) {
+        self.shape.watch(update);
     }
 
     fn summary(&self) -> &Summary {

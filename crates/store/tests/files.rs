@@ -181,7 +181,7 @@ fn every_choice_for_parquet_gives_a_file() {
             let options = Options { prices, compression, ..Options::default() };
             let path = directory.join(format!("{prices:?}-{compression:?}.parquet"));
             let summary = write(&path, Schema::Mbo, &options, &session());
-            assert_eq!(summary.records, 21);
+            assert_eq!(summary.records, 20);
             let bytes = std::fs::read(&path).unwrap();
             assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
         }

@@ -111,6 +111,12 @@ impl Shape for Consolidated {
         let quote = Quote { price, size, action, side, flags: event.flags.0 | update.nbbo.flags.0, best };
         rows.push(record(event, quote), event);
     }
+
+    fn watch(&mut self, update: &NbboUpdate<'_>) {
+        if update.changed {
+            self.remember(update.book.event, &pair(update.nbbo));
+        }
+    }
 }
 
 impl Consolidated {

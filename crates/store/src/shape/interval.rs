@@ -213,6 +213,27 @@ impl Shape for Quotes {
         }
     }
 
+    fn watch(&mut self, update: &NbboUpdate<'_>) {
+        let book = &update.book;
+        let event = book.event;
+        let trade = trade_of(book);
+        let venue = self.running.venue(event.publisher);
+        if clears(event) {
+            let cleared = |index| [InstrumentId::ALL, InstrumentId(index as u32)].contains(&event.instrument);
+            let quotes = venue.instruments.iter_mut().enumerate().filter(|(index, _)| cleared(*index));
+            return quotes.for_each(|(_, quote)| quote.best = no_level());
+        }
+        if !book.top_changed() && trade.is_err() {
+            return;
+        }
+        let quote = venue.instrument(event.instrument, &NO_QUOTE);
+        let [best] = levels::<1>(book);
+        quote.best = best;
+        if let Ok(trade) = trade {
+            (quote.trade, quote.traded_at) = (trade, event.ts_event.0);
+        }
+    }
+
     fn finish(&mut self, rows: &mut Rows<BboMsg>) {
         if let Some(end) = self.clock.end.take() {
             self.end_interval(end, rows);

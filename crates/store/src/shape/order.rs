@@ -6,6 +6,7 @@
 //! | cancellation | `C` | with the shares cancelled, or all that were left |
 //! | replacement | `C`, `A` | the old order leaves, the new one joins with its own id |
 //! | execution | `T`, `F`, `C` | trade (side of the aggressor), fill of the resting order, its reduction |
+//! | execution that is not printable | `F`, `C` | the trade is told once for all, by the auction's own |
 //! | trade of a hidden order, auction | `T` | |
 //! | clearing | `R` | one for each instrument |
 //!
@@ -102,7 +103,9 @@ impl Shape for Orders {
                 let fill = Order { id: before.id, price, size, action: Action::Fill, side, flags: open };
                 let price = before.price.e9();
                 let reduction = Order { id: before.id, price, size, action: Action::Cancel, side, flags };
-                rows.push(record(event, trade), event);
+                if event.detail & Event::NOT_PRINTABLE == 0 {
+                    rows.push(record(event, trade), event);
+                }
                 rows.push(record(event, fill), event);
                 rows.push(record(event, reduction), event);
             }

@@ -1,0 +1,262 @@
+//! What a replay did.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use tapeworks_feed::sequence::SequenceCounters;
+use tapeworks_feed::{Application, ChannelCounters, ChannelIdentity, FeedCounters, Problems};
+use tapeworks_market::book::BookCounters;
+use tapeworks_market::instrument::Symbol;
+use tapeworks_market::nbbo::NbboCounts;
+use tapeworks_market::{InstrumentId, Level, Nanos, Nbbo, Publisher, Side};
+use tapeworks_packet::CaptureError;
+use tapeworks_store::Schema;
+
+use super::{Options, Run};
+use crate::input::{Input, Source};
+
+/// What a channel carried.
+#[derive(Clone, Debug)]
+pub struct ChannelSummary {
+    /// What tells it from others.
+    pub identity: ChannelIdentity,
+    /// What is spoken on it.
+    pub application: Application,
+    /// The feed.
+    pub publisher: Publisher,
+    /// Its packets and messages.
+    pub counters: ChannelCounters,
+    /// What came twice, late or not at all.
+    pub sequence: SequenceCounters,
+    /// Destinations that carried it.
+    pub lines: usize,
+}
+
+/// The books of a feed at the end.
+#[derive(Clone, Debug)]
+pub struct FeedSummary {
+    /// The feed.
+    pub publisher: Publisher,
+    /// What went through.
+    pub counters: BookCounters,
+    /// Orders resting at the end.
+    pub orders: usize,
+    /// How often a table had to grow.
+    pub growths: u64,
+}
+
+/// The top of one venue's book.
+#[derive(Clone, Copy, Debug)]
+pub struct Top {
+    /// The feed.
+    pub publisher: Publisher,
+    /// The best bid.
+    pub bid: Option<Level>,
+    /// The best offer.
+    pub ask: Option<Level>,
+    /// Whether a gap may have made the book wrong.
+    pub is_stale: bool,
+}
+
+/// A busy instrument at the end.
+#[derive(Clone, Debug)]
+pub struct Busy {
+    /// Its symbol.
+    pub symbol: Symbol,
+    /// Events about it.
+    pub events: u64,
+    /// The tops of the venues that have a book of it.
+    pub tops: Vec<Top>,
+    /// The NBBO.
+    pub nbbo: Nbbo,
+}
+
+/// What the readers of the files met, all files together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileCounters {
+    /// Packets in blocks that have no time; they got that of the packet before.
+    pub without_time: u64,
+    /// Packets with a time before 1970 or after 2554, which got the nearest that can be told.
+    pub time_out_of_range: u64,
+    /// Marks of the end of a session in message files.
+    pub end_marks: u64,
+}
+
+impl FileCounters {
+    pub(super) fn add(&mut self, input: &Input) {
+        match &input.source {
+            Source::Capture(reader) => {
+                let tally = reader.tally();
+                self.without_time += tally.without_time;
+                self.time_out_of_range += tally.time_out_of_range;
+            }
+            Source::Framed { reader, .. } => self.end_marks += reader.end_marks(),
+        }
+    }
+}
+
+/// A file written.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// Where.
+    pub path: PathBuf,
+    /// What.
+    pub schema: Schema,
+    /// How much.
+    pub summary: tapeworks_store::Summary,
+}
+
+/// What a replay did.
+#[derive(Debug)]
+pub struct Summary {
+    /// The files, by their place.
+    pub files: Vec<String>,
+    /// What the readers of the files met.
+    pub file_counters: FileCounters,
+    /// Message files of an unknown day: their times count from 1970-01-01.
+    pub without_day: Vec<String>,
+    /// Errors that ended a file early; what came before was taken.
+    pub file_errors: Vec<CaptureError>,
+    /// Whether it was stopped before the end of its inputs.
+    pub is_interrupted: bool,
+    /// Messages of all channels.
+    pub messages: u64,
+    /// Events made of them.
+    pub events: u64,
+    /// Wall time of the whole, reading and writing included.
+    pub elapsed: Duration,
+    /// Service times of the messages measured, in ns, reading excluded, writing included.
+    pub service_times: Histogram<u64>,
+    /// Of a paced replay: how much too late the latest packet was.
+    pub worst_lateness: Option<Duration>,
+    /// The first and the last receive time.
+    pub times: Option<(Nanos, Nanos)>,
+    /// Every channel.
+    pub channels: Vec<ChannelSummary>,
+    /// The books of every feed.
+    pub feeds: Vec<FeedSummary>,
+    /// What went in.
+    pub feed_counters: FeedCounters,
+    /// What did not fit.
+    pub problems: Problems,
+    /// The NBBO's changes.
+    pub nbbo: NbboCounts,
+    /// Changes of feeds that did not count for the NBBO: see [`NbboStage::ignored`].
+    pub nbbo_ignored: u64,
+    /// How many instruments were seen.
+    pub instruments: usize,
+    /// The busiest instruments, the busiest first.
+    pub busiest: Vec<Busy>,
+    /// The files written.
+    pub written: Vec<Written>,
+}
+
+/// How many of the busiest instruments a summary has.
+pub const BUSIEST: usize = 10;
+
+impl Summary {
+    /// Wall nanoseconds per message.
+    pub fn mean_ns(&self) -> f64 {
+        self.elapsed.as_nanos() as f64 / self.messages.max(1) as f64
+    }
+
+    /// Whether everything in the inputs was understood, nothing was missing, and every value could be written.
+    pub fn is_clean(&self) -> bool {
+        self.file_errors.is_empty()
+            && self.file_counters.without_time + self.file_counters.time_out_of_range == 0
+            && self.values_lost() == 0
+            && self.problems.total == 0
+            && self.missing_messages() == 0
+            && self.feeds.iter().all(|feed| feed.counters.rejected() == 0)
+    }
+
+    /// Values that a file could not hold, so that it has none in their place.
+    pub fn values_lost(&self) -> u64 {
+        self.written.iter().map(|written| written.summary.out_of_range).sum()
+    }
+
+    /// Messages that did not come, over all channels.
+    pub fn missing_messages(&self) -> u64 {
+        self.channels.iter().map(|channel| channel.sequence.missing_messages).sum()
+    }
+}
+
+/// The summary of what went through `run`; what only the loop knows is left empty.
+pub(super) fn summarise(run: Run, options: &Options) -> Summary {
+    let Run { feed, market, outlet, .. } = run;
+    let channels = feed
+        .channels()
+        .iter()
+        .map(|channel| ChannelSummary {
+            identity: *channel.identity(),
+            application: channel.application(),
+            publisher: channel.publisher(),
+            counters: *channel.counters(),
+            sequence: *channel.sequence(),
+            lines: channel.lines().len(),
+        })
+        .collect();
+    let feeds = market
+        .first
+        .feeds()
+        .iter()
+        .map(|books| FeedSummary {
+            publisher: books.publisher(),
+            counters: *books.counters(),
+            orders: books.order_count(),
+            growths: books.growths(),
+        })
+        .collect();
+    let mut busiest: Vec<(u64, usize)> = outlet
+        .events_of
+        .iter()
+        .take(outlet.instruments.len())
+        .enumerate()
+        .filter(|(_, events)| **events > 0)
+        .map(|(index, events)| (*events, index))
+        .collect();
+    busiest.sort_unstable_by_key(|(events, index)| (std::cmp::Reverse(*events), *index));
+    busiest.truncate(BUSIEST);
+    let busiest = busiest
+        .into_iter()
+        .filter_map(|(events, index)| {
+            let instrument = InstrumentId(index as u32);
+            let tops = market
+                .first
+                .feeds()
+                .iter()
+                .filter_map(|books| {
+                    let book = books.book(instrument);
+                    let (bid, ask) = (book.best(Side::Bid), book.best(Side::Ask));
+                    let top = Top { publisher: books.publisher(), bid, ask, is_stale: book.is_stale() };
+                    (bid.is_some() || ask.is_some()).then_some(top)
+                })
+                .collect();
+            let symbol = outlet.instruments.symbol(instrument)?;
+            Some(Busy { symbol, events, tops, nbbo: *market.second.nbbo(instrument) })
+        })
+        .collect();
+    Summary {
+        files: options.inputs.iter().map(|path| path.display().to_string()).collect(),
+        file_counters: FileCounters::default(),
+        without_day: Vec::new(),
+        file_errors: Vec::new(),
+        is_interrupted: false,
+        messages: feed.messages(),
+        events: outlet.events,
+        elapsed: Duration::ZERO,
+        service_times: outlet.timer.histogram().clone(),
+        worst_lateness: None,
+        times: run.times,
+        channels,
+        feeds,
+        feed_counters: *feed.counters(),
+        problems: feed.problems().clone(),
+        nbbo: *market.second.counts(),
+        nbbo_ignored: market.second.ignored(),
+        instruments: outlet.instruments.len(),
+        busiest,
+        written: Vec::new(),
+    }
+}
