@@ -2,7 +2,6 @@
 //! number generators*, 2021), with the few distributions that the market needs.
 //!
 //! Integers only, no calls of the mathematical library: the same seed gives the same numbers on every platform.
-//! About 1 ns a number.
 
 /// A seeded generator of pseudo-random numbers. Not for secrets.
 #[derive(Debug, Clone)]

@@ -4,8 +4,8 @@
 //! format it is, and how it is compressed, is told by the first bytes. [`Writer`] writes either format.
 //!
 //! Cost of a packet from a mapped file: its record's header is read once (16 bytes, in pcapng 28), with no copy and
-//! no allocation; the packet's own bytes are not touched. Measured with packets of 150 bytes, the file in the page
-//! cache: 20 ns, most of it the page faults that any map has.
+//! no allocation; the packet's own bytes are not touched. Most of the time
+//! goes into the page faults that any map has.
 
 mod pcap;
 mod pcapng;

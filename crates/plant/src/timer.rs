@@ -5,7 +5,7 @@
 //! is spread evenly over its messages: `time(i) = own(i) + shared / n`, where `own(i)` is the time between the i-th
 //! completion and the one before, and `shared` what the first completion took beyond the others' mean.
 //!
-//! Cost: one read of the time-stamp counter per message of a measured batch (some 8 ns, which the figures include),
+//! Cost: one read of the time-stamp counter per message of a measured batch (which the figures include),
 //! nothing otherwise.
 
 use hdrhistogram::Histogram;

@@ -2,7 +2,7 @@
 //!
 //! From "Parquet encoding definitions" (apache/parquet-format, Encodings.md): `DELTA_BINARY_PACKED`, and the hybrid of
 //! run lengths and bit packing. The `parquet` crate has both inside, behind one general writer per value; these write
-//! a page at a time from a slice, at 1 to 3 ns per value. Its reader is the oracle of the tests.
+//! a page at a time from a slice. Its reader is the oracle of the tests.
 
 /// Values in a block of differences, and in each of its four miniblocks. The least the format allows.
 const BLOCK: usize = 128;
