@@ -94,6 +94,10 @@ fn a_packet_cut_by_the_capture_shows_its_whole_messages() {
     assert!(text.lines().filter(|line| line.contains("\"AddOrder\"")).count() > 25, "{text}");
     let stats = run(&["stats", "--json", &file]);
     assert_eq!(stats.status.code(), Some(3));
+    let study = run(&["study", "--json", &file]);
+    assert_eq!(study.status.code(), Some(3));
+    let study: serde_json::Value = serde_json::from_str(&stdout(&study)).unwrap();
+    assert_eq!(study["problems"], 1, "the cut packet, not its cut message once more");
     assert_eq!(run(&["replay", &file]).status.code(), Some(3));
 }
 
@@ -112,6 +116,8 @@ fn an_unknown_message_is_shown_and_the_rest_goes_on() {
     let stats: serde_json::Value = serde_json::from_str(&stdout(&run(&["stats", "--json", &file]))).unwrap();
     assert_eq!(stats["unknown_types"][0]["count"], 1);
     assert_eq!(stats["messages"], 39);
+    let study: serde_json::Value = serde_json::from_str(&stdout(&run(&["study", "--json", &file]))).unwrap();
+    assert_eq!((&study["messages"], &study["problems"]), (&39.into(), &1.into()));
 }
 
 #[test]
@@ -124,6 +130,42 @@ fn an_unknown_protocol_in_a_capture_is_shown() {
     let output = run(&["dump", &file]);
     assert_told(&output, 3, "1 place could not be read");
     assert!(stdout(&output).contains("no known protocol"), "{}", stdout(&output));
+    let study = run(&["study", &file]);
+    assert_eq!(study.status.code(), Some(3), "{}", stderr(&study));
+    let text = stdout(&study);
+    assert!(text.contains("0 gaps, 0 messages missing; 1 place unreadable."), "{text}");
+    assert!(text.contains("There are no messages."), "{text}");
+}
+
+#[test]
+fn a_study_of_a_capture_with_a_gap_tells_it() {
+    let told = run(&["study", "--no-measure", CAPTURE]);
+    assert_eq!(told.status.code(), Some(3), "{}", stderr(&told));
+    let text = stdout(&told);
+    assert!(text.contains("1 gap, 4,244,620 messages missing; 0 places unreadable."), "{text}");
+    let output = run(&["study", "--no-measure", "--json", CAPTURE]);
+    let study: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!((&study["gaps"], &study["missing_messages"]), (&1.into(), &4_244_620.into()));
+}
+
+#[test]
+fn a_study_of_no_message_tells_why() {
+    let folder = Folder::new("no-message");
+    let session = folder.path("session.itch");
+    let venue = ["exchange", "generate", "--scenario", "session", "--venues", "nasdaq"];
+    run(&[&venue[..], &["--messages", "5000", "--symbols", "5", "--out", &session]].concat());
+    let output = run(&["study", "--no-measure", &session, "--from", "2025-11-14T09:30"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.contains("None of 5,000 messages is studied: 5,000 outside of --from and --to"), "{text}");
+    assert!(text.contains("nanoseconds since midnight"), "{text}");
+    let output = run(&["study", "--no-measure", CAPTURE, "--to", "2000-01-01T00:00Z"]);
+    let text = stdout(&output);
+    assert!(text.contains("None of 39 messages is studied: 39 outside"), "{text}");
+    assert!(!text.contains("midnight"), "{text}");
+    let output = run(&["study", "--no-measure", "--json", CAPTURE, "--to", "2000-01-01T00:00Z"]);
+    let study: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!((&study["messages"], &study["messages_outside"]), (&0.into(), &39.into()));
 }
 
 #[test]

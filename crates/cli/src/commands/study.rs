@@ -16,9 +16,9 @@ use tapeworks_plant::{input, text::Paint};
 
 use crate::ending::{Ending, Failure, Result};
 use crate::output::NewFile;
-use crate::table::{Align, Table, number, thousands};
+use crate::table::{Align, Table, counted, number, thousands};
 use crate::terminal::{self, Bar};
-use crate::{complain, interrupt, output, values};
+use crate::{complain, interrupt, output, report, values};
 
 /// Study the queue before a server that needs a given time per message.
 ///
@@ -32,7 +32,7 @@ Examples:
   tapeworks study testdata/captures/nasdaq-itch50/Multiple.Packets.pcap
   tapeworks study day.pcap.zst --service-ns 250,500,1us,10us --window 100ms --json
 
-Exit code 3: some of the input could not be read.")]
+Exit code 3: messages are missing or tell no time, or some of the input could not be read.")]
 pub(crate) struct Arguments {
     /// Captures or message files.
     #[arg(required_unless_present = "generate", value_name = "FILE")]
@@ -208,8 +208,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     if study.without_time > 0 {
         complain(&format!("{} messages without a time are left out", thousands(study.without_time)));
     }
-    let is_clean = study.ended.damaged.is_empty() && study.without_time == 0;
-    Ok(if is_clean { Ending::Complete } else { Ending::WithProblems })
+    Ok(if study.is_clean() { Ending::Complete } else { Ending::WithProblems })
 }
 
 fn names(files: &[PathBuf]) -> String {
@@ -253,8 +252,12 @@ fn note(study: &Study, measured: Option<&Measured>) -> String {
 fn show(study: &Study, title: &str, measured: Option<&Measured>, svg: Option<&Path>, paint: Paint) -> String {
     let mut out = String::new();
     let _infallible = writeln!(out, "{}", paint.strong(title));
+    if study.gaps > 0 || study.problems > 0 {
+        let losses = report::losses(study.gaps, study.missing, study.problems, paint);
+        let _infallible = writeln!(out, "{losses}");
+    }
     let Some((first, last)) = study.times else {
-        let _infallible = writeln!(out, "no messages with a time");
+        let _infallible = writeln!(out, "{}", why_none(study));
         return out;
     };
     let _infallible = writeln!(
@@ -302,6 +305,23 @@ fn show(study: &Study, title: &str, measured: Option<&Measured>, svg: Option<&Pa
         let _infallible = writeln!(out, "\nPlot: {}", svg.display());
     }
     out
+}
+
+/// Why there is no message to study.
+fn why_none(study: &Study) -> String {
+    if study.seen() == 0 {
+        return "There are no messages.".to_owned();
+    }
+    let mut why = format!(
+        "None of {} is studied: {} outside of --from and --to, {} without a time.",
+        counted(study.seen(), "message", "messages"),
+        thousands(study.outside),
+        thousands(study.without_time)
+    );
+    if study.is_time_of_day && study.outside > 0 {
+        why.push_str(" The input tells times of day: --from and --to are nanoseconds since midnight there.");
+    }
+    why
 }
 
 /// The windows in which the slowest server did worst.
