@@ -254,6 +254,23 @@ fn a_closed_pipe_ends_quietly() {
 
 #[cfg(unix)]
 #[test]
+fn a_study_of_a_pipe_reads_it_once() {
+    let folder = Folder::new("study-pipe");
+    let session = folder.path("session.pcap");
+    // Larger than what is read of it to recognise it.
+    run(&["exchange", "generate", "--messages", "50000", "--symbols", "20", "--out", &session]);
+    let whole = stdout(&run(&["study", "--json", "--no-measure", &session]));
+    for name in ["/dev/stdin", "-"] {
+        let mut cat = std::process::Command::new("cat").arg(&session).stdout(Stdio::piped()).spawn().unwrap();
+        let piped = command(&["study", "--json", name]).stdin(cat.stdout.take().unwrap()).output().unwrap();
+        cat.wait().unwrap();
+        assert_eq!(piped.status.code(), Some(0), "{}", stderr(&piped));
+        assert!(stdout(&piped) == whole, "{name}: {:.300}", stdout(&piped));
+    }
+}
+
+#[cfg(unix)]
+#[test]
 fn ctrl_c_ends_a_replay_with_what_is_written_so_far() {
     let folder = Folder::new("interrupt");
     let session = folder.path("session.pcap");

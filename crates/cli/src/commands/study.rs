@@ -1,6 +1,7 @@
 //! `tapeworks study`: how long messages would wait for a server of a given speed.
 
 use std::fmt::Write as _;
+use std::fs;
 use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -85,7 +86,7 @@ struct Temporary(PathBuf);
 impl Drop for Temporary {
     fn drop(&mut self) {
         // Left behind at worst, in the folder for such files.
-        let _ = std::fs::remove_file(&self.0);
+        let _ = fs::remove_file(&self.0);
     }
 }
 
@@ -144,8 +145,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         None => arguments.files.clone(),
     };
     let mut inputs = input::open_all(&files, arguments.protocol)?;
-    let is_repeatable = files.iter().all(|file| file.as_os_str() != "-");
-    let measured = if is_repeatable && !arguments.no_measure { measure(&files, arguments)? } else { None };
+    let measured = if files.iter().all(|file| is_repeatable(file)) && !arguments.no_measure {
+        measure(&files, arguments)?
+    } else {
+        None
+    };
     if interrupt::is_requested() {
         return Ok(Ending::Interrupted);
     }
@@ -209,6 +213,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         complain(&format!("{} messages without a time are left out", thousands(study.without_time)));
     }
     Ok(if study.is_clean() { Ending::Complete } else { Ending::WithProblems })
+}
+
+/// Whether a file can be read once more: from a pipe, that would take what the study is to read.
+fn is_repeatable(file: &Path) -> bool {
+    // A dash is standard input, whatever else has that name.
+    file.as_os_str() != "-" && fs::metadata(file).is_ok_and(|metadata| metadata.is_file())
 }
 
 fn names(files: &[PathBuf]) -> String {
