@@ -5,7 +5,7 @@
 mod support;
 
 use std::io::Read as _;
-use std::process::{Output, Stdio};
+use std::process::{Child, Output, Stdio};
 
 use support::{Folder, command, root, run, stderr, stdout};
 
@@ -269,6 +269,26 @@ fn a_study_of_a_pipe_reads_it_once() {
     }
 }
 
+/// Sends Ctrl-C once `is_under_way`; ends a program that does not hear it.
+#[cfg(unix)]
+fn interrupt_once(mut child: Child, is_under_way: impl Fn() -> bool) -> Output {
+    let wait_for = |is_so: &mut dyn FnMut() -> bool| {
+        for _ in 0..600 {
+            if is_so() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    };
+    wait_for(&mut || is_under_way());
+    let status = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+    wait_for(&mut || child.try_wait().unwrap().is_some());
+    // No harm if it has ended.
+    child.kill().unwrap();
+    child.wait_with_output().unwrap()
+}
+
 #[cfg(unix)]
 #[test]
 fn ctrl_c_ends_a_replay_with_what_is_written_so_far() {
@@ -284,18 +304,50 @@ fn ctrl_c_ends_a_replay_with_what_is_written_so_far() {
         .unwrap();
     // It is under way once its output has begun.
     let partial = format!("{csv}.partial");
-    for _ in 0..600 {
-        if std::path::Path::new(&partial).exists() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    let status = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(status.success());
-    let output = child.wait_with_output().unwrap();
+    let output = interrupt_once(child, || std::path::Path::new(&partial).exists());
     assert_told(&output, 130, "stopped");
     assert!(std::fs::read_to_string(&csv).unwrap().starts_with("ts_recv"), "complete up to there");
     assert!(!std::path::Path::new(&partial).exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_the_generation_of_a_session_and_leaves_no_part_of_it() {
+    let folder = Folder::new("interrupt-generation");
+    for arguments in [
+        // More messages than anybody waits for.
+        &["demo", "--messages", "500000000", "--out", &folder.path("")][..],
+        &["study", "--generate", "close"],
+    ] {
+        let child = command(arguments)
+            .env("TMPDIR", folder.path(""))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = interrupt_once(child, || folder.files().iter().any(|file| file.contains(".pcap")));
+        assert_told(&output, 130, "stopped");
+        assert!(!folder.files().iter().any(|file| file.contains(".pcap")), "{:?}", folder.files());
+    }
+}
+
+/// The greatest size of a file stands for a full disk.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_leaves_no_part_of_a_generated_session() {
+    let folder = Folder::new("full-session");
+    for arguments in ["demo --messages 200000 --out .", "study --generate close"] {
+        let limited =
+            format!("trap '' XFSZ; ulimit -f 1000; exec {} {arguments}", env!("CARGO_BIN_EXE_tapeworks"));
+        let output = std::process::Command::new("sh")
+            .args(["-c", &limited])
+            .current_dir(folder.path(""))
+            .env("TMPDIR", folder.path(""))
+            .output()
+            .unwrap();
+        assert_told(&output, 1, "cannot write");
+        assert!(!folder.files().iter().any(|file| file.contains(".pcap")), "{:?}", folder.files());
+    }
 }
 
 #[test]

@@ -90,17 +90,15 @@ impl Drop for Temporary {
     }
 }
 
-fn generate(what: Generate) -> Result<Temporary> {
+/// Generates what is to be studied; `None`: the user stopped it.
+fn generate(what: Generate) -> Result<Option<Temporary>> {
     let scenario = match what {
         Generate::Close => Scenario::close_burst(),
         Generate::Demo => Scenario::demo(),
     };
     let path = std::env::temp_dir().join(format!("tapeworks-study-{}.pcap", std::process::id()));
-    let file = Temporary(path);
-    let failed = |error: std::io::Error| Failure::from_file(&file.0, &error);
-    let sink = std::fs::File::create(&file.0).map_err(failed)?;
-    write_pcap(&scenario, &sink).map_err(failed)?;
-    Ok(file)
+    let generated = output::generate(&path, true, |sink| write_pcap(&scenario, sink))?;
+    Ok(generated.map(|_report| Temporary(path)))
 }
 
 /// The time per message on this machine, by running the engine over the same input.
@@ -139,7 +137,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     if arguments.service_ns.len() > MAX_SERVERS {
         return Err(Failure::Usage(format!("--service-ns takes up to {MAX_SERVERS} times")));
     }
-    let generated = arguments.generate.map(generate).transpose()?;
+    let generated = match arguments.generate.map(generate).transpose()? {
+        Some(None) => return Ok(Ending::Interrupted),
+        generated => generated.flatten(),
+    };
     let files: Vec<PathBuf> = match &generated {
         Some(file) => vec![file.0.clone()],
         None => arguments.files.clone(),
@@ -151,6 +152,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         None
     };
     if interrupt::is_requested() {
+        complain("stopped before the study");
         return Ok(Ending::Interrupted);
     }
     // The generated close is told the directory an hour earlier, which is no load to study.
