@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use flate2::write::GzEncoder;
 
 use crate::ending::{Failure, Result};
+use crate::terminal::Bar;
+use crate::{complain, interrupt};
 
 /// Buffer before standard output, in bytes.
 const STDOUT_BUFFER_BYTES: usize = 64 << 10;
@@ -104,5 +106,50 @@ impl Drop for NewFile {
             // Whoever drops it unfinished has an error to tell already.
             let _ = fs::remove_file(partial);
         }
+    }
+}
+
+/// What a generated session is written to: counts the bytes for the progress bar, and ends the writing when the user
+/// asks.
+pub(crate) struct Watched<'f> {
+    file: &'f mut NewFile,
+    written: u64,
+    bar: Bar,
+}
+
+impl Write for Watched<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bar.show(self.written, None, None).is_break() {
+            return Err(io::Error::other("stopped"));
+        }
+        let count = self.file.write(bytes)?;
+        self.written += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Generates the file at `path`; one that exists is replaced only with `force`. `None`: the user stopped it. A file that
+/// did not become whole is removed.
+pub(crate) fn generate<T>(
+    path: &Path,
+    force: bool,
+    write: impl FnOnce(Watched<'_>) -> io::Result<T>,
+) -> Result<Option<T>> {
+    let mut file = NewFile::create(path, force)?;
+    match write(Watched { file: &mut file, written: 0, bar: Bar::new("Generating") }) {
+        Ok(written) => {
+            file.finish()?;
+            Ok(Some(written))
+        }
+        Err(_) if interrupt::is_requested() => {
+            complain("stopped; the unfinished file is removed");
+            Ok(None)
+        }
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(Failure::Usage(error.to_string())),
+        Err(error) => Err(Failure::from_file(path, &error)),
     }
 }

@@ -284,6 +284,16 @@ pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
     out
 }
 
+/// What is missing and what could not be read, in one line.
+pub(crate) fn losses(gaps: u64, missing: u64, problems: u64, paint: Paint) -> String {
+    paint.bad(&format!(
+        "{}, {} missing; {} unreadable.",
+        counted(gaps, "gap", "gaps"),
+        counted(missing, "message", "messages"),
+        counted(problems, "place", "places")
+    ))
+}
+
 /// The whole summary for programs.
 pub(crate) fn to_json(summary: &Summary) -> Value {
     let times = &summary.service_times;

@@ -5,7 +5,7 @@
 mod support;
 
 use std::io::Read as _;
-use std::process::{Output, Stdio};
+use std::process::{Child, Output, Stdio};
 
 use support::{Folder, command, root, run, stderr, stdout};
 
@@ -94,6 +94,10 @@ fn a_packet_cut_by_the_capture_shows_its_whole_messages() {
     assert!(text.lines().filter(|line| line.contains("\"AddOrder\"")).count() > 25, "{text}");
     let stats = run(&["stats", "--json", &file]);
     assert_eq!(stats.status.code(), Some(3));
+    let study = run(&["study", "--json", &file]);
+    assert_eq!(study.status.code(), Some(3));
+    let study: serde_json::Value = serde_json::from_str(&stdout(&study)).unwrap();
+    assert_eq!(study["problems"], 1, "the cut packet, not its cut message once more");
     assert_eq!(run(&["replay", &file]).status.code(), Some(3));
 }
 
@@ -112,6 +116,8 @@ fn an_unknown_message_is_shown_and_the_rest_goes_on() {
     let stats: serde_json::Value = serde_json::from_str(&stdout(&run(&["stats", "--json", &file]))).unwrap();
     assert_eq!(stats["unknown_types"][0]["count"], 1);
     assert_eq!(stats["messages"], 39);
+    let study: serde_json::Value = serde_json::from_str(&stdout(&run(&["study", "--json", &file]))).unwrap();
+    assert_eq!((&study["messages"], &study["problems"]), (&39.into(), &1.into()));
 }
 
 #[test]
@@ -124,6 +130,42 @@ fn an_unknown_protocol_in_a_capture_is_shown() {
     let output = run(&["dump", &file]);
     assert_told(&output, 3, "1 place could not be read");
     assert!(stdout(&output).contains("no known protocol"), "{}", stdout(&output));
+    let study = run(&["study", &file]);
+    assert_eq!(study.status.code(), Some(3), "{}", stderr(&study));
+    let text = stdout(&study);
+    assert!(text.contains("0 gaps, 0 messages missing; 1 place unreadable."), "{text}");
+    assert!(text.contains("There are no messages."), "{text}");
+}
+
+#[test]
+fn a_study_of_a_capture_with_a_gap_tells_it() {
+    let told = run(&["study", "--no-measure", CAPTURE]);
+    assert_eq!(told.status.code(), Some(3), "{}", stderr(&told));
+    let text = stdout(&told);
+    assert!(text.contains("1 gap, 4,244,620 messages missing; 0 places unreadable."), "{text}");
+    let output = run(&["study", "--no-measure", "--json", CAPTURE]);
+    let study: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!((&study["gaps"], &study["missing_messages"]), (&1.into(), &4_244_620.into()));
+}
+
+#[test]
+fn a_study_of_no_message_tells_why() {
+    let folder = Folder::new("no-message");
+    let session = folder.path("session.itch");
+    let venue = ["exchange", "generate", "--scenario", "session", "--venues", "nasdaq"];
+    run(&[&venue[..], &["--messages", "5000", "--symbols", "5", "--out", &session]].concat());
+    let output = run(&["study", "--no-measure", &session, "--from", "2025-11-14T09:30"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.contains("None of 5,000 messages is studied: 5,000 outside of --from and --to"), "{text}");
+    assert!(text.contains("nanoseconds since midnight"), "{text}");
+    let output = run(&["study", "--no-measure", CAPTURE, "--to", "2000-01-01T00:00Z"]);
+    let text = stdout(&output);
+    assert!(text.contains("None of 39 messages is studied: 39 outside"), "{text}");
+    assert!(!text.contains("midnight"), "{text}");
+    let output = run(&["study", "--no-measure", "--json", CAPTURE, "--to", "2000-01-01T00:00Z"]);
+    let study: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!((&study["messages"], &study["messages_outside"]), (&0.into(), &39.into()));
 }
 
 #[test]
@@ -212,6 +254,43 @@ fn a_closed_pipe_ends_quietly() {
 
 #[cfg(unix)]
 #[test]
+fn a_study_of_a_pipe_reads_it_once() {
+    let folder = Folder::new("study-pipe");
+    let session = folder.path("session.pcap");
+    // Larger than what is read of it to recognise it.
+    run(&["exchange", "generate", "--messages", "50000", "--symbols", "20", "--out", &session]);
+    let whole = stdout(&run(&["study", "--json", "--no-measure", &session]));
+    for name in ["/dev/stdin", "-"] {
+        let mut cat = std::process::Command::new("cat").arg(&session).stdout(Stdio::piped()).spawn().unwrap();
+        let piped = command(&["study", "--json", name]).stdin(cat.stdout.take().unwrap()).output().unwrap();
+        cat.wait().unwrap();
+        assert_eq!(piped.status.code(), Some(0), "{}", stderr(&piped));
+        assert!(stdout(&piped) == whole, "{name}: {:.300}", stdout(&piped));
+    }
+}
+
+/// Sends Ctrl-C once `is_under_way`; ends a program that does not hear it.
+#[cfg(unix)]
+fn interrupt_once(mut child: Child, is_under_way: impl Fn() -> bool) -> Output {
+    let wait_for = |is_so: &mut dyn FnMut() -> bool| {
+        for _ in 0..600 {
+            if is_so() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    };
+    wait_for(&mut || is_under_way());
+    let status = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+    wait_for(&mut || child.try_wait().unwrap().is_some());
+    // No harm if it has ended.
+    child.kill().unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[cfg(unix)]
+#[test]
 fn ctrl_c_ends_a_replay_with_what_is_written_so_far() {
     let folder = Folder::new("interrupt");
     let session = folder.path("session.pcap");
@@ -225,18 +304,50 @@ fn ctrl_c_ends_a_replay_with_what_is_written_so_far() {
         .unwrap();
     // It is under way once its output has begun.
     let partial = format!("{csv}.partial");
-    for _ in 0..600 {
-        if std::path::Path::new(&partial).exists() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    let status = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(status.success());
-    let output = child.wait_with_output().unwrap();
+    let output = interrupt_once(child, || std::path::Path::new(&partial).exists());
     assert_told(&output, 130, "stopped");
     assert!(std::fs::read_to_string(&csv).unwrap().starts_with("ts_recv"), "complete up to there");
     assert!(!std::path::Path::new(&partial).exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_the_generation_of_a_session_and_leaves_no_part_of_it() {
+    let folder = Folder::new("interrupt-generation");
+    for arguments in [
+        // More messages than anybody waits for.
+        &["demo", "--messages", "500000000", "--out", &folder.path("")][..],
+        &["study", "--generate", "close"],
+    ] {
+        let child = command(arguments)
+            .env("TMPDIR", folder.path(""))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = interrupt_once(child, || folder.files().iter().any(|file| file.contains(".pcap")));
+        assert_told(&output, 130, "stopped");
+        assert!(!folder.files().iter().any(|file| file.contains(".pcap")), "{:?}", folder.files());
+    }
+}
+
+/// The greatest size of a file stands for a full disk.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_leaves_no_part_of_a_generated_session() {
+    let folder = Folder::new("full-session");
+    for arguments in ["demo --messages 200000 --out .", "study --generate close"] {
+        let limited =
+            format!("trap '' XFSZ; ulimit -f 1000; exec {} {arguments}", env!("CARGO_BIN_EXE_tapeworks"));
+        let output = std::process::Command::new("sh")
+            .args(["-c", &limited])
+            .current_dir(folder.path(""))
+            .env("TMPDIR", folder.path(""))
+            .output()
+            .unwrap();
+        assert_told(&output, 1, "cannot write");
+        assert!(!folder.files().iter().any(|file| file.contains(".pcap")), "{:?}", folder.files());
+    }
 }
 
 #[test]

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tapeworks_feed::Application;
 use tapeworks_market::Nanos;
 
-use crate::analyser::{self, Ended, Item, Order, Place, Progress, Visitor};
+use crate::analyser::{self, Ended, Header, Item, Message, Order, Place, Progress, Visitor};
 use crate::input::Input;
 use crate::stats::Peak;
 use crate::subjects::own_time;
@@ -92,8 +92,16 @@ pub struct Study {
     pub windows: Vec<Window>,
     /// The fullest 1 ms, 100 ms and 1 s.
     pub peaks: [Peak; 3],
+    /// Messages before or after the times that were asked for: they are left out.
+    pub outside: u64,
     /// Messages that tell no time: they are left out.
     pub without_time: u64,
+    /// Gaps in the sequences of all channels.
+    pub gaps: u64,
+    /// Messages in them.
+    pub missing: u64,
+    /// Messages and packets that could not be read, or not wholly.
+    pub problems: u64,
     /// How the walk over the files ended.
     pub ended: Ended,
 }
@@ -124,7 +132,11 @@ impl Study {
             window_ns: window_ns.unwrap_or(1_000).max(1),
             windows: Vec::new(),
             peaks: [1_000_000, 100_000_000, 1_000_000_000].map(Peak::new),
+            outside: 0,
             without_time: 0,
+            gaps: 0,
+            missing: 0,
+            problems: 0,
             ended: Ended::default(),
         }
     }
@@ -175,6 +187,18 @@ impl Study {
         self.windows = wide;
     }
 
+    /// Messages that were come upon, those left out too.
+    #[must_use]
+    pub const fn seen(&self) -> u64 {
+        self.messages + self.outside + self.without_time
+    }
+
+    /// Whether everything was read, nothing was missing and every message told its time.
+    #[must_use]
+    pub const fn is_clean(&self) -> bool {
+        self.problems == 0 && self.missing == 0 && self.without_time == 0 && self.ended.damaged.is_empty()
+    }
+
     /// Seconds from the first to the last arrival.
     #[must_use]
     pub fn seconds(&self) -> f64 {
@@ -215,7 +239,12 @@ impl Study {
             "first_time": self.times.map(|(first, _)| self.show_time(first)),
             "last_time": self.times.map(|(_, last)| self.show_time(last)),
             "seconds": self.seconds(),
+            "messages_outside": self.outside,
             "messages_without_time": self.without_time,
+            "gaps": self.gaps,
+            "missing_messages": self.missing,
+            "problems": self.problems,
+            "damaged_files": self.ended.damaged.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "peaks": self.peaks.iter().filter(|peak| peak.messages > 0).map(|peak| json!({
                 "window_ns": peak.window_ns,
                 "messages": peak.messages,
@@ -268,23 +297,41 @@ struct Arrivals<'a> {
 
 impl Visitor for Arrivals<'_> {
     fn visit(&mut self, place: &Place, item: Item<'_>) -> ControlFlow<()> {
-        let Item::Message(message) = item else { return ControlFlow::Continue(()) };
-        if message.is_repeated {
-            return ControlFlow::Continue(());
-        }
-        let study = &mut self.study;
-        study.is_time_of_day |= study.times.is_none() && place.time.is_none();
-        let time = place.time.or_else(|| own_time(&message.decoded));
-        match time.filter(|_| place.time.is_none() == study.is_time_of_day) {
-            Some(time) if self.times.contains(&time) => study.arrive(time),
-            Some(_) => {}
-            None => study.without_time += 1,
+        match item {
+            Item::Header(header) => self.header(&header),
+            Item::Message(message) if message.is_repeated => {}
+            Item::Message(message) => self.message(place, &message),
+            Item::Trouble(trouble, _) => self.study.problems += u64::from(trouble.is_problem()),
         }
         ControlFlow::Continue(())
     }
 
     fn progress(&mut self, progress: Progress) -> ControlFlow<()> {
         (self.observe)(progress)
+    }
+}
+
+impl Arrivals<'_> {
+    fn header(&mut self, header: &Header<'_>) {
+        let study = &mut self.study;
+        if let Some(gap) = header.arrival.gap {
+            study.gaps += 1;
+            study.missing = study.missing.saturating_add(gap.count);
+        }
+        study.problems += u64::from(header.decoded.error.is_some());
+    }
+
+    fn message(&mut self, place: &Place, message: &Message<'_>) {
+        let study = &mut self.study;
+        // The reason of a cut message follows as the trouble of its packet.
+        study.problems += u64::from(message.decoded.error.is_some() && !message.is_cut);
+        study.is_time_of_day |= study.times.is_none() && place.time.is_none();
+        let time = place.time.or_else(|| own_time(&message.decoded));
+        match time.filter(|_| place.time.is_none() == study.is_time_of_day) {
+            Some(time) if self.times.contains(&time) => study.arrive(time),
+            Some(_) => study.outside += 1,
+            None => study.without_time += 1,
+        }
     }
 }
 

@@ -98,8 +98,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     let generating = Instant::now();
     let scenario = Scenario { messages: arguments.messages, ..Scenario::demo() };
     scenario.check().map_err(|error| Failure::Usage(error.to_string()))?;
-    let failed = |error: std::io::Error| Failure::from_file(&session, &error);
-    let made = write_pcap(&scenario, fs::File::create(&session).map_err(failed)?).map_err(failed)?;
+    let Some(made) = output::generate(&session, true, |sink| write_pcap(&scenario, sink))? else {
+        return Ok(Ending::Interrupted);
+    };
     let seconds = generating.elapsed().as_secs_f64();
     output::print(&format!(
         "{}: {} messages of {} symbols, {}, generated in {seconds:.1} s\n",

@@ -1,7 +1,6 @@
 //! `tapeworks exchange`: simulated venues.
 
 use std::fmt::Write as _;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -12,10 +11,8 @@ use tapeworks_market::Nanos;
 use tapeworks_plant::text::iso_time;
 
 use crate::ending::{Ending, Failure, Result};
-use crate::output::NewFile;
 use crate::table::{Align, Table, bytes, number, percent, thousands};
-use crate::terminal::{self, Bar};
-use crate::{complain, interrupt, output, values};
+use crate::{output, terminal, values};
 
 /// Simulated venues in real protocol bytes.
 #[derive(Debug, Args)]
@@ -140,28 +137,6 @@ impl Generate {
     }
 }
 
-/// Counts the bytes for the progress bar, and ends the writing when the user asks.
-struct Watched<W> {
-    sink: W,
-    written: u64,
-    bar: Bar,
-}
-
-impl<W: Write> Write for Watched<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.bar.show(self.written, None, None).is_break() {
-            return Err(io::Error::other("stopped"));
-        }
-        let count = self.sink.write(bytes)?;
-        self.written += count as u64;
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.sink.flush()
-    }
-}
-
 /// Whether the file is to hold raw ITCH messages, by its name.
 fn is_raw(path: &Path) -> Result<bool> {
     let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
@@ -182,21 +157,10 @@ pub(crate) fn run(arguments: Arguments) -> Result {
     let scenario = arguments.scenario();
     scenario.check().map_err(|error| Failure::Usage(error.to_string()))?;
     let started = Instant::now();
-    let mut file = NewFile::create(&arguments.out, arguments.force)?;
-    let watched = Watched { sink: &mut file, written: 0, bar: Bar::new("Generating") };
-    let written = if is_raw { write_itch(&scenario, watched) } else { write_pcap(&scenario, watched) };
-    let report = match written {
-        Ok(report) => report,
-        Err(_) if interrupt::is_requested() => {
-            complain("stopped; the unfinished file is removed");
-            return Ok(Ending::Interrupted);
-        }
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            return Err(Failure::Usage(error.to_string()));
-        }
-        Err(error) => return Err(Failure::from_file(&arguments.out, &error)),
-    };
-    file.finish()?;
+    let generated = output::generate(&arguments.out, arguments.force, |sink| {
+        if is_raw { write_itch(&scenario, sink) } else { write_pcap(&scenario, sink) }
+    })?;
+    let Some(report) = generated else { return Ok(Ending::Interrupted) };
     let seconds = started.elapsed().as_secs_f64();
     let text = if arguments.json {
         format!("{:#}\n", to_json(&report, &arguments.out))

@@ -12,7 +12,7 @@ use tapeworks_plant::{input, text::Paint};
 use crate::ending::{Ending, Result};
 use crate::table::{Align, Table, bytes, counted, number, percent, thousands};
 use crate::terminal::{self, Bar};
-use crate::{complain, output, values};
+use crate::{complain, output, report, values};
 
 /// Problems shown with their places.
 const SHOWN_PROBLEMS: usize = 10;
@@ -182,12 +182,7 @@ fn show(stats: &Stats, top: usize, paint: Paint) -> String {
     let verdict = if stats.is_clean() {
         paint.good("Everything was read; nothing is missing.")
     } else {
-        paint.bad(&format!(
-            "{}, {} missing; {} unreadable.",
-            counted(gaps, "gap", "gaps"),
-            counted(stats.missing(), "message", "messages"),
-            counted(problems, "place", "places")
-        ))
+        report::losses(gaps, stats.missing(), problems, paint)
     };
     let _infallible = writeln!(out, "{verdict}");
     if stats.not_ours > 0 {

@@ -1,6 +1,7 @@
 //! `tapeworks study`: how long messages would wait for a server of a given speed.
 
 use std::fmt::Write as _;
+use std::fs;
 use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -16,9 +17,9 @@ use tapeworks_plant::{input, text::Paint};
 
 use crate::ending::{Ending, Failure, Result};
 use crate::output::NewFile;
-use crate::table::{Align, Table, number, thousands};
+use crate::table::{Align, Table, counted, number, thousands};
 use crate::terminal::{self, Bar};
-use crate::{complain, interrupt, output, values};
+use crate::{complain, interrupt, output, report, values};
 
 /// Study the queue before a server that needs a given time per message.
 ///
@@ -32,7 +33,7 @@ Examples:
   tapeworks study testdata/captures/nasdaq-itch50/Multiple.Packets.pcap
   tapeworks study day.pcap.zst --service-ns 250,500,1us,10us --window 100ms --json
 
-Exit code 3: some of the input could not be read.")]
+Exit code 3: messages are missing or tell no time, or some of the input could not be read.")]
 pub(crate) struct Arguments {
     /// Captures or message files.
     #[arg(required_unless_present = "generate", value_name = "FILE")]
@@ -85,21 +86,19 @@ struct Temporary(PathBuf);
 impl Drop for Temporary {
     fn drop(&mut self) {
         // Left behind at worst, in the folder for such files.
-        let _ = std::fs::remove_file(&self.0);
+        let _ = fs::remove_file(&self.0);
     }
 }
 
-fn generate(what: Generate) -> Result<Temporary> {
+/// Generates what is to be studied; `None`: the user stopped it.
+fn generate(what: Generate) -> Result<Option<Temporary>> {
     let scenario = match what {
         Generate::Close => Scenario::close_burst(),
         Generate::Demo => Scenario::demo(),
     };
     let path = std::env::temp_dir().join(format!("tapeworks-study-{}.pcap", std::process::id()));
-    let file = Temporary(path);
-    let failed = |error: std::io::Error| Failure::from_file(&file.0, &error);
-    let sink = std::fs::File::create(&file.0).map_err(failed)?;
-    write_pcap(&scenario, &sink).map_err(failed)?;
-    Ok(file)
+    let generated = output::generate(&path, true, |sink| write_pcap(&scenario, sink))?;
+    Ok(generated.map(|_report| Temporary(path)))
 }
 
 /// The time per message on this machine, by running the engine over the same input.
@@ -138,15 +137,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     if arguments.service_ns.len() > MAX_SERVERS {
         return Err(Failure::Usage(format!("--service-ns takes up to {MAX_SERVERS} times")));
     }
-    let generated = arguments.generate.map(generate).transpose()?;
+    let generated = match arguments.generate.map(generate).transpose()? {
+        Some(None) => return Ok(Ending::Interrupted),
+        generated => generated.flatten(),
+    };
     let files: Vec<PathBuf> = match &generated {
         Some(file) => vec![file.0.clone()],
         None => arguments.files.clone(),
     };
     let mut inputs = input::open_all(&files, arguments.protocol)?;
-    let is_repeatable = files.iter().all(|file| file.as_os_str() != "-");
-    let measured = if is_repeatable && !arguments.no_measure { measure(&files, arguments)? } else { None };
+    let measured = if files.iter().all(|file| is_repeatable(file)) && !arguments.no_measure {
+        measure(&files, arguments)?
+    } else {
+        None
+    };
     if interrupt::is_requested() {
+        complain("stopped before the study");
         return Ok(Ending::Interrupted);
     }
     // The generated close is told the directory an hour earlier, which is no load to study.
@@ -208,8 +214,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     if study.without_time > 0 {
         complain(&format!("{} messages without a time are left out", thousands(study.without_time)));
     }
-    let is_clean = study.ended.damaged.is_empty() && study.without_time == 0;
-    Ok(if is_clean { Ending::Complete } else { Ending::WithProblems })
+    Ok(if study.is_clean() { Ending::Complete } else { Ending::WithProblems })
+}
+
+/// Whether a file can be read once more: from a pipe, that would take what the study is to read.
+fn is_repeatable(file: &Path) -> bool {
+    // A dash is standard input, whatever else has that name.
+    file.as_os_str() != "-" && fs::metadata(file).is_ok_and(|metadata| metadata.is_file())
 }
 
 fn names(files: &[PathBuf]) -> String {
@@ -253,8 +264,12 @@ fn note(study: &Study, measured: Option<&Measured>) -> String {
 fn show(study: &Study, title: &str, measured: Option<&Measured>, svg: Option<&Path>, paint: Paint) -> String {
     let mut out = String::new();
     let _infallible = writeln!(out, "{}", paint.strong(title));
+    if study.gaps > 0 || study.problems > 0 {
+        let losses = report::losses(study.gaps, study.missing, study.problems, paint);
+        let _infallible = writeln!(out, "{losses}");
+    }
     let Some((first, last)) = study.times else {
-        let _infallible = writeln!(out, "no messages with a time");
+        let _infallible = writeln!(out, "{}", why_none(study));
         return out;
     };
     let _infallible = writeln!(
@@ -302,6 +317,23 @@ fn show(study: &Study, title: &str, measured: Option<&Measured>, svg: Option<&Pa
         let _infallible = writeln!(out, "\nPlot: {}", svg.display());
     }
     out
+}
+
+/// Why there is no message to study.
+fn why_none(study: &Study) -> String {
+    if study.seen() == 0 {
+        return "There are no messages.".to_owned();
+    }
+    let mut why = format!(
+        "None of {} is studied: {} outside of --from and --to, {} without a time.",
+        counted(study.seen(), "message", "messages"),
+        thousands(study.outside),
+        thousands(study.without_time)
+    );
+    if study.is_time_of_day && study.outside > 0 {
+        why.push_str(" The input tells times of day: --from and --to are nanoseconds since midnight there.");
+    }
+    why
 }
 
 /// The windows in which the slowest server did worst.
