@@ -31,7 +31,7 @@ impl MessageHandler for Sum {
             m.order_reference_number(),
             side(m.buy_sell_indicator()),
             m.shares().into(),
-            u64::from(m.price().into_u32()).wrapping_add(m.stock().to_u64()),
+            m.price().into_u32().into(),
         ])
     }
 
@@ -42,7 +42,7 @@ impl MessageHandler for Sum {
             m.order_reference_number(),
             side(m.buy_sell_indicator()),
             m.shares().into(),
-            u64::from(m.price().into_u32()).wrapping_add(m.stock().to_u64()),
+            m.price().into_u32().into(),
         ])
     }
 
@@ -112,8 +112,6 @@ pub fn itchy(bytes: &[u8]) -> u64 {
         let (locate, time) = (message.stock_locate.into(), message.timestamp);
         let _ = match message.body {
             Body::AddOrder(m) => {
-                let mut stock = [b' '; 8];
-                stock[..m.stock.len()].copy_from_slice(m.stock.as_bytes());
                 let side = if m.side == Side::Buy { b'B' } else { b'S' };
                 sum.add([
                     locate,
@@ -121,7 +119,7 @@ pub fn itchy(bytes: &[u8]) -> u64 {
                     m.reference,
                     side.into(),
                     m.shares.into(),
-                    u64::from(m.price.raw()).wrapping_add(u64::from_be_bytes(stock)),
+                    m.price.raw().into(),
                 ])
             }
             Body::OrderExecuted { reference, executed, match_number } => {

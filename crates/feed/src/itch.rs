@@ -12,11 +12,9 @@ use tapeworks_market::event::{Definition, Imbalance, Session, Status, StatusActi
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Price, Publisher, Side};
 use tapeworks_wire::nasdaq::itch50::{
-    AddOrder, AddOrderWithMpid, Authenticity, EtpFlag, EventCode, ImbalanceDirection, Message,
-    OperationalHaltAction, OrderCancel, OrderDelete, OrderExecuted, OrderExecutedWithPrice, OrderReplace,
-    Printable, ReasonCode, RegShoAction, TradingState,
+    Authenticity, EtpFlag, EventCode, ImbalanceDirection, Message, OperationalHaltAction, OrderAction,
+    OrderMessage, ReasonCode, RegShoAction, TradingState,
 };
-use tapeworks_wire::schema::Structure;
 use tapeworks_wire::{Ascii, NanosecondsSinceMidnight};
 
 use crate::clock;
@@ -114,11 +112,7 @@ impl ItchNormaliser {
     }
 
     /// Translates one message that is about an order; `false` when it is not, or has not the length of its type, and
-    /// nothing was done.
-    ///
-    /// Nineteen in twenty messages are about orders, of types as good as random: a jump by type would be mispredicted
-    /// for every other one. So there is none: [`LAYOUTS`], made of the declaration, says where each type has what an
-    /// event needs, and the event is made the same way for all.
+    /// nothing was done. No branch depends on the type: see [`OrderMessage`].
     #[inline]
     pub(crate) fn order<S: Sink<Event>>(
         &mut self,
@@ -127,32 +121,25 @@ impl ItchNormaliser {
         symbols: &mut SymbolTable,
         sink: &mut S,
     ) -> bool {
-        let Some(start) = message.first_chunk::<ORDER_START>() else { return false };
-        let layout = &LAYOUTS[usize::from(start[0])];
-        if usize::from(layout.length) != message.len() {
-            return false;
-        }
-        let locate = u16::from_be_bytes([start[1], start[2]]);
-        let mut instrument = self.known(locate);
+        let Some(order) = OrderMessage::decode(message) else { return false };
+        let mut instrument = self.known(order.stock_locate);
         if instrument >= UNWANTED {
-            if instrument == UNKNOWN && layout.kind == EventKind::Add {
-                let stock = message.get(STOCK..).and_then(|rest| rest.first_chunk::<8>()).copied();
-                instrument = self.learn(locate, Ascii(stock.unwrap_or([b' '; 8])), symbols, sink);
+            if instrument == InstrumentId::UNKNOWN && order.action == OrderAction::Add {
+                instrument = self.learn(order.stock_locate, OrderMessage::stock(message), symbols, sink);
             }
             if instrument == UNWANTED {
                 return true;
             }
         }
-        let [_, _, _, t0, t1, t2, t3, t4, t5, t6, t7, r0, r1, r2, r3, r4, r5, r6, r7] = *start;
-        let timestamp = u64::from_be_bytes([t0, t1, t2, t3, t4, t5, t6, t7]) & LOW_48_BITS;
-        let mut event = self.event(layout.kind, instrument, NanosecondsSinceMidnight(timestamp), context);
-        event.order_id = u64::from_be_bytes([r0, r1, r2, r3, r4, r5, r6, r7]);
-        event.size = u32_at(message, layout.shares) & layout.shares_mask;
-        event.aux = u64_at(message, layout.aux) & layout.aux_mask;
-        event.side = SIDES[usize::from(message.get(usize::from(layout.side)).copied().unwrap_or_default())];
-        let price = Price::from_e4(u32_at(message, layout.price));
-        event.price = if layout.has_price { Some(price) } else { None };
-        if layout.is_printable_told && message.get(PRINTABLE) == Some(&Printable::No.raw()) {
+        let kind = KINDS[order.action as usize];
+        let mut event = self.event(kind, instrument, order.timestamp, context);
+        event.order_id = order.order_reference_number;
+        event.size = order.shares;
+        event.aux = order.other_number;
+        event.side = SIDES[usize::from(order.buy_sell_indicator)];
+        let price = Price::from_e4(order.price);
+        event.price = if order.has_price { Some(price) } else { None };
+        if order.is_not_printable {
             event.detail = Event::NOT_PRINTABLE;
         }
         sink.put(event);
@@ -378,114 +365,15 @@ impl ItchNormaliser {
     }
 }
 
-/// Bytes at the start that every order message has: type, stock locate, tracking number, timestamp and the first order
-/// reference number.
-const ORDER_START: usize = 19;
-const LOW_48_BITS: u64 = (1 << 48) - 1;
-const STOCK: usize = offset(&AddOrder::SCHEMA, "stock");
-const PRINTABLE: usize = offset(&OrderExecutedWithPrice::SCHEMA, "printable");
-const UNKNOWN: InstrumentId = InstrumentId::UNKNOWN;
-
-/// Where an order message has what an event needs. What it has not is read from its start and masked away.
-#[derive(Clone, Copy)]
-struct Layout {
-    /// 0: not an order message.
-    length: u8,
-    kind: EventKind,
-    shares: u8,
-    price: u8,
-    aux: u8,
-    /// Without an indicator, 0: the type is looked up in its place, which is neither `B` nor `S`.
-    side: u8,
-    has_price: bool,
-    is_printable_told: bool,
-    shares_mask: u32,
-    aux_mask: u64,
-}
-
-impl Layout {
-    const NONE: Self = Self {
-        length: 0,
-        kind: EventKind::Other,
-        shares: 0,
-        price: 0,
-        aux: 0,
-        side: 0,
-        has_price: false,
-        is_printable_told: false,
-        shares_mask: 0,
-        aux_mask: 0,
-    };
-
-    /// The layout of `message`, whose fields of these names (empty: it has none) hold shares, price, second reference or
-    /// match number, and side. Does not compile when the declaration has no such field, or when the message does not
-    /// begin as all order messages do.
-    const fn of(message: &Structure, kind: EventKind, [shares, price, aux, side]: [&str; 4]) -> Self {
-        assert!(offset(message, "stock_locate") == 1 && offset(message, "timestamp") == 5);
-        let reference = if matches!(kind, EventKind::Replace) {
-            "original_order_reference_number"
-        } else {
-            "order_reference_number"
-        };
-        assert!(offset(message, reference) + 8 == ORDER_START && message.minimum_length <= u8::MAX as usize);
-        Self {
-            length: message.minimum_length as u8,
-            kind,
-            shares: offset(message, shares) as u8,
-            price: offset(message, price) as u8,
-            aux: offset(message, aux) as u8,
-            side: offset(message, side) as u8,
-            has_price: !price.is_empty(),
-            is_printable_told: false,
-            shares_mask: if shares.is_empty() { 0 } else { u32::MAX },
-            aux_mask: if aux.is_empty() { 0 } else { u64::MAX },
-        }
-    }
-}
-
-/// The offset of the field `name`; 0 for no name.
-const fn offset(message: &Structure, name: &str) -> usize {
-    if name.is_empty() {
-        return 0;
-    }
-    let mut at = 0;
-    while at < message.fields.len() {
-        if is_same(message.fields[at].name.as_bytes(), name.as_bytes()) {
-            return message.fields[at].offset;
-        }
-        at += 1;
-    }
-    panic!("the declaration has no field of this name")
-}
-
-/// `==` of bytes, for constants.
-const fn is_same(one: &[u8], other: &[u8]) -> bool {
-    let mut at = 0;
-    while at < one.len() && at < other.len() && one[at] == other[at] {
-        at += 1;
-    }
-    at == one.len() && at == other.len()
-}
-
-/// By message type.
-static LAYOUTS: [Layout; 256] = {
-    let mut table = [Layout::NONE; 256];
-    let added = ["shares", "price", "", "buy_sell_indicator"];
-    table[AddOrder::TAG as usize] = Layout::of(&AddOrder::SCHEMA, EventKind::Add, added);
-    table[AddOrderWithMpid::TAG as usize] = Layout::of(&AddOrderWithMpid::SCHEMA, EventKind::Add, added);
-    table[OrderExecuted::TAG as usize] =
-        Layout::of(&OrderExecuted::SCHEMA, EventKind::Execute, ["executed_shares", "", "match_number", ""]);
-    let executed = ["executed_shares", "execution_price", "match_number", ""];
-    table[OrderExecutedWithPrice::TAG as usize] = Layout {
-        is_printable_told: true,
-        ..Layout::of(&OrderExecutedWithPrice::SCHEMA, EventKind::Execute, executed)
-    };
-    table[OrderCancel::TAG as usize] =
-        Layout::of(&OrderCancel::SCHEMA, EventKind::Cancel, ["cancelled_shares", "", "", ""]);
-    table[OrderDelete::TAG as usize] = Layout::of(&OrderDelete::SCHEMA, EventKind::Delete, [""; 4]);
-    let replaced = ["shares", "price", "new_order_reference_number", ""];
-    table[OrderReplace::TAG as usize] = Layout::of(&OrderReplace::SCHEMA, EventKind::Replace, replaced);
-    table
+/// By order action.
+const KINDS: [EventKind; 5] = {
+    let mut kinds = [EventKind::Other; 5];
+    kinds[OrderAction::Add as usize] = EventKind::Add;
+    kinds[OrderAction::Execute as usize] = EventKind::Execute;
+    kinds[OrderAction::Cancel as usize] = EventKind::Cancel;
+    kinds[OrderAction::Delete as usize] = EventKind::Delete;
+    kinds[OrderAction::Replace as usize] = EventKind::Replace;
+    kinds
 };
 
 /// By buy/sell indicator.
@@ -495,18 +383,6 @@ static SIDES: [Side; 256] = {
     table[b'S' as usize] = Side::Ask;
     table
 };
-
-#[inline]
-fn u32_at(message: &[u8], offset: u8) -> u32 {
-    let bytes = message.get(usize::from(offset)..).and_then(|rest| rest.first_chunk::<4>());
-    bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
-}
-
-#[inline]
-fn u64_at(message: &[u8], offset: u8) -> u64 {
-    let bytes = message.get(usize::from(offset)..).and_then(|rest| rest.first_chunk::<8>());
-    bytes.map_or(0, |bytes| u64::from_be_bytes(*bytes))
-}
 
 /// DBN holds 32 bits of shares; an auction of more is told as the most.
 fn shares(shares: u64) -> u32 {
@@ -558,7 +434,7 @@ fn reason(code: ReasonCode) -> u16 {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use tapeworks_wire::nasdaq::itch50::{BuySellIndicator, SCHEMA};
+    use tapeworks_wire::nasdaq::itch50::{BuySellIndicator, Printable, SCHEMA};
     use tapeworks_wire::schema::{SplitMix64, arbitrary};
 
     use super::*;

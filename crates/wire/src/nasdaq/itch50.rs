@@ -8,6 +8,10 @@
 //! Carried by [MoldUDP64](super::moldudp64), by [SoupBinTCP](super::soupbintcp), or in daily files as messages behind
 //! two-byte big-endian lengths ([`Blocks`](crate::framing::Blocks)).
 
+mod order;
+
+pub use order::{OrderAction, OrderMessage};
+
 tapeworks_wire_macros::protocol! {
     /// Every displayed order of a Nasdaq equity market, one message per event.
     protocol "nasdaq-totalview-itch-5.0" {
