@@ -872,7 +872,7 @@ impl Channel {
     }
 
     /// A message whose number is the next of its channel.
-    #[inline]
+    #[inline(always)]
     fn numbered_message<S: Sink<Event>>(
         &mut self,
         message: &[u8],
@@ -886,7 +886,7 @@ impl Channel {
         self.next_number = sequence.saturating_add(1);
         let context = Context { received, sequence, channel: self.number, line: Line::A };
         let arrival = self.tracker.arrive(sequence, 1);
-        if arrival != IN_ORDER && self.renumbered(arrival, message, &context, place, problems, sink) {
+        if arrival != IN_ORDER && self.renumbered(arrival, message, context, place, problems, sink) {
             return;
         }
         self.message(message, &context, place, problems, symbols, sink);
@@ -899,14 +899,14 @@ impl Channel {
         &mut self,
         arrival: Arrival,
         message: &[u8],
-        context: &Context,
+        context: Context,
         (file, packet, offset): (u16, u64, u64),
         problems: &mut Problems,
         sink: &mut S,
     ) -> bool {
         if let Some(gap) = arrival.gap {
             problems.note(Problem { file, packet, offset, kind: ProblemKind::Gap(gap) });
-            sink.put(self.gap_event(gap, context, self.time_of(message)));
+            sink.put(self.gap_event(gap, &context, self.time_of(message)));
         }
         arrival.skip > 0
     }
@@ -920,7 +920,7 @@ impl Channel {
     }
 
     /// Translates one message.
-    #[inline]
+    #[inline(always)]
     fn message<S: Sink<Event>>(
         &mut self,
         message: &[u8],
@@ -936,7 +936,7 @@ impl Channel {
         {
             return;
         }
-        self.other_message(message, context, place, problems, symbols, sink);
+        self.other_message(message, *context, place, problems, symbols, sink);
     }
 
     /// Translates a message that is not about an order of ITCH.
@@ -944,7 +944,7 @@ impl Channel {
     fn other_message<S: Sink<Event>>(
         &mut self,
         message: &[u8],
-        context: &Context,
+        context: Context,
         place: (u16, u64, u64),
         problems: &mut Problems,
         symbols: &mut SymbolTable,
@@ -952,9 +952,9 @@ impl Channel {
     ) {
         let result = match &mut self.normaliser {
             Normaliser::Itch(normaliser) => itch50::Message::decode(message)
-                .map(|message| normaliser.normalise(message, context, symbols, sink)),
+                .map(|message| normaliser.normalise(message, &context, symbols, sink)),
             Normaliser::Iex(normaliser) => {
-                let mut target = Target { context, symbols, sink: &mut *sink };
+                let mut target = Target { context: &context, symbols, sink: &mut *sink };
                 if self.application == Application::IexDeep10 {
                     deep10::Message::decode(message).map(|message| normaliser.deep(message, &mut target))
                 } else {
@@ -973,7 +973,7 @@ impl Channel {
         &mut self,
         error: DecodeError,
         message: &[u8],
-        context: &Context,
+        context: Context,
         (file, packet, offset): (u16, u64, u64),
         problems: &mut Problems,
         sink: &mut S,
@@ -984,7 +984,7 @@ impl Channel {
         if !matches!(error, DecodeError::UnknownMessage { .. }) {
             let gap = Gap { first: context.sequence, count: 1 };
             self.tracker.lose(gap);
-            sink.put(self.gap_event(gap, context, self.time_of(message)));
+            sink.put(self.gap_event(gap, &context, self.time_of(message)));
         }
     }
 }

@@ -113,7 +113,7 @@ impl ItchNormaliser {
 
     /// Translates one message that is about an order; `false` when it is not, or has not the length of its type, and
     /// nothing was done. No branch depends on the type: see [`OrderMessage`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn order<S: Sink<Event>>(
         &mut self,
         message: &[u8],

@@ -83,11 +83,11 @@ impl OrderMessage {
             stock_locate: u16::from_be_bytes([l0, l1]),
             timestamp: NanosecondsSinceMidnight(tracking_and_time & LOW_48_BITS),
             order_reference_number: u64::from_be_bytes([r0, r1, r2, r3, r4, r5, r6, r7]),
-            shares: u32_at(message, layout.shares) & layout.shares_mask,
-            price: u32_at(message, layout.price) & layout.price_mask,
+            shares: u32::from_be_bytes(bytes_at(message, layout.shares)?) & layout.shares_mask,
+            price: u32::from_be_bytes(bytes_at(message, layout.price)?) & layout.price_mask,
             has_price: layout.price_mask != 0,
-            buy_sell_indicator: message.get(usize::from(layout.side)).copied().unwrap_or(0) & layout.side_mask,
-            other_number: u64_at(message, layout.number) & layout.number_mask,
+            buy_sell_indicator: *message.get(usize::from(layout.side))? & layout.side_mask,
+            other_number: u64::from_be_bytes(bytes_at(message, layout.number)?) & layout.number_mask,
             is_not_printable: layout.is_printable_told && message.get(PRINTABLE) == Some(&Printable::No.raw()),
         })
     }
@@ -215,14 +215,9 @@ static LAYOUTS: [Layout; 256] = {
     table
 };
 
+/// `N` bytes at `offset`, which every layout of the message's length has.
 #[inline]
-fn u32_at(message: &[u8], offset: u8) -> u32 {
-    let bytes = message.get(usize::from(offset)..).and_then(|rest| rest.first_chunk::<4>());
-    bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
-}
-
-#[inline]
-fn u64_at(message: &[u8], offset: u8) -> u64 {
-    let bytes = message.get(usize::from(offset)..).and_then(|rest| rest.first_chunk::<8>());
-    bytes.map_or(0, |bytes| u64::from_be_bytes(*bytes))
+fn bytes_at<const N: usize>(message: &[u8], offset: u8) -> Option<[u8; N]> {
+    let offset = usize::from(offset);
+    message.get(offset..offset + N)?.first_chunk().copied()
 }
