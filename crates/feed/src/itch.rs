@@ -4,7 +4,7 @@
 //! stock directory, or an order's own symbol, explains; an order message other than an addition names no side, price or
 //! shares of the order it refers to (the book completes that).
 //!
-//! Cost: the message's own line, a load from the table of locates (256 KiB, second-level cache) and the event. No jump
+//! Cost: the message's own line, a load from the table of locates (4 bytes for each) and the event. No jump
 //! by message type for the messages about orders.
 
 use tapeworks_flow::Sink;

@@ -16,6 +16,8 @@
 //! A gap makes every book it may have touched stale: its updates carry [`Flags::MAYBE_BAD_BOOK`] until the book is
 //! cleared (by a snapshot or a new session) or, for quotes, until both sides are told anew.
 
+use std::hint::select_unpredictable;
+
 use tapeworks_flow::{Sink, Stage};
 
 use crate::event::{Event, EventKind, Flags, Session, Side};
@@ -251,7 +253,8 @@ impl Books {
     fn prefetch_orders(&self, event: &Event) {
         tapeworks_ring::prefetch::read(&self.books, event.instrument.index());
         self.orders.prefetch(event.order_id);
-        self.orders.prefetch(if event.kind == EventKind::Replace { event.aux } else { event.order_id });
+        let is_replace = event.kind == EventKind::Replace;
+        self.orders.prefetch(select_unpredictable(is_replace, event.aux, event.order_id));
     }
 
     /// Asks for the levels at the top of the event's side; where only the order knows the side, its line was asked for
@@ -264,7 +267,7 @@ impl Books {
     }
 
     /// Applies one event and completes it. The update borrows the books as they are right after it.
-    #[inline]
+    #[inline(always)]
     pub fn apply<'a>(&'a mut self, event: &'a mut Event) -> BookUpdate<'a> {
         self.counters.events += 1;
         let mut before = None;
@@ -307,17 +310,13 @@ impl Books {
             return BestMoved::No;
         }
         book.quoted &= !PENDING;
-        let moved = match event.side {
-            Side::Bid if !is_pending => BestMoved::Bid,
-            Side::Ask if !is_pending => BestMoved::Ask,
-            Side::Bid | Side::Ask | Side::None => BestMoved::Both,
-        };
-        for side in [Side::Bid, Side::Ask] {
-            if moved.includes(side) {
-                self.measure_reach(event.instrument, side);
-            }
+        if is_pending || event.side == Side::None {
+            self.measure_reach(event.instrument, Side::Bid);
+            self.measure_reach(event.instrument, Side::Ask);
+            return BestMoved::Both;
         }
-        moved
+        self.measure_reach(event.instrument, event.side);
+        if event.side == Side::Ask { BestMoved::Ask } else { BestMoved::Bid }
     }
 
     #[inline]
@@ -356,7 +355,7 @@ impl Books {
         Some(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn add(&mut self, event: &Event, depth: &mut u32) -> Outcome {
         let (Some(price), true) = (event.price, event.size > 0 && event.side != Side::None) else {
             return Outcome::Incomplete;
@@ -405,12 +404,12 @@ impl Books {
     }
 
     /// An execution, a cancellation in part, or a deletion, which takes whatever is left.
-    #[inline]
+    #[inline(always)]
     fn reduce(&mut self, event: &mut Event, before: &mut Option<Order>, depth: &mut u32) -> Outcome {
         let Some(place) = self.orders.find(event.order_id) else { return Outcome::UnknownOrder };
         let Some(order) = self.orders.get(place) else { return Outcome::UnknownOrder };
         *before = Some(order);
-        let size = if event.kind == EventKind::Delete { order.size } else { event.size };
+        let size = select_unpredictable(event.kind == EventKind::Delete, order.size, event.size);
         event.size = size;
         event.side = order.side;
         event.instrument = order.instrument;
@@ -429,7 +428,7 @@ impl Books {
     }
 
     /// The old order leaves, the new one joins on the same side behind all others at its price.
-    #[inline]
+    #[inline(always)]
     fn replace(&mut self, event: &mut Event, before: &mut Option<Order>, depth: &mut u32) -> Outcome {
         let Some(place) = self.orders.find(event.order_id) else { return Outcome::UnknownOrder };
         let Some(old) = self.orders.get(place) else { return Outcome::UnknownOrder };

@@ -80,6 +80,8 @@ const TOP: usize = 8;
 const WALKED: usize = 64;
 /// The smallest block: one cache line.
 const SMALLEST: u32 = 4;
+/// Where the first block starts, so that eight cells can be read back from the end of any.
+const FIRST: u32 = TOP as u32;
 /// Sizes of blocks: 4 << 0 to 4 << 29.
 const CLASSES: usize = 30;
 /// Ends a list of free blocks, as no block starts at the last cell.
@@ -107,8 +109,8 @@ const fn key_of(side: Side, price: Price) -> i64 {
 impl LevelStore {
     /// A table with room for `capacity` levels (at least 4).
     pub fn with_capacity(capacity: u32) -> Self {
-        let cells = HugeVec::zeroed(capacity.max(SMALLEST) as usize);
-        Self { cells, used: 0, free: [NO_BLOCK; CLASSES], growths: 0 }
+        let cells = HugeVec::zeroed(capacity.max(SMALLEST).saturating_add(FIRST) as usize);
+        Self { cells, used: FIRST, free: [NO_BLOCK; CLASSES], growths: 0 }
     }
 
     /// How often the table had to grow after start-up. Each time copied it whole: give it more capacity.
@@ -147,38 +149,37 @@ impl LevelStore {
         self.cells(ladder).iter().rev().filter_map(move |cell| Self::to_level(cell, side))
     }
 
-    /// Asks for the cache lines of the best thirteen levels of `ladder`, or more: four.
+    /// Asks for the cache lines of the best 29 levels of `ladder`, or more: eight.
     #[inline]
     pub fn prefetch(&self, ladder: Ladder) {
         let last = (ladder.start + ladder.length.saturating_sub(1)) as usize;
-        prefetch::read_back::<4, _>(&self.cells, last);
+        prefetch::read_back::<8, _>(&self.cells, last);
     }
 
-    /// Where `key` is, or where it would be inserted.
+    /// Where `key` is in `ladder`, or where it would be inserted.
     ///
     /// Walks from the best on, eight cells at a time: within eight the place is as good as random to a branch predictor,
-    /// so they are all compared and counted.
+    /// so they are all compared and counted; of fewer than eight, what lies before them in the table is compared too and
+    /// not counted.
     #[inline]
-    fn search(cells: &[Cell], key: i64) -> Result<usize, usize> {
-        let mut end = cells.len();
-        loop {
-            let Some(top) = cells.get(..end).and_then(<[Cell]>::last_chunk::<TOP>) else {
-                while end > 0 && cells[end - 1].key > key {
-                    end -= 1;
-                }
-                break;
-            };
-            let better = top.iter().map(|cell| usize::from(cell.key > key)).sum::<usize>();
+    fn search(&self, ladder: Ladder, key: i64) -> Result<usize, usize> {
+        let start = ladder.start as usize;
+        let mut end = ladder.len();
+        while end > 0 {
+            let cells = self.cells.get(..start + end).and_then(<[Cell]>::last_chunk::<TOP>);
+            let Some(top) = cells else { break };
+            let before = TOP.saturating_sub(end);
+            let better = (0..TOP).map(|at| usize::from((top[at].key > key) & (at >= before))).sum::<usize>();
             end -= better;
             if better < TOP {
                 break;
             }
-            if cells.len() - end >= WALKED {
-                return cells[..end].binary_search_by_key(&key, |cell| cell.key);
+            if ladder.len() - end >= WALKED {
+                return self.cells(ladder)[..end].binary_search_by_key(&key, |cell| cell.key);
             }
         }
         match end.checked_sub(1) {
-            Some(at) if cells[at].key == key => Ok(at),
+            Some(at) if self.cells.get(start + at).is_some_and(|cell| cell.key == key) => Ok(at),
             _ => Err(end),
         }
     }
@@ -193,7 +194,7 @@ impl LevelStore {
         size: u32,
     ) -> Result<u32, LevelError> {
         let key = key_of(side, price);
-        match Self::search(self.cells(*ladder), key) {
+        match self.search(*ladder, key) {
             Ok(position) => {
                 let cell = &mut self.cells[ladder.start as usize + position];
                 cell.size = cell.size.checked_add(size).ok_or(LevelError::Overflow)?;
@@ -218,8 +219,7 @@ impl LevelStore {
         size: u32,
         whole_order: bool,
     ) -> Result<u32, LevelError> {
-        let position =
-            Self::search(self.cells(*ladder), key_of(side, price)).map_err(|_| LevelError::Missing)?;
+        let position = self.search(*ladder, key_of(side, price)).map_err(|_| LevelError::Missing)?;
         let depth = ladder.length - 1 - position as u32;
         let cell = &mut self.cells[ladder.start as usize + position];
         let (Some(left), Some(orders)) =
@@ -245,7 +245,7 @@ impl LevelStore {
         size: u32,
     ) -> Result<u32, LevelError> {
         let key = key_of(side, price);
-        match Self::search(self.cells(*ladder), key) {
+        match self.search(*ladder, key) {
             Ok(position) => {
                 let depth = ladder.length - 1 - position as u32;
                 if size == 0 {

@@ -252,6 +252,8 @@ impl NbboStage {
     #[inline]
     fn refresh(&mut self, venue: usize, at: usize, book: BookRef<'_>, moved: BestMoved) -> bool {
         let before = self.contributions[at];
+        // A book that was excluded for being stale and no longer is counts with both sides again.
+        let moved = if book.is_stale() == before.is_stale { moved } else { BestMoved::Both };
         let contribution = self.contribution(book, before, moved);
         if contribution == before {
             return false;
@@ -261,18 +263,25 @@ impl NbboStage {
         let Some(contributions) = self.contributions.get(first..first + self.venues.len()) else {
             return false;
         };
-        let mut nbbo = Nbbo::default();
-        for (index, (contribution, publisher)) in contributions.iter().zip(&self.venues).enumerate() {
-            let (bid, bid_size) = (contribution.bid, contribution.bid_size);
-            offer(&mut nbbo.bid, bid, bid_size, *publisher, index, |new, best| new > best);
-            let (ask, ask_size) = (contribution.ask, contribution.ask_size);
-            offer(&mut nbbo.ask, ask, ask_size, *publisher, index, |new, best| new < best);
+        let current = &mut self.best[book.instrument().index()];
+        let mut nbbo = Nbbo { flags: Flags::default(), ..*current };
+        let places = || contributions.iter().zip(&self.venues).enumerate();
+        if moved.includes(Side::Bid) {
+            nbbo.bid = BestSide::default();
+            for (index, (one, publisher)) in places() {
+                offer(&mut nbbo.bid, one.bid, one.bid_size, *publisher, index, |new, best| new > best);
+            }
+        }
+        if moved.includes(Side::Ask) {
+            nbbo.ask = BestSide::default();
+            for (index, (one, publisher)) in places() {
+                offer(&mut nbbo.ask, one.ask, one.ask_size, *publisher, index, |new, best| new < best);
+            }
         }
         let best = nbbo.bid.venues | nbbo.ask.venues;
         if contributions.iter().enumerate().any(|(index, one)| one.is_stale && best & (1 << index) != 0) {
             nbbo.flags = Flags::MAYBE_BAD_BOOK;
         }
-        let current = &mut self.best[book.instrument().index()];
         if *current == nbbo {
             return false;
         }

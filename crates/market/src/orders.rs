@@ -85,7 +85,11 @@ pub enum Refused {
 
 /// Where an order is. Valid until the next insertion or removal.
 #[derive(Clone, Copy, Debug)]
-pub struct Place(usize);
+pub struct Place {
+    slot: usize,
+    /// The first slot of the order's own bucket.
+    home: usize,
+}
 
 /// The orders of a venue.
 pub struct OrderIndex {
@@ -169,13 +173,14 @@ impl OrderIndex {
     /// Where `id` is.
     #[inline]
     pub fn find(&self, id: u64) -> Option<Place> {
-        let mut bucket = self.home(id);
+        let home = self.home(id);
+        let mut bucket = home;
         for _ in 0..=FARTHEST {
             let [first, second] = self.slots.get(bucket..)?.first_chunk::<2>()?;
             // Which of the two is as good as random: chosen without a branch.
             let in_second = second.holds(id);
             if first.holds(id) | in_second {
-                return Some(Place(bucket + usize::from(in_second)));
+                return Some(Place { slot: bucket + usize::from(in_second), home });
             }
             if first.tag & PASSED == 0 {
                 return None;
@@ -188,7 +193,7 @@ impl OrderIndex {
     /// The order at `place`.
     #[inline]
     pub fn get(&self, place: Place) -> Option<Order> {
-        self.slots.get(place.0).and_then(Self::order)
+        self.slots.get(place.slot).and_then(Self::order)
     }
 
     #[inline]
@@ -217,17 +222,34 @@ impl OrderIndex {
         if (self.length + 1) * 2 > self.slots.len() && !self.grow() {
             return Err(Refused::Full);
         }
+        let home = self.home(order.id);
+        let Some([first, second]) = self.slots.get(home..).and_then(<[Slot]>::first_chunk::<2>) else {
+            return Err(Refused::Full);
+        };
+        if first.holds(order.id) | second.holds(order.id) {
+            return Err(Refused::Taken);
+        }
+        let is_first_taken = first.size != 0;
+        if (first.tag & PASSED != 0) | (is_first_taken & (second.size != 0)) {
+            return self.insert_farther(order);
+        }
+        self.fill(home + usize::from(is_first_taken), order);
+        self.length += 1;
+        Ok(())
+    }
+
+    /// Adds an order whose bucket is full, or was when an order passed it that may have the same reference.
+    #[cold]
+    #[inline(never)]
+    fn insert_farther(&mut self, order: &Order) -> Result<(), Refused> {
         if self.find(order.id).is_some() {
             return Err(Refused::Taken);
         }
-        let home = self.home(order.id);
-        let free = home + usize::from(self.slots[home].size != 0);
-        if self.slots[free].size == 0 {
-            self.fill(free, order);
-            self.length += 1;
+        if self.displace(order) {
             return Ok(());
         }
-        self.displace_or_grow(order)
+        let is_sparse = self.length * SPARSE < self.slots.len();
+        if !is_sparse && self.grow() && self.displace(order) { Ok(()) } else { Err(Refused::Full) }
     }
 
     #[inline]
@@ -239,16 +261,6 @@ impl OrderIndex {
         slot.size = order.size;
         let side = if order.side == Side::Ask { ASK_BIT } else { 0 };
         slot.tag = slot.tag & PASSED | order.instrument.0 & INSTRUMENT | side;
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn displace_or_grow(&mut self, order: &Order) -> Result<(), Refused> {
-        if self.displace(order) {
-            return Ok(());
-        }
-        let is_sparse = self.length * SPARSE < self.slots.len();
-        if !is_sparse && self.grow() && self.displace(order) { Ok(()) } else { Err(Refused::Full) }
     }
 
     /// Puts an order into the first bucket from its own on that is not full; `false` when there is none near enough.
@@ -287,19 +299,17 @@ impl OrderIndex {
     #[inline]
     pub fn resize(&mut self, place: Place, size: u32) {
         debug_assert!(size > 0, "an order without shares is removed instead");
-        self.slots[place.0].size = size;
+        self.slots[place.slot].size = size;
     }
 
     /// Removes the order at `place`.
     #[inline]
     pub fn remove(&mut self, place: Place) {
-        let slot = &mut self.slots[place.0];
-        slot.size = 0;
-        let id = slot.id;
+        self.slots[place.slot].size = 0;
         self.length -= 1;
-        let (home, bucket) = (self.home(id), place.0 & !1);
-        if home != bucket {
-            self.uncount(home, bucket);
+        let bucket = place.slot & !1;
+        if place.home != bucket {
+            self.uncount(place.home, bucket);
         }
     }
 
@@ -321,7 +331,7 @@ impl OrderIndex {
         for index in 0..self.slots.len() {
             let slot = &self.slots[index];
             if slot.size != 0 && slot.tag & INSTRUMENT == instrument.0 {
-                self.remove(Place(index));
+                self.remove(Place { slot: index, home: self.home(slot.id) });
             }
         }
     }
@@ -458,7 +468,7 @@ mod tests {
                 prop_assert_eq!(index.find(id).and_then(|place| index.get(place)), model.get(&id).copied());
             }
             prop_assert_eq!(index.iter().count(), model.len());
-            let displaced = |id| index.find(id).is_some_and(|place| place.0 & !1 != index.home(id));
+            let displaced = |id| index.find(id).is_some_and(|place| place.slot & !1 != index.home(id));
             let counted: u32 = index.slots.iter().step_by(2).map(|slot| slot.tag / PASSED_ONE).sum();
             prop_assert_eq!(counted > 0, (0..64).any(displaced));
         }

@@ -207,6 +207,19 @@ fn a_quote_replaces_its_side_and_heals_a_gap() {
 }
 
 #[test]
+fn an_excluded_book_that_heals_counts_with_both_sides_at_once() {
+    let mut market = Market::new(NbboRules { stale_books: StaleBooks::Exclude, ..NbboRules::default() });
+    market.send(quote(Side::Bid, 1000, 200, Flags::LAST));
+    let gap = Event::new(EventKind::Gap, Publisher::IEXG_TOPS, InstrumentId::ALL);
+    market.send(gap.with_gap(Gap { first: 1, count: 1 }));
+    assert_eq!(market.bid(ONE), None);
+    // Each side in a message of its own: the second heals, and only its own side moved.
+    market.send(quote(Side::Bid, 1001, 100, Flags::LAST));
+    market.send(quote(Side::Ask, 1002, 100, Flags::LAST));
+    assert_eq!(market.bid(ONE), Some(("10.01".into(), 100, Publisher::IEXG_TOPS)));
+}
+
+#[test]
 fn a_group_of_levels_counts_when_its_last_has_come() {
     let level = |cents: u32, size, flags| {
         let mut event = Event::new(EventKind::Level, Publisher::IEXG_DEEP, ONE);

@@ -88,7 +88,8 @@ impl OrderMessage {
             has_price: layout.price_mask != 0,
             buy_sell_indicator: *message.get(usize::from(layout.side))? & layout.side_mask,
             other_number: u64::from_be_bytes(bytes_at(message, layout.number)?) & layout.number_mask,
-            is_not_printable: layout.is_printable_told && message.get(PRINTABLE) == Some(&Printable::No.raw()),
+            is_not_printable: layout.is_printable_told
+                && message.get(PRINTABLE) == Some(&Printable::No.raw()),
         })
     }
 
@@ -142,11 +143,7 @@ impl Layout {
     /// The layout of `message`, whose fields of these names (empty: it has none) hold shares, price, match number or new
     /// reference, and side. Does not compile when the declaration has no such field, or when the message does not begin
     /// as all order messages do.
-    const fn of(
-        message: &Structure,
-        action: OrderAction,
-        [shares, price, number, side]: [&str; 4],
-    ) -> Self {
+    const fn of(message: &Structure, action: OrderAction, [shares, price, number, side]: [&str; 4]) -> Self {
         assert!(offset(message, "stock_locate") == 1 && offset(message, "timestamp") == 5);
         let reference = if matches!(action, OrderAction::Replace) {
             "original_order_reference_number"
