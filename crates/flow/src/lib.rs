@@ -48,6 +48,11 @@ pub trait Sink<T> {
     /// The producer has handed over all that its batch gave: whatever is buffered goes on now.
     #[inline]
     fn end_of_batch(&mut self) {}
+
+    /// An item about what is numbered `index` will come soon: whoever keeps a table by that number may ask memory for
+    /// its line. A hint of a producer that looks ahead over items that cannot wait in a buffer.
+    #[inline]
+    fn expect(&mut self, _index: usize) {}
 }
 
 impl<T, F: FnMut(T)> Sink<T> for F {
@@ -64,6 +69,10 @@ impl<T, F: FnMut(T)> Sink<T> for F {
 pub trait Stage<In, S> {
     /// Processes a batch in order. Does not call [`Sink::end_of_batch`]: whoever feeds the stage does.
     fn process(&mut self, batch: &[In], sink: &mut S);
+
+    /// An input about what is numbered `index` will come soon: see [`Sink::expect`].
+    #[inline]
+    fn expect(&mut self, _index: usize) {}
 }
 
 /// Two stages joined inline: the outputs of the first are the inputs of the second, on the same core.
@@ -176,6 +185,11 @@ impl<T, B: Stage<T, S>, S> Sink<T> for Direct<'_, B, S> {
     #[inline]
     fn put(&mut self, item: T) {
         self.stage.process(std::slice::from_ref(&item), self.sink);
+    }
+
+    #[inline]
+    fn expect(&mut self, index: usize) {
+        self.stage.expect(index);
     }
 }
 

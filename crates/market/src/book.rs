@@ -828,7 +828,10 @@ where
             let place = self.place(first.publisher);
             let Some(books) = self.feeds.get_mut(place) else { continue };
             for events in events.chunks(LOOK_AHEAD) {
-                events.iter().for_each(|event| books.prefetch_orders(event));
+                for event in events {
+                    books.prefetch_orders(event);
+                    sink.expect(event.instrument.index());
+                }
                 events.iter().for_each(|event| books.prefetch_levels(event));
                 for event in events {
                     let mut event = *event;

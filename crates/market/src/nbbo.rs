@@ -12,7 +12,8 @@
 //! # Cost
 //! A venue's contribution is 32 bytes; those of one instrument lie together, two to a line. An event that did not reach
 //! the levels behind the venue's contribution costs one compare, which the book made. Otherwise the venue's
-//! contribution is computed anew (usually from one level a side) and, if it changed, compared with the others'.
+//! contribution is computed anew (usually from one level a side) and, if it changed, compared with the others'. The
+//! lines of what a batch will touch are asked for while the books look ahead.
 
 use tapeworks_flow::{Sink, Stage};
 
@@ -74,8 +75,9 @@ pub struct BestSide {
     pub venues: u32,
 }
 
-/// The best bid and offer of an instrument across venues.
+/// The best bid and offer of an instrument across venues. One cache line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(align(64))]
 pub struct Nbbo {
     /// The bid.
     pub bid: BestSide,
@@ -362,6 +364,12 @@ where
             let changed = self.update(update);
             sink.put(NbboUpdate { book: *update, nbbo: self.nbbo(update.event.instrument), changed });
         }
+    }
+
+    #[inline]
+    fn expect(&mut self, index: usize) {
+        tapeworks_ring::prefetch::read(&self.contributions, index.wrapping_mul(self.stride));
+        tapeworks_ring::prefetch::read(&self.best, index);
     }
 }
 
