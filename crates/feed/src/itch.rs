@@ -139,9 +139,7 @@ impl ItchNormaliser {
         event.side = SIDES[usize::from(order.buy_sell_indicator)];
         let price = Price::from_e4(order.price);
         event.price = if order.has_price { Some(price) } else { None };
-        if order.is_not_printable {
-            event.detail = Event::NOT_PRINTABLE;
-        }
+        event.detail = u8::from(order.is_not_printable) * Event::NOT_PRINTABLE;
         sink.put(event);
         true
     }

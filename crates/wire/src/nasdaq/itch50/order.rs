@@ -6,8 +6,7 @@
 //! and masked away.
 
 use super::{
-    AddOrder, AddOrderWithMpid, OrderCancel, OrderDelete, OrderExecuted, OrderExecutedWithPrice,
-    OrderReplace, Printable,
+    AddOrder, AddOrderWithMpid, OrderCancel, OrderDelete, OrderExecuted, OrderExecutedWithPrice, OrderReplace,
 };
 use crate::schema::Structure;
 use crate::{Ascii, NanosecondsSinceMidnight};
@@ -88,8 +87,7 @@ impl OrderMessage {
             has_price: layout.price_mask != 0,
             buy_sell_indicator: *message.get(usize::from(layout.side))? & layout.side_mask,
             other_number: u64::from_be_bytes(bytes_at(message, layout.number)?) & layout.number_mask,
-            is_not_printable: layout.is_printable_told
-                && message.get(PRINTABLE) == Some(&Printable::No.raw()),
+            is_not_printable: *message.get(usize::from(layout.printable))? == NOT_PRINTABLE,
         })
     }
 
@@ -106,7 +104,8 @@ impl OrderMessage {
 const START: usize = 19;
 const LOW_48_BITS: u64 = (1 << 48) - 1;
 const STOCK: usize = offset(&AddOrder::SCHEMA, "stock");
-const PRINTABLE: usize = offset(&OrderExecutedWithPrice::SCHEMA, "printable");
+/// No order message has it for its type, so that a message without the field can be asked for its type instead.
+const NOT_PRINTABLE: u8 = b'N';
 
 /// Where an order message has what. What it has not is read from its start and masked away.
 #[derive(Clone, Copy)]
@@ -119,7 +118,7 @@ struct Layout {
     number: u8,
     side: u8,
     side_mask: u8,
-    is_printable_told: bool,
+    printable: u8,
     shares_mask: u32,
     price_mask: u32,
     number_mask: u64,
@@ -134,7 +133,7 @@ impl Layout {
         number: 0,
         side: 0,
         side_mask: 0,
-        is_printable_told: false,
+        printable: 0,
         shares_mask: 0,
         price_mask: 0,
         number_mask: 0,
@@ -159,7 +158,7 @@ impl Layout {
             number: offset(message, number) as u8,
             side: offset(message, side) as u8,
             side_mask: if side.is_empty() { 0 } else { u8::MAX },
-            is_printable_told: false,
+            printable: 0,
             shares_mask: if shares.is_empty() { 0 } else { u32::MAX },
             price_mask: if price.is_empty() { 0 } else { u32::MAX },
             number_mask: if number.is_empty() { 0 } else { u64::MAX },
@@ -201,7 +200,7 @@ static LAYOUTS: [Layout; 256] = {
     table[OrderExecuted::TAG as usize] = Layout::of(&OrderExecuted::SCHEMA, OrderAction::Execute, executed);
     let executed = ["executed_shares", "execution_price", "match_number", ""];
     table[OrderExecutedWithPrice::TAG as usize] = Layout {
-        is_printable_told: true,
+        printable: offset(&OrderExecutedWithPrice::SCHEMA, "printable") as u8,
         ..Layout::of(&OrderExecutedWithPrice::SCHEMA, OrderAction::Execute, executed)
     };
     let cancelled = ["cancelled_shares", "", "", ""];
