@@ -148,6 +148,9 @@ pub(crate) fn tops(summary: &Summary, count: usize, width: usize, paint: Paint) 
         let ((bid, bid_size), (ask, ask_size)) = (side(&busy.nbbo.bid), side(&busy.nbbo.ask));
         let mut remark = match busy.nbbo.state() {
             MarketState::Normal => String::new(),
+            _ if busy.nbbo.bid.price.is_none() && busy.nbbo.ask.price.is_none() => {
+                "no venue counts: closed or halted".to_owned()
+            }
             state => state_name(state).to_owned(),
         };
         if busy.nbbo.flags.contains(Flags::MAYBE_BAD_BOOK) {
