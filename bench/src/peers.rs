@@ -113,14 +113,7 @@ pub fn itchy(bytes: &[u8]) -> u64 {
         let _ = match message.body {
             Body::AddOrder(m) => {
                 let side = if m.side == Side::Buy { b'B' } else { b'S' };
-                sum.add([
-                    locate,
-                    time,
-                    m.reference,
-                    side.into(),
-                    m.shares.into(),
-                    m.price.raw().into(),
-                ])
+                sum.add([locate, time, m.reference, side.into(), m.shares.into(), m.price.raw().into()])
             }
             Body::OrderExecuted { reference, executed, match_number } => {
                 sum.add([locate, time, reference, executed.into(), match_number, 0])

@@ -142,7 +142,7 @@ pub struct Summary {
     pub problems: Problems,
     /// The NBBO's changes.
     pub nbbo: NbboCounts,
-    /// Changes of feeds that did not count for the NBBO: see [`NbboStage::ignored`].
+    /// Changes of feeds that did not count for the NBBO: see [`tapeworks_market::NbboStage::ignored`].
     pub nbbo_ignored: u64,
     /// How many instruments were seen.
     pub instruments: usize,
