@@ -12,6 +12,7 @@
 mod deps;
 mod instructions;
 mod interop;
+mod licences;
 mod process;
 mod steps;
 mod tidy;

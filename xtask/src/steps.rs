@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::process::{self, cargo};
 use crate::tools::{self, Lack};
-use crate::{deps, instructions, interop, tidy};
+use crate::{deps, instructions, interop, licences, tidy};
 
 /// One step.
 struct Step {
@@ -42,7 +42,11 @@ const STEPS: &[Step] = &[
         what: "each crate uses only what it may",
         run: || deps::run().map_err(Lack::Failed),
     },
-    Step { name: "licences", what: "what we link has a licence that fits (cargo-deny)", run: licences },
+    Step {
+        name: "licences",
+        what: "what we link has a licence that fits, and comes from one place",
+        run: || licences::run().map_err(Lack::Failed),
+    },
     Step {
         name: "tests",
         what: "the tests of the workspace pass, fuzz targets over their seeds among them",
@@ -132,17 +136,6 @@ fn format() -> Result<String, Lack> {
         Ok(())
     };
     ran(run(), "formatted")
-}
-
-fn licences() -> Result<String, Lack> {
-    if !process::is_installed("cargo-deny") {
-        // Its build takes longer than all that it would check; who has it runs it.
-        return Err(Lack::Skipped("cargo-deny is not installed".into()));
-    }
-    ran(
-        cargo(["deny", "--offline", "check", "licenses", "bans", "sources"]).run(),
-        "licences, bans and sources fit",
-    )
 }
 
 fn tests() -> Result<String, Lack> {

@@ -1,0 +1,84 @@
+//! What we link: whose licences fit, from the one public registry, and nothing that the house has ruled out.
+//!
+//! The licences are those that each crate declares, read as SPDX expressions.
+
+use serde_json::Value;
+
+use crate::process;
+
+/// Licences that ask for no more than a notice.
+const ALLOWED: &[&str] = &[
+    "0BSD",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "CC0-1.0",
+    "CDLA-Permissive-2.0",
+    "ISC",
+    "MIT",
+    "MIT-0",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
+
+/// One clock, one TLS: what the house has chosen, it does not link twice.
+const RULED_OUT: &[&str] = &["openssl-sys", "chrono-tz"];
+
+const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+/// Checks every crate of the lock file.
+pub(crate) fn run() -> Result<String, String> {
+    let arguments = ["metadata", "--format-version", "1", "--locked", "--all-features"];
+    let printed = process::cargo(arguments).output()?;
+    let metadata: Value = serde_json::from_str(&printed).map_err(|error| error.to_string())?;
+    let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let faults: Vec<String> = packages.iter().filter_map(fault).collect();
+    if faults.is_empty() {
+        Ok(format!("the licences and sources of {} crates fit", packages.len()))
+    } else {
+        Err(faults.join("\n"))
+    }
+}
+
+/// What is wrong with a package.
+fn fault(package: &Value) -> Option<String> {
+    let name = package["name"].as_str().unwrap_or_default();
+    if RULED_OUT.contains(&name) {
+        return Some(format!("{name}: is ruled out"));
+    }
+    // Ours.
+    let source = package["source"].as_str()?;
+    if source != REGISTRY {
+        return Some(format!("{name}: comes from {source}"));
+    }
+    match package["license"].as_str() {
+        Some(licence) if fits(licence) => None,
+        Some(licence) => Some(format!("{name}: the licence is {licence}")),
+        None => Some(format!("{name}: declares no licence")),
+    }
+}
+
+/// Whether what [`ALLOWED`] lists satisfies the expression.
+fn fits(licence: &str) -> bool {
+    // Older crates write a slash where SPDX has `OR`.
+    let Ok(expression) = spdx::Expression::parse_mode(licence, spdx::ParseMode::LAX) else { return false };
+    expression.evaluate(|requirement| ALLOWED.contains(&requirement.to_string().as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fits;
+
+    #[test]
+    fn one_way_out_is_enough_and_every_part_of_it_is_needed() {
+        for good in ["MIT", "MIT/Apache-2.0", "GPL-3.0-only OR MIT", "(MIT OR Apache-2.0) AND Unicode-3.0"] {
+            assert!(fits(good), "{good}");
+        }
+        for bad in ["GPL-3.0-only", "MIT AND GPL-3.0-only", "proprietary", ""] {
+            assert!(!fits(bad), "{bad}");
+        }
+    }
+}
