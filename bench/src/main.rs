@@ -14,6 +14,7 @@ mod parquet;
 mod peers;
 mod rounds;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -21,7 +22,12 @@ fn main() -> ExitCode {
     let name = arguments.next().unwrap_or_else(|| "itch".into());
     let mut options = Options::default();
     while let Some(flag) = arguments.next() {
-        let number = arguments.next().and_then(|value| value.replace('_', "").parse().ok());
+        let Some(value) = arguments.next() else { return usage() };
+        if flag == "--folder" {
+            options.folder = value.into();
+            continue;
+        }
+        let number = value.replace('_', "").parse::<u64>().ok();
         match (flag.as_str(), number) {
             ("--messages", Some(messages)) => options.messages = messages,
             ("--symbols", Some(symbols)) => options.symbols = symbols as u32,
@@ -39,7 +45,9 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: bench [itch | parquet] [--messages 20_000_000] [--symbols 8_000] [--rounds 5]");
+    eprintln!(
+        "usage: bench [itch | parquet] [--messages 20_000_000] [--symbols 8_000] [--rounds 5] [--folder DIR]"
+    );
     ExitCode::from(2)
 }
 
@@ -51,10 +59,15 @@ pub struct Options {
     pub symbols: u32,
     /// How often each variant runs.
     pub rounds: usize,
+    /// Where files are read from and written to.
+    pub folder: PathBuf,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { messages: 20_000_000, symbols: 8_000, rounds: 5 }
+        // A folder in memory where there is one: what is measured is the program, not the disk.
+        let memory = PathBuf::from("/dev/shm");
+        let folder = if memory.is_dir() { memory } else { std::env::temp_dir() };
+        Self { messages: 20_000_000, symbols: 8_000, rounds: 5, folder }
     }
 }

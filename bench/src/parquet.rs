@@ -9,11 +9,11 @@ use crate::Options;
 use crate::rounds::Rounds;
 
 pub fn run(options: &Options) {
-    let folder = std::env::temp_dir().join(format!("tapeworks-bench-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
+    let folder = options.folder.join(format!("tapeworks-bench-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("the folder is writable");
     let input = folder.join("bench-2025-11-14.itch");
     let (bytes, messages) = crate::itch::file(options);
-    std::fs::write(&input, bytes).expect("the temporary folder has room");
+    std::fs::write(&input, bytes).expect("the folder has room");
     println!(
         "file: {messages} messages, {} symbols at random; read from and written to {}\n",
         options.symbols,
@@ -47,5 +47,5 @@ pub fn run(options: &Options) {
     }
     rounds.run(options.rounds);
     rounds.print("whole replay, one core", "replay, no output");
-    std::fs::remove_dir_all(&folder).expect("the temporary folder can be removed");
+    std::fs::remove_dir_all(&folder).expect("the folder can be removed");
 }
