@@ -321,9 +321,9 @@ impl Books {
 
     #[inline]
     fn measure_reach(&mut self, instrument: InstrumentId, side: Side) {
-        let book = self.book(instrument);
-        let levels = round_lot_best(book, side, book.round_lot().unwrap_or(DEFAULT_ROUND_LOT)).2;
+        let lot = self.book(instrument).round_lot().unwrap_or(DEFAULT_ROUND_LOT);
         if let Some(book) = self.books.get_mut(instrument.index()) {
+            let levels = self.levels.reach(book.sides[place_of(side)], lot);
             book.reach[place_of(side)] = u8::try_from(levels).unwrap_or(u8::MAX);
         }
     }

@@ -149,6 +149,19 @@ impl LevelStore {
         self.cells(ladder).iter().rev().filter_map(move |cell| Self::to_level(cell, side))
     }
 
+    /// How many of the best levels it takes to hold `shares`; all of them when they hold less.
+    #[inline]
+    pub fn reach(&self, ladder: Ladder, shares: u32) -> usize {
+        let mut held = 0u32;
+        for (above, cell) in self.cells(ladder).iter().rev().enumerate() {
+            held = held.saturating_add(cell.size);
+            if held >= shares {
+                return above + 1;
+            }
+        }
+        ladder.len()
+    }
+
     /// Asks for the cache lines of the best 29 levels of `ladder`, or more: eight.
     #[inline]
     pub fn prefetch(&self, ladder: Ladder) {
