@@ -19,6 +19,7 @@ const ALLOWED: &[&str] = &[
     "ISC",
     "MIT",
     "MIT-0",
+    "NCSA",
     "Unicode-3.0",
     "Unlicense",
     "Zlib",
@@ -29,15 +30,28 @@ const RULED_OUT: &[&str] = &["openssl-sys", "chrono-tz"];
 
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Checks every crate of the lock file.
+/// Ours, each with a lock file of its own.
+const WORKSPACES: [&str; 3] = ["Cargo.toml", "bench/Cargo.toml", "fuzz/Cargo.toml"];
+
+/// Checks every crate of every lock file.
 pub(crate) fn run() -> Result<String, String> {
-    let arguments = ["metadata", "--format-version", "1", "--locked", "--all-features"];
-    let printed = process::cargo(arguments).output()?;
-    let metadata: Value = serde_json::from_str(&printed).map_err(|error| error.to_string())?;
-    let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let faults: Vec<String> = packages.iter().filter_map(fault).collect();
+    let mut faults = Vec::new();
+    let mut checked = 0;
+    for manifest in WORKSPACES {
+        let arguments = ["metadata", "--format-version", "1", "--locked", "--all-features"];
+        let printed = process::cargo(arguments).args(["--manifest-path", manifest]).output()?;
+        let metadata: Value = serde_json::from_str(&printed).map_err(|error| error.to_string())?;
+        let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if packages.is_empty() {
+            return Err(format!("{manifest}: cargo tells no packages"));
+        }
+        faults.extend(packages.iter().filter_map(fault));
+        checked += packages.len();
+    }
+    faults.sort();
+    faults.dedup();
     if faults.is_empty() {
-        Ok(format!("the licences and sources of {} crates fit", packages.len()))
+        Ok(format!("the licences and sources of {checked} crates fit"))
     } else {
         Err(faults.join("\n"))
     }
@@ -49,8 +63,12 @@ fn fault(package: &Value) -> Option<String> {
     if RULED_OUT.contains(&name) {
         return Some(format!("{name}: is ruled out"));
     }
-    // Ours.
-    let source = package["source"].as_str()?;
+    let Some(source) = package["source"].as_str() else {
+        // Ours: each dependency names a version.
+        let dependencies = package["dependencies"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let any = dependencies.iter().find(|one| one["req"] == "*" && one["path"].is_null())?;
+        return Some(format!("{name}: takes any version of {}", any["name"]));
+    };
     if source != REGISTRY {
         return Some(format!("{name}: comes from {source}"));
     }

@@ -149,7 +149,7 @@ pub(crate) fn tops(summary: &Summary, count: usize, width: usize, paint: Paint) 
         let mut remark = match busy.nbbo.state() {
             MarketState::Normal => String::new(),
             _ if busy.nbbo.bid.price.is_none() && busy.nbbo.ask.price.is_none() => {
-                "no venue counts: closed or halted".to_owned()
+                "no venue counts".to_owned()
             }
             state => state_name(state).to_owned(),
         };
@@ -207,7 +207,7 @@ pub(crate) fn written(summary: &Summary, width: usize, paint: Paint) -> String {
     out
 }
 
-/// What was passed over or put right on the way: no fault of the data's, but nothing to hide either.
+/// What was passed over or put right on the way.
 fn asides(summary: &Summary) -> Vec<String> {
     let feed = &summary.feed_counters;
     let files = &summary.file_counters;
@@ -276,25 +276,42 @@ pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
         let text = "Everything was understood; nothing is missing.";
         let _infallible = writeln!(out, "{}", paint.good(text));
     } else {
-        let text = format!(
-            "{} in the input, {} missing, {} without what they refer to.",
-            counted(summary.problems.total, "problem", "problems"),
-            counted(summary.missing_messages(), "message", "messages"),
-            counted(rejected, "event", "events"),
-        );
+        let files = &summary.file_counters;
+        let parts = [
+            (summary.problems.total, "problem", "problems", "in the input"),
+            (summary.missing_messages(), "message", "messages", "missing"),
+            (rejected, "event", "events", "without what they refer to"),
+            (summary.file_errors.len() as u64, "file", "files", "cut short"),
+            (
+                files.without_time + files.time_out_of_range,
+                "packet",
+                "packets",
+                "without a time of their own",
+            ),
+            (summary.values_lost(), "value", "values", "that a file could not hold"),
+        ];
+        let told = parts.iter().filter(|(count, ..)| *count > 0);
+        let told: Vec<_> =
+            told.map(|(count, one, many, what)| format!("{} {what}", counted(*count, one, many))).collect();
+        let text = format!("{}.", told.join(", "));
         let _infallible = writeln!(out, "{}", paint.bad(&text));
     }
     out
 }
 
 /// What is missing and what could not be read, in one line.
-pub(crate) fn losses(gaps: u64, missing: u64, problems: u64, paint: Paint) -> String {
-    paint.bad(&format!(
-        "{}, {} missing; {} unreadable.",
+pub(crate) fn losses(gaps: u64, missing: u64, problems: u64, damaged: usize, paint: Paint) -> String {
+    let mut text = format!(
+        "{}, {} missing; {} unreadable",
         counted(gaps, "gap", "gaps"),
         counted(missing, "message", "messages"),
         counted(problems, "place", "places")
-    ))
+    );
+    if damaged > 0 {
+        let _infallible = write!(text, "; {} cut short", counted(damaged as u64, "file", "files"));
+    }
+    text.push('.');
+    paint.bad(&text)
 }
 
 /// The whole summary for programs.

@@ -46,10 +46,16 @@ pub fn date_in(text: &str) -> Option<Date> {
     if let Some(date) = (0..text.len()).find_map(|start| text.get(start..start + 10).and_then(iso)) {
         return Some(date);
     }
-    let mut end = 0;
-    text.split(|c: char| !c.is_ascii_digit()).find_map(|digits| {
-        let start = end;
-        end = start + digits.len() + 1;
+    let mut rest = text;
+    std::iter::from_fn(|| {
+        rest = rest.get(rest.find(|c: char| c.is_ascii_digit())?..)?;
+        let before = text.get(..text.len() - rest.len())?;
+        let length = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let (digits, after) = rest.split_at_checked(length)?;
+        rest = after;
+        Some((before, digits))
+    })
+    .find_map(|(before, digits)| {
         let number = |from: usize, to: usize| digits.get(from..to)?.parse::<i16>().ok();
         let date = |year: i16, month: i16, day: i16| {
             let date = Date::new(year, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()?;
@@ -58,9 +64,9 @@ pub fn date_in(text: &str) -> Option<Date> {
         match digits.len() {
             8 => date(number(0, 4)?, number(4, 6)?, number(6, 8)?)
                 .or_else(|| date(number(4, 8)?, number(0, 2)?, number(2, 4)?)),
-            // Six digits alone may as well be a time of day.
-            6 if text.get(..start).is_some_and(|before| before.ends_with('S')) => {
-                date(2000 + number(4, 6)?, number(0, 2)?, number(2, 4)?)
+            // Six digits alone, or at the end of a word, may as well be a time of day; and ITCH 5.0 is of 2014.
+            6 if before.strip_suffix('S').is_some_and(|start| !start.ends_with(char::is_alphanumeric)) => {
+                date(2000 + number(4, 6)?, number(0, 2)?, number(2, 4)?).filter(|date| date.year() >= 2010)
             }
             _ => None,
         }
@@ -107,6 +113,9 @@ mod tests {
         }
         assert_eq!(date_in("NASDAQ_ITCH50"), None);
         assert_eq!(date_in("99999999"), None);
-        assert_eq!(date_in("capture_093000.itch"), None, "a time of day");
+        for time_of_day in ["capture_093000.itch", "TRADES093025.itch", "capture_S093000.itch"] {
+            assert_eq!(date_in(time_of_day), None, "{time_of_day}");
+        }
+        assert_eq!(date_in("börse_S010225.itch"), Some(date(2025, 1, 2)));
     }
 }

@@ -214,7 +214,7 @@ impl OrderIndex {
     /// Adds an order of at least one share and an instrument below [`MAX_INSTRUMENTS`].
     ///
     /// # Errors
-    /// [`Refused`]; the table stays as it is.
+    /// [`Refused`]; the orders stay as they are, though the table may have grown.
     #[inline]
     pub fn insert(&mut self, order: &Order) -> Result<(), Refused> {
         debug_assert!(order.size > 0, "an order without shares would be a free slot");

@@ -45,6 +45,16 @@ pub enum InputError {
         /// What needs the day.
         why: &'static str,
     },
+    /// Message files of different days where only times of day are compared.
+    #[error(
+        "{file}: is of another day than {other}; times of day are compared here, so take files of one day"
+    )]
+    OtherDay {
+        /// The file.
+        file: String,
+        /// The first file.
+        other: String,
+    },
     /// More files than can be told apart.
     #[error("{0} files are too many; up to 65,535 can be read at once")]
     TooMany(usize),
@@ -169,6 +179,25 @@ impl Input {
             }
         }
     }
+}
+
+/// Checks that message files are of one day, as far as their names tell it: without packets they have times of day only.
+///
+/// # Errors
+/// [`InputError::OtherDay`].
+pub fn of_one_day(inputs: &[Input]) -> Result<(), InputError> {
+    let mut first: Option<(&Input, Nanos)> = None;
+    for input in inputs {
+        let Source::Framed { midnight: Some(midnight), .. } = input.source else { continue };
+        match first {
+            Some((other, day)) if day != midnight => {
+                return Err(InputError::OtherDay { file: input.name.clone(), other: other.name.clone() });
+            }
+            Some(_) => {}
+            None => first = Some((input, midnight)),
+        }
+    }
+    Ok(())
 }
 
 /// Opens every file.

@@ -114,7 +114,8 @@ struct Outlet {
     events: u64,
     from: Nanos,
     to: Nanos,
-    /// The receive time of the last event.
+    /// The receive times of the first and the last event.
+    first: Nanos,
     last: Nanos,
     timer: ServiceTimer,
     error: Option<StoreError>,
@@ -132,17 +133,18 @@ impl Sink<NbboUpdate<'_>> for Outlet {
         if event.kind == EventKind::SymbolMapping {
             self.learn(event);
         }
-        if event.kind != EventKind::ImbalancePrices {
-            self.last = event.ts_recv;
+        self.last = event.ts_recv;
+        if self.first == Nanos(0) {
+            self.first = event.ts_recv;
         }
         if !self.writers.is_empty() {
             self.write(&update);
         }
-        // Once a message: not for the numbers of symbols, the first halves of pairs, or what a message of the whole venue
-        // did to each instrument.
-        let is_repeat = matches!(event.kind, EventKind::Session | EventKind::Gap)
-            && event.instrument != InstrumentId::ALL;
-        if event.flags.contains(Flags::LAST) && event.kind != EventKind::SymbolMapping && !is_repeat {
+        // Once a message, or, where a venue groups messages, once a group: not for the numbers of symbols, for gaps, for
+        // the first halves of pairs, or for what a message of the whole venue did to each instrument.
+        let is_repeat = event.kind == EventKind::Session && event.instrument != InstrumentId::ALL;
+        let is_message = !matches!(event.kind, EventKind::SymbolMapping | EventKind::Gap);
+        if event.flags.contains(Flags::LAST) && is_message && !is_repeat {
             self.timer.complete();
         }
     }
@@ -248,13 +250,6 @@ impl Run {
         self.outlet.timer.end();
     }
 
-    /// What came of message files has its own times.
-    fn saw_events(&mut self) {
-        if self.outlet.last > Nanos(0) {
-            self.saw(self.outlet.last);
-        }
-    }
-
     fn saw(&mut self, time: Nanos) {
         let first = self.times.map_or(time, |(first, _)| first);
         self.times = Some((first, time));
@@ -297,6 +292,7 @@ pub fn replay(
             events: 0,
             from: options.from.unwrap_or_default(),
             to: options.to.unwrap_or(Nanos(u64::MAX)),
+            first: Nanos(0),
             last: Nanos(0),
             timer: ServiceTimer::new(),
             error: None,
@@ -315,7 +311,7 @@ pub fn replay(
     let mut turns = 0u64;
     let mut reported = started;
     loop {
-        let next = match next_input(&mut inputs, options, pace.is_some()) {
+        let next = match next_input(&mut inputs, options, pace.is_some(), &mut file_counters) {
             Ok(Some(next)) => next,
             Ok(None) => break,
             Err((index, error)) => {
@@ -469,6 +465,7 @@ fn next_input(
     inputs: &mut Vec<Input>,
     options: &Options,
     is_paced: bool,
+    ended: &mut FileCounters,
 ) -> Result<Option<Turn>, (usize, CaptureError)> {
     if inputs.len() == 1 && !is_paced && options.to.is_none() {
         return Ok(Some(Turn { index: 0, time: None, is_alone: true }));
@@ -484,9 +481,7 @@ fn next_input(
                 index += 1;
             }
             // Where a file ends, the places of those behind it change, but not of those before.
-            Ok(None) => {
-                inputs.remove(index);
-            }
+            Ok(None) => ended.add(&inputs.remove(index)),
             Err(error) => return Err((index, error)),
         }
     }
@@ -561,7 +556,6 @@ fn step(input: &mut Input, run: &mut Run, is_alone: bool, options: &Options) -> 
                 }
             }
             run.messages = run.feed.messages();
-            run.saw_events();
         }
     }
     Ok(true)

@@ -122,7 +122,11 @@ fn a_window_writes_its_own_records_over_books_that_began_before() {
     for schema in Schema::ALL {
         let whole = write("whole.csv", schema, None, None);
         let mut halves = write("first.csv", schema, None, Some(middle));
-        halves.extend(write("second.csv", schema, Some(middle), None));
+        assert!(!halves.is_empty(), "{schema}");
+        let second = write("second.csv", schema, Some(middle), None);
+        // What instruments are is told before the open.
+        assert!(!second.is_empty() || schema == Schema::Definition, "{schema}");
+        halves.extend(second);
         let differing = halves.iter().zip(&whole).find(|(half, whole)| half != whole);
         assert_eq!(differing, None, "{schema}");
         assert_eq!(halves.len(), whole.len(), "{schema}");
@@ -168,6 +172,28 @@ fn message_files_that_are_merged_or_looked_ahead_lose_nothing() {
 }
 
 #[test]
+fn every_file_is_counted_wherever_it_ends() {
+    let folder = Folder::new("counted");
+    let mut inputs = Vec::new();
+    for (seed, messages) in [(1, 500), (2, 2_000)] {
+        let path = folder.0.join(format!("{seed}-2025-11-1{seed}.itch"));
+        let scenario = Scenario { seed, ..Scenario::full_session(messages, 10) };
+        let mut bytes = Vec::new();
+        tapeworks_exchange::write_itch(&scenario, &mut bytes).unwrap();
+        bytes.extend_from_slice(&[0, 0]);
+        std::fs::write(&path, bytes).unwrap();
+        inputs.push(path);
+    }
+    let summary = run(&Options { inputs: inputs.clone(), ..Options::default() });
+    assert_eq!(summary.file_counters.end_marks, 2);
+    // Of two days: to a replay one after the other, to what compares times of day nothing.
+    assert!(summary.times.unwrap().1.0 - summary.times.unwrap().0.0 > 86_400_000_000_000);
+    let opened = tapeworks_plant::input::open_all(&inputs, None).unwrap();
+    let refused = tapeworks_plant::input::of_one_day(&opened).unwrap_err();
+    assert!(refused.to_string().contains("is of another day than"), "{refused}");
+}
+
+#[test]
 fn times_without_a_day_are_not_compared_with_others() {
     let folder = Folder::new("undated");
     let input = folder.0.join("session.itch");
@@ -176,7 +202,10 @@ fn times_without_a_day_are_not_compared_with_others() {
     let alone = Options { inputs: vec![input.clone()], ..Options::default() };
     let summary = run(&alone);
     assert_eq!(summary.without_day, [input.display().to_string()]);
-    assert!(summary.times.unwrap().1.0 < 86_400_000_000_000);
+    // Both ends of the day: from the start of messages to their end.
+    let (first, last) = summary.times.unwrap();
+    assert!(first < Nanos(34_200_000_000_000) && last > Nanos(57_600_000_000_000), "{first:?} {last:?}");
+    assert!(last < Nanos(86_400_000_000_000));
 
     let fails = |options: &Options| replay::replay(options, &mut |_| ControlFlow::Continue(())).unwrap_err();
     let windowed = Options { from: Some(Nanos(1)), ..alone.clone() };

@@ -45,6 +45,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result {
     let mut inputs = input::open_all(&arguments.files, arguments.protocol)?;
+    input::of_one_day(&inputs)?;
     let mut bar = Bar::new("Counting");
     let stats = stats::count(&mut inputs, arguments.protocol, &mut |progress| {
         bar.show(progress.bytes_read, progress.total_bytes, None)
@@ -182,7 +183,7 @@ fn show(stats: &Stats, top: usize, paint: Paint) -> String {
     let verdict = if stats.is_clean() {
         paint.good("Everything was read; nothing is missing.")
     } else {
-        report::losses(gaps, stats.missing(), problems, paint)
+        report::losses(gaps, stats.missing(), problems, stats.ended.damaged.len(), paint)
     };
     let _infallible = writeln!(out, "{verdict}");
     if stats.not_ours > 0 {

@@ -146,6 +146,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         None => arguments.files.clone(),
     };
     let mut inputs = input::open_all(&files, arguments.protocol)?;
+    input::of_one_day(&inputs)?;
     let measured = if files.iter().all(|file| is_repeatable(file)) && !arguments.no_measure {
         measure(&files, arguments)?
     } else {
@@ -264,8 +265,9 @@ fn note(study: &Study, measured: Option<&Measured>) -> String {
 fn show(study: &Study, title: &str, measured: Option<&Measured>, svg: Option<&Path>, paint: Paint) -> String {
     let mut out = String::new();
     let _infallible = writeln!(out, "{}", paint.strong(title));
-    if study.gaps > 0 || study.problems > 0 {
-        let losses = report::losses(study.gaps, study.missing, study.problems, paint);
+    let damaged = study.ended.damaged.len();
+    if study.gaps > 0 || study.problems > 0 || damaged > 0 {
+        let losses = report::losses(study.gaps, study.missing, study.problems, damaged, paint);
         let _infallible = writeln!(out, "{losses}");
     }
     let Some((first, last)) = study.times else {

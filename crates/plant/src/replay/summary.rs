@@ -185,6 +185,8 @@ impl Summary {
 /// The summary of what went through `run`; what only the loop knows is left empty.
 pub(super) fn summarise(run: Run, options: &Options) -> Summary {
     let Run { feed, market, outlet, .. } = run;
+    // What came of message files has its own times.
+    let of_events = (outlet.last > Nanos(0)).then_some((outlet.first, outlet.last));
     let channels = feed
         .channels()
         .iter()
@@ -248,7 +250,10 @@ pub(super) fn summarise(run: Run, options: &Options) -> Summary {
         elapsed: Duration::ZERO,
         service_times: outlet.timer.histogram().clone(),
         worst_lateness: None,
-        times: run.times,
+        times: run.times.map_or(of_events, |(first, last)| match of_events {
+            Some((earliest, latest)) => Some((first.min(earliest), last.max(latest))),
+            None => Some((first, last)),
+        }),
         channels,
         feeds,
         feed_counters: *feed.counters(),

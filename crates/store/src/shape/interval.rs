@@ -28,10 +28,6 @@ impl Clock {
     /// The end of the interval that `event` shows to be over.
     #[inline]
     fn tick(&mut self, event: &Event) -> Option<u64> {
-        // The second half of an imbalance has the auction's time in place of the receive time.
-        if event.kind == EventKind::ImbalancePrices {
-            return None;
-        }
         let now = event.ts_recv.0;
         if self.end.is_some_and(|end| now < end) {
             return None;

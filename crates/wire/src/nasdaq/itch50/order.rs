@@ -65,7 +65,7 @@ pub struct OrderMessage {
 impl OrderMessage {
     /// Reads `message`; `None` when it is not about an order, or has not the length of its type.
     ///
-    /// Cost: one load from a table of 4 KiB by the type, then loads at the places that it names. No branch depends on the
+    /// Cost: one load from a table of 6 KiB by the type, then loads at the places that it names. No branch depends on the
     /// type.
     #[inline]
     #[must_use]
