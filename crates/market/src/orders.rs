@@ -214,14 +214,12 @@ impl OrderIndex {
     /// Adds an order of at least one share and an instrument below [`MAX_INSTRUMENTS`].
     ///
     /// # Errors
-    /// [`Refused`]; the orders stay as they are, though the table may have grown.
+    /// [`Refused`]; the orders stay as they are.
     #[inline]
     pub fn insert(&mut self, order: &Order) -> Result<(), Refused> {
         debug_assert!(order.size > 0, "an order without shares would be a free slot");
         debug_assert!(order.instrument.0 < MAX_INSTRUMENTS, "the number would run into other bits");
-        if (self.length + 1) * 2 > self.slots.len() && !self.grow() {
-            return Err(Refused::Full);
-        }
+        let is_half_full = (self.length + 1) * 2 > self.slots.len();
         let home = self.home(order.id);
         let Some([first, second]) = self.slots.get(home..).and_then(<[Slot]>::first_chunk::<2>) else {
             return Err(Refused::Full);
@@ -230,7 +228,7 @@ impl OrderIndex {
             return Err(Refused::Taken);
         }
         let is_first_taken = first.size != 0;
-        if (first.tag & PASSED != 0) | (is_first_taken & (second.size != 0)) {
+        if (first.tag & PASSED != 0) | (is_first_taken & (second.size != 0)) | is_half_full {
             return self.insert_farther(order);
         }
         self.fill(home + usize::from(is_first_taken), order);
@@ -238,12 +236,16 @@ impl OrderIndex {
         Ok(())
     }
 
-    /// Adds an order whose bucket is full, or was when an order passed it that may have the same reference.
+    /// Adds an order whose bucket is full, or was when an order passed it that may have the same reference, or for which
+    /// the table must grow.
     #[cold]
     #[inline(never)]
     fn insert_farther(&mut self, order: &Order) -> Result<(), Refused> {
         if self.find(order.id).is_some() {
             return Err(Refused::Taken);
+        }
+        if (self.length + 1) * 2 > self.slots.len() && !self.grow() {
+            return Err(Refused::Full);
         }
         if self.displace(order) {
             return Ok(());
@@ -387,6 +389,18 @@ mod tests {
         let multiplier = 0x9E37_79B9_7F4A_7C15u64;
         let inverse = (0..6).fold(1u64, |x, _| x.wrapping_mul(2u64.wrapping_sub(multiplier.wrapping_mul(x))));
         (1..).map(move |n: u64| n.wrapping_mul(inverse))
+    }
+
+    #[test]
+    fn a_reference_taken_does_not_make_a_half_full_table_grow() {
+        let mut index = OrderIndex::with_capacity(8);
+        for id in 1..=8 {
+            index.insert(&order(id, 5)).unwrap();
+        }
+        assert_eq!(index.insert(&order(8, 6)), Err(Refused::Taken));
+        assert_eq!(index.growths(), 0);
+        index.insert(&order(9, 5)).unwrap();
+        assert_eq!((index.growths(), index.len()), (1, 9));
     }
 
     #[test]
