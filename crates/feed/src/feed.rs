@@ -216,16 +216,8 @@ struct StreamPlace {
     received: Option<Nanos>,
 }
 
-/// A first packet longer than this, in bytes, is not waited for: a login has 49.
-const LONGEST_FIRST_PACKET: usize = 4_096;
-
 /// A message in its place.
 const IN_ORDER: Arrival = Arrival { skip: 0, gap: None };
-
-/// Bytes that the packet at the start of `stream` has with its length.
-fn needed_by(stream: &[u8]) -> usize {
-    stream.first_chunk::<2>().map_or(2, |length| 2 + usize::from(u16::from_be_bytes(*length)))
-}
 
 /// What went in, and what was passed over.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -615,7 +607,7 @@ impl Feed {
         let Some(got) = std::num::NonZeroUsize::new(connection.rest.len()) else { return };
         match connection.channel {
             Some(index) => {
-                let needed = needed_by(&connection.rest);
+                let needed = recognise::first_packet_bytes(&connection.rest);
                 let cut = FramingError::Cut { offset: 0, needed, got: got.get() };
                 self.stream_loss(index, ProblemKind::Framing(cut), sink);
             }
@@ -659,8 +651,7 @@ impl Feed {
         };
         let StreamPlace { place, received } = self.stream_place;
         if connection.channel.is_none() {
-            if stream.len() < needed_by(stream) && needed_by(stream) <= LONGEST_FIRST_PACKET {
-                // Its first packet is not whole yet.
+            if recognise::is_start_cut(stream) {
                 connection.rest = stream.to_vec();
             } else if recognise::soup_stream(stream) {
                 let identity =

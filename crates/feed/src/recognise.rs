@@ -116,6 +116,21 @@ pub fn framing(bytes: &[u8]) -> Option<Framing> {
     soup_stream(bytes).then_some(Framing::SoupBinTcp)
 }
 
+/// A first packet longer than this, in bytes, is not waited for: a login has 49.
+const LONGEST_FIRST_PACKET: usize = 4_096;
+
+/// Bytes that the SoupBinTCP packet at the start of `stream` has with its length.
+pub(crate) fn first_packet_bytes(stream: &[u8]) -> usize {
+    stream.first_chunk::<2>().map_or(2, |length| 2 + usize::from(u16::from_be_bytes(*length)))
+}
+
+/// Whether `stream`, the start of a TCP stream, ends inside its first packet if it is SoupBinTCP, so that more of it must
+/// come before it can be recognised.
+pub fn is_start_cut(stream: &[u8]) -> bool {
+    let needed = first_packet_bytes(stream);
+    stream.len() < needed && needed <= LONGEST_FIRST_PACKET
+}
+
 /// Whether `bytes` start with SoupBinTCP packets, those with data in ITCH.
 pub fn soup_stream(bytes: &[u8]) -> bool {
     let mut packets = 0;

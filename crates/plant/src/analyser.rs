@@ -235,42 +235,51 @@ fn tell(inputs: &[Input], total_bytes: Option<u64>, visitor: &mut impl Visitor) 
     visitor.progress(Progress { bytes_read, total_bytes })
 }
 
-/// Walks the files without packets as one, by their messages' own times: those count from midnight, whatever the day.
-fn merge_frames(
+/// Walks the files as one, by time: the captures, then the files without packets, whose messages' own times count from
+/// midnight, whatever the day.
+fn merge(
     inputs: &mut [Input],
     analyser: &mut Analyser,
     ended: &mut Ended,
     total_bytes: Option<u64>,
     visitor: &mut impl Visitor,
 ) -> ControlFlow<()> {
-    let mut next_time = |input: &mut Input| match input.source {
-        Source::Capture(_) => None,
-        Source::Framed { .. } => input.next_time(Some(Nanos(0))).unwrap_or_else(|error| {
-            ended.damaged.push(error);
-            None
-        }),
-    };
-    let mut times: Vec<Option<Nanos>> = inputs.iter_mut().map(&mut next_time).collect();
     let mut steps = 0u64;
-    // The first of several with the same time, so that the walk is the same each time.
-    while let Some((_, index)) =
-        times.iter().enumerate().filter_map(|(index, time)| Some(((*time)?, index))).min()
-    {
-        let (Some(input), Some(time)) = (inputs.get_mut(index), times.get_mut(index)) else { break };
-        if let Source::Framed { reader, format, .. } = &mut input.source
-            // Found by the look at its time, so there is neither an end nor an error here.
-            && let Ok(Some(mut batch)) = reader.next_batch()
-            && let Some(frame) = batch.next()
-        {
-            analyser.frame(index, *format, frame.offset, frame.bytes, visitor)?;
+    loop {
+        // The first of several with the same time, so that the walk is the same each time.
+        let mut next: Option<((bool, Nanos), usize)> = None;
+        for (index, input) in inputs.iter_mut().enumerate() {
+            let is_framed = matches!(input.source, Source::Framed { .. });
+            match input.next_time(Some(Nanos(0))) {
+                Ok(Some(time)) if next.is_none_or(|(first, _)| (is_framed, time) < first) => {
+                    next = Some(((is_framed, time), index));
+                }
+                Ok(_) => {}
+                Err(error) => ended.damaged.push(error),
+            }
         }
-        *time = next_time(input);
+        let Some((_, index)) = next else { return ControlFlow::Continue(()) };
+        // Found by the look at its time, so there is neither an end nor an error here.
+        match inputs.get_mut(index).map(|input| &mut input.source) {
+            Some(Source::Capture(reader)) => {
+                if let Ok(Some(packet)) = reader.next_packet() {
+                    analyser.packet(index, &packet, visitor)?;
+                }
+            }
+            Some(Source::Framed { reader, format, .. }) => {
+                if let Ok(Some(frame)) =
+                    reader.next_batch().map(|batch| batch.and_then(|mut batch| batch.next()))
+                {
+                    analyser.frame(index, *format, frame.offset, frame.bytes, visitor)?;
+                }
+            }
+            None => {}
+        }
         steps += 1;
         if steps.is_multiple_of(PROGRESS_STEP) {
             tell(inputs, total_bytes, visitor)?;
         }
     }
-    ControlFlow::Continue(())
 }
 
 /// Walks `inputs` and shows `visitor` what there is. `application` is what they hold, if the user says so.
@@ -284,42 +293,12 @@ pub fn walk(
     let mut steps = 0u64;
     let mut analyser = Analyser::new(application);
     let total_bytes = inputs.iter().map(|input| input.bytes().total_len()).sum::<Option<u64>>();
-    if order == Order::ByTime && inputs.len() > 1 {
-        loop {
-            let mut next: Option<(u64, usize)> = None;
-            for (index, input) in inputs.iter_mut().enumerate() {
-                let Source::Capture(reader) = &mut input.source else { continue };
-                match reader.next_timestamp_ns() {
-                    Ok(Some(time)) if next.is_none_or(|(first, _)| time < first) => {
-                        next = Some((time, index))
-                    }
-                    Ok(_) => {}
-                    Err(error) => ended.damaged.push(error),
-                }
-            }
-            let Some((_, index)) = next else { break };
-            let Some(Input { source: Source::Capture(reader), .. }) = inputs.get_mut(index) else { break };
-            // Found by the look at its time, so there is neither an end nor an error here.
-            if let Ok(Some(packet)) = reader.next_packet()
-                && analyser.packet(index, &packet, visitor).is_break()
-            {
-                ended.is_stopped = true;
-                return ended;
-            }
-            steps += 1;
-            if steps.is_multiple_of(PROGRESS_STEP) && tell(inputs, total_bytes, visitor).is_break() {
-                ended.is_stopped = true;
-                return ended;
-            }
-        }
-        if analyser.end(visitor).is_break() {
-            ended.is_stopped = true;
-            return ended;
-        }
-        if merge_frames(inputs, &mut analyser, &mut ended, total_bytes, visitor).is_break() {
-            ended.is_stopped = true;
-            return ended;
-        }
+    if order == Order::ByTime
+        && inputs.len() > 1
+        && merge(inputs, &mut analyser, &mut ended, total_bytes, visitor).is_break()
+    {
+        ended.is_stopped = true;
+        return ended;
     }
     // What was merged has ended.
     for index in 0..inputs.len() {
@@ -786,13 +765,22 @@ fn stream_event(
             visitor.visit(place, Item::Trouble(&Trouble::StreamHole { lost }, &[]))
         }
         StreamEvent::Closed { flow, .. } => {
-            let rest = connections.remove(&flow).map(|connection| connection.rest).unwrap_or_default();
+            let Connection { rest, is_recognised, .. } = connections.remove(&flow).unwrap_or_default();
             if rest.is_empty() {
                 return ControlFlow::Continue(());
             }
-            visitor.visit(place, Item::Trouble(&Trouble::StreamCut { bytes: rest.len() }, &rest))
+            let trouble = if is_recognised {
+                Trouble::StreamCut { bytes: rest.len() }
+            } else {
+                unknown_stream(flow, rest.len())
+            };
+            visitor.visit(place, Item::Trouble(&trouble, &rest))
         }
     }
+}
+
+const fn unknown_stream(flow: Flow, bytes: usize) -> Trouble {
+    Trouble::UnknownProtocol { source: flow.source, destination: flow.destination, is_stream: true, bytes }
 }
 
 fn stream_bytes(
@@ -814,6 +802,10 @@ fn stream_bytes(
         &joined
     };
     if !connection.is_recognised && !connection.is_given_up {
+        if forced.is_none() && recognise::is_start_cut(stream) {
+            connection.rest = stream.to_vec();
+            return ControlFlow::Continue(());
+        }
         if forced.is_some() || recognise::soup_stream(stream) {
             connection.is_recognised = true;
             connection.application = forced.or(Some(Application::TotalViewItch50));
@@ -823,13 +815,7 @@ fn stream_bytes(
         }
     }
     if connection.is_given_up {
-        let trouble = Trouble::UnknownProtocol {
-            source: flow.source,
-            destination: flow.destination,
-            is_stream: true,
-            bytes: stream.len(),
-        };
-        return visitor.visit(place, Item::Trouble(&trouble, stream));
+        return visitor.visit(place, Item::Trouble(&unknown_stream(flow, stream.len()), stream));
     }
     let envelope = Envelope {
         channel: ChannelIdentity::SoupBinTcp { source: flow.source, destination: flow.destination },
@@ -855,6 +841,48 @@ mod tests {
 
     use super::*;
     use crate::{input, stats, study};
+
+    /// Counts the headers and the troubles.
+    #[derive(Default)]
+    struct Counted {
+        headers: usize,
+        troubles: usize,
+    }
+
+    impl Visitor for Counted {
+        fn visit(&mut self, _place: &Place, item: Item<'_>) -> ControlFlow<()> {
+            match item {
+                Item::Header(_) => self.headers += 1,
+                Item::Trouble(..) => self.troubles += 1,
+                Item::Message(_) => {}
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    #[test]
+    fn a_first_packet_in_two_segments_is_waited_for() {
+        let flow = Flow { source: "10.0.0.1:1".parse().unwrap(), destination: "10.0.0.2:2".parse().unwrap() };
+        let place = Place { file: 0, number: 1, offset: 0, time: None };
+        // A login, and a stream of something else of which less than a packet comes.
+        let login = [[0, 31, b'A'].as_slice(), b"SESSION1  ", format!("{:>20}", 1).as_bytes()].concat();
+        for (bytes, expected) in [(&login[..], (1, 0)), (&login[..7], (0, 1))] {
+            let (mut connections, mut counted) = (HashMap::new(), Counted::default());
+            let (first, second) = bytes.split_at(5);
+            let opened = StreamEvent::Opened { flow, midway: false };
+            let events = [
+                opened,
+                StreamEvent::Bytes { flow, offset: 0, bytes: first },
+                StreamEvent::Bytes { flow, offset: 5, bytes: second },
+                StreamEvent::Closed { flow, length: bytes.len() as u64 },
+            ];
+            for event in events {
+                let told = stream_event(&mut connections, None, event, &place, None, &mut counted);
+                assert!(told.is_continue());
+            }
+            assert_eq!((counted.headers, counted.troubles), expected);
+        }
+    }
 
     /// A file of System Events at these times of day.
     fn events_at(
