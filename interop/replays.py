@@ -144,3 +144,16 @@ def dbn_table(path: Path) -> dict:
     if frame.index.name:
         frame = frame.reset_index()
     return {name: [normal(value) for value in frame[name].tolist()] for name in frame.columns}
+
+
+def compare_parquet(reader: str, parquet_table, given):
+    """Compares the Parquet files of every schema of every replay, as `parquet_table` reads them, with the DBN files."""
+    values = 0
+    for replay in replays(given):
+        for schema in SCHEMAS:
+            told = dbn_table(replay.file(schema, "dbn"))
+            read = parquet_table(replay.file(schema, "parquet"))
+            if any(told.values()) or any(read.values()):
+                values += compare(f"{reader}, {schema} of {replay.name}", read, told)
+    assert values > 500_000, f"only {values} values were compared"
+    print(f"{reader} reads the same as databento: {values} values")

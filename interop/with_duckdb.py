@@ -1,7 +1,7 @@
 """Parquet files read by DuckDB, against the DBN files of the same replay as databento reads them."""
 
 import duckdb
-from replays import SCHEMAS, arguments, compare, dbn_table, normal, replays
+from replays import arguments, compare_parquet, normal
 
 
 def parquet_table(path):
@@ -18,18 +18,5 @@ def parquet_table(path):
     return columns
 
 
-def main():
-    """Compares every schema of every replay."""
-    values = 0
-    for replay in replays(arguments(__doc__)):
-        for schema in SCHEMAS:
-            told = dbn_table(replay.file(schema, "dbn"))
-            read = parquet_table(replay.file(schema, "parquet"))
-            if any(told.values()) or any(read.values()):
-                values += compare(f"DuckDB, {schema} of {replay.name}", read, told)
-    assert values > 500_000, f"only {values} values were compared"
-    print(f"DuckDB reads the same as databento: {values} values")
-
-
 if __name__ == "__main__":
-    main()
+    compare_parquet("DuckDB", parquet_table, arguments(__doc__))

@@ -75,9 +75,7 @@ const KEPT_OUT: &[&str] = &[
 
 /// Runs the check on this workspace.
 pub(crate) fn run() -> Result<String, String> {
-    let printed = process::cargo(["metadata", "--format-version", "1", "--locked"]).output()?;
-    let metadata: Value =
-        serde_json::from_str(&printed).map_err(|error| format!("cargo metadata is no JSON: {error}"))?;
+    let metadata = process::metadata(&[])?;
     let violations = check(&metadata);
     if violations.is_empty() {
         let crates = metadata["workspace_members"].as_array().map_or(0, Vec::len);

@@ -38,9 +38,7 @@ pub(crate) fn run() -> Result<String, String> {
     let mut faults = Vec::new();
     let mut checked = 0;
     for manifest in WORKSPACES {
-        let arguments = ["metadata", "--format-version", "1", "--locked", "--all-features"];
-        let printed = process::cargo(arguments).args(["--manifest-path", manifest]).output()?;
-        let metadata: Value = serde_json::from_str(&printed).map_err(|error| error.to_string())?;
+        let metadata = process::metadata(&["--all-features", "--manifest-path", manifest])?;
         let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
         if packages.is_empty() {
             return Err(format!("{manifest}: cargo tells no packages"));

@@ -42,6 +42,12 @@ pub(crate) fn cargo<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(arguments: I) ->
     program(cargo).args(arguments)
 }
 
+/// What `cargo metadata` tells, with these arguments besides; the lock file is not changed.
+pub(crate) fn metadata(arguments: &[&str]) -> Result<serde_json::Value, String> {
+    let printed = cargo(["metadata", "--format-version", "1", "--locked"]).args(arguments).output()?;
+    serde_json::from_str(&printed).map_err(|error| format!("cargo metadata is no JSON: {error}"))
+}
+
 /// Any program, by name or path.
 pub(crate) fn program(name: impl AsRef<OsStr>) -> Program {
     let mut command = Command::new(name);

@@ -154,9 +154,7 @@ fn lints() -> Result<String, Lack> {
 /// Each feature of each crate of ours alone, and none.
 fn features() -> Result<String, Lack> {
     let run = || {
-        let printed = cargo(["metadata", "--format-version", "1", "--no-deps", "--locked"]).output()?;
-        let metadata: serde_json::Value =
-            serde_json::from_str(&printed).map_err(|error| error.to_string())?;
+        let metadata = process::metadata(&["--no-deps"])?;
         let mut combinations = 0;
         for package in metadata["packages"].as_array().into_iter().flatten() {
             let (Some(name), Some(features)) = (package["name"].as_str(), package["features"].as_object())

@@ -13,7 +13,7 @@ use tapeworks_market::instrument::Symbol;
 use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Price, Publisher, Side};
 use tapeworks_wire::nasdaq::itch50::{
     Authenticity, EtpFlag, EventCode, ImbalanceDirection, Message, OperationalHaltAction, OrderAction,
-    OrderMessage, ReasonCode, RegShoAction, TradingState,
+    OrderMessage, ReasonCode, RegShoAction, TradingState, timestamp,
 };
 use tapeworks_wire::{Ascii, NanosecondsSinceMidnight};
 
@@ -50,9 +50,8 @@ impl ItchNormaliser {
 
     /// The time in a message of whatever type and length; midnight if it is too short to have one.
     pub(crate) fn time_of(&self, message: &[u8]) -> Nanos {
-        let bytes = message.get(5..11).unwrap_or_default();
-        let time = bytes.iter().fold(0, |time, byte| time << 8 | u64::from(*byte));
-        Nanos(self.midnight.0.wrapping_add(time))
+        let time = timestamp(message).unwrap_or_default();
+        Nanos(self.midnight.0.wrapping_add(time.nanoseconds()))
     }
 
     /// The event of a message about the instrument of `locate`.

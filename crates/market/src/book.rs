@@ -598,20 +598,17 @@ impl Books {
     }
 }
 
-/// The best price of `side` that a round lot stands behind, the shares down to it rounded down to whole lots, and
-/// how many levels that took.
+/// The best price of `side` that a round lot stands behind, and the shares down to it rounded down to whole lots.
 #[inline]
-pub fn round_lot_best(book: BookRef<'_>, side: Side, lot: u32) -> (Option<Price>, u32, u32) {
+pub fn round_lot_best(book: BookRef<'_>, side: Side, lot: u32) -> (Option<Price>, u32) {
     let mut shares = 0u32;
-    let mut levels = 0;
-    while let Some(level) = book.level(side, levels as usize) {
+    for level in book.levels(side) {
         shares = shares.saturating_add(level.size);
-        levels += 1;
         if shares >= lot {
-            return (Some(level.price), shares - shares % lot.max(1), levels);
+            return (Some(level.price), shares - shares % lot.max(1));
         }
     }
-    (None, 0, levels)
+    (None, 0)
 }
 
 /// The book of one instrument at one feed, to read.

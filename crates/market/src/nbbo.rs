@@ -309,10 +309,10 @@ impl NbboStage {
         let lot = if self.rules.odd_lots_count { 1 } else { book.round_lot().unwrap_or(DEFAULT_ROUND_LOT) };
         let mut contribution = Contribution { is_stale, ..before };
         if moved.includes(Side::Bid) {
-            (contribution.bid, contribution.bid_size, _) = round_lot_best(book, Side::Bid, lot);
+            (contribution.bid, contribution.bid_size) = round_lot_best(book, Side::Bid, lot);
         }
         if moved.includes(Side::Ask) {
-            (contribution.ask, contribution.ask_size, _) = round_lot_best(book, Side::Ask, lot);
+            (contribution.ask, contribution.ask_size) = round_lot_best(book, Side::Ask, lot);
         }
         contribution
     }

@@ -219,7 +219,6 @@ impl OrderIndex {
     pub fn insert(&mut self, order: &Order) -> Result<(), Refused> {
         debug_assert!(order.size > 0, "an order without shares would be a free slot");
         debug_assert!(order.instrument.0 < MAX_INSTRUMENTS, "the number would run into other bits");
-        let is_half_full = (self.length + 1) * 2 > self.slots.len();
         let home = self.home(order.id);
         let Some([first, second]) = self.slots.get(home..).and_then(<[Slot]>::first_chunk::<2>) else {
             return Err(Refused::Full);
@@ -228,12 +227,18 @@ impl OrderIndex {
             return Err(Refused::Taken);
         }
         let is_first_taken = first.size != 0;
-        if (first.tag & PASSED != 0) | (is_first_taken & (second.size != 0)) | is_half_full {
+        if (first.tag & PASSED != 0) | (is_first_taken & (second.size != 0)) | self.is_half_full() {
             return self.insert_farther(order);
         }
         self.fill(home + usize::from(is_first_taken), order);
         self.length += 1;
         Ok(())
+    }
+
+    /// Whether one more order would make the table more than half full.
+    #[inline]
+    fn is_half_full(&self) -> bool {
+        (self.length + 1) * 2 > self.slots.len()
     }
 
     /// Adds an order whose bucket is full, or was when an order passed it that may have the same reference, or for which
@@ -244,7 +249,7 @@ impl OrderIndex {
         if self.find(order.id).is_some() {
             return Err(Refused::Taken);
         }
-        if (self.length + 1) * 2 > self.slots.len() && !self.grow() {
+        if self.is_half_full() && !self.grow() {
             return Err(Refused::Full);
         }
         if self.displace(order) {

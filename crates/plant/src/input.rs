@@ -8,6 +8,7 @@ use tapeworks_packet::CaptureError;
 use tapeworks_packet::capture::{CaptureReader, FileKind};
 use tapeworks_packet::framed::FramedReader;
 use tapeworks_packet::source::ByteSource;
+use tapeworks_wire::nasdaq::itch50;
 
 /// How much of a file is looked at to recognise it, in bytes.
 const PROBE_BYTES: usize = 4096;
@@ -165,15 +166,13 @@ impl Input {
                 let Some(batch) = reader.next_batch()? else { return Ok(None) };
                 // A window of nothing but end marks has no message; the next turn takes the marks and looks further.
                 let bytes = batch.peek().unwrap_or_default();
-                // Every ITCH message has its time in bytes 5 to 10. Of SoupBinTCP's packets only those with data have one,
-                // behind their type.
+                // Of SoupBinTCP's packets only those with data have a time, in the message behind their type.
                 let message = match format {
                     FileFormat::LengthPrefixed => bytes,
                     FileFormat::SoupBinTcp => bytes.strip_prefix(b"S").unwrap_or_default(),
                 };
-                if let Some(bytes) = message.get(5..11) {
-                    let time = bytes.iter().fold(0, |time, byte| time << 8 | u64::from(*byte));
-                    *last = Nanos(midnight.0.saturating_add(time));
+                if let Some(time) = itch50::timestamp(message) {
+                    *last = Nanos(midnight.0.saturating_add(time.nanoseconds()));
                 }
                 Ok(Some(*last))
             }

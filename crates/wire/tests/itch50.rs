@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-use tapeworks_wire::nasdaq::itch50::{AddOrder, AddOrderFields, BuySellIndicator, Message};
+use tapeworks_wire::nasdaq::itch50::{
+    AddOrder, AddOrderFields, BuySellIndicator, Message, SCHEMA, timestamp,
+};
 use tapeworks_wire::{Ascii, Decimal, DecodeError, EncodeError, NanosecondsSinceMidnight};
 
 const ADD_ORDER: [u8; 36] = *b"A\x12\x34\x00\x02\x1f\x1a\xce\xd6\xf0\x01\x00\x00\x00\x00\x00\x01\xe2\x40B\x00\x00\x01\x2cAAPL    \x00\x1d\x24\xb4";
@@ -76,4 +78,15 @@ fn a_value_that_the_document_does_not_list_survives() {
     assert_eq!(order.buy_sell_indicator(), BuySellIndicator::Unknown(b'?'));
     assert_eq!(order.buy_sell_indicator().name(), None);
     assert_eq!(order.to_fields().encode(), bytes);
+}
+
+#[test]
+fn every_message_has_its_timestamp_where_it_is_looked_for() {
+    for message in SCHEMA.messages {
+        let field = message.fields.iter().find(|field| field.name == "timestamp").unwrap();
+        assert_eq!(field.offset, 5, "{}", message.name);
+    }
+    let message = [b'?', 0, 0, 0, 0, 1, 2, 3, 4, 5, 6];
+    assert_eq!(timestamp(&message).unwrap().nanoseconds(), 0x0102_0304_0506);
+    assert_eq!(timestamp(&message[..10]), None);
 }

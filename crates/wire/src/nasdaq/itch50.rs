@@ -12,6 +12,14 @@ mod order;
 
 pub use order::{OrderAction, OrderMessage};
 
+/// The timestamp of a message of whatever type, known or not: every one has it at offset 5. `None` where it is too short.
+#[inline]
+#[must_use]
+pub fn timestamp(message: &[u8]) -> Option<crate::NanosecondsSinceMidnight> {
+    let bytes = message.get(5..)?.first_chunk::<6>()?;
+    Some(crate::NanosecondsSinceMidnight(bytes.iter().fold(0, |time, byte| time << 8 | u64::from(*byte))))
+}
+
 tapeworks_wire_macros::protocol! {
     /// Every displayed order of a Nasdaq equity market, one message per event.
     protocol "nasdaq-totalview-itch-5.0" {

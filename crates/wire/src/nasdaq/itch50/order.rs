@@ -6,7 +6,8 @@
 //! and masked away.
 
 use super::{
-    AddOrder, AddOrderWithMpid, OrderCancel, OrderDelete, OrderExecuted, OrderExecutedWithPrice, OrderReplace,
+    AddOrder, AddOrderWithMpid, OrderCancel, OrderDelete, OrderExecuted, OrderExecutedWithPrice,
+    OrderReplace, Printable,
 };
 use crate::schema::Structure;
 use crate::{Ascii, NanosecondsSinceMidnight};
@@ -15,7 +16,7 @@ use crate::{Ascii, NanosecondsSinceMidnight};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum OrderAction {
-    /// 1.3 Add order, with or without MPID.
+    /// 1.3.1, 1.3.2 Add order, with or without MPID attribution.
     Add,
     /// 1.4.1, 1.4.2 Order executed, with or without price.
     Execute,
@@ -105,7 +106,7 @@ const START: usize = 19;
 const LOW_48_BITS: u64 = (1 << 48) - 1;
 const STOCK: usize = offset(&AddOrder::SCHEMA, "stock");
 /// No order message has it for its type, so that a message without the field can be asked for its type instead.
-const NOT_PRINTABLE: u8 = b'N';
+const NOT_PRINTABLE: u8 = Printable::No.raw();
 
 /// Where an order message has what. What it has not is read from its start and masked away.
 #[derive(Clone, Copy)]
