@@ -138,6 +138,23 @@ struct Book {
     /// Of each side: levels behind the best price that a round lot stands behind. A change deeper than that does not move
     /// it. `u8::MAX`: more than can be held, so that every change counts.
     reach: [u8; 2],
+    /// Shares in a round lot; 0 when the venue has not said.
+    round_lot: u32,
+}
+
+impl Book {
+    #[inline]
+    fn measure_reach(&mut self, levels: &LevelStore, side: Side) {
+        let lot = if self.round_lot == 0 { DEFAULT_ROUND_LOT } else { self.round_lot };
+        let reach = levels.reach(self.sides[place_of(side)], lot);
+        self.reach[place_of(side)] = u8::try_from(reach).unwrap_or(u8::MAX);
+    }
+
+    #[inline(never)]
+    fn measure_both(&mut self, levels: &LevelStore) {
+        self.measure_reach(levels, Side::Bid);
+        self.measure_reach(levels, Side::Ask);
+    }
 }
 
 /// In `quoted`: both sides.
@@ -180,7 +197,6 @@ const NO_DEPTH: u32 = u32::MAX;
 pub struct Books {
     publisher: Publisher,
     books: Vec<Book>,
-    round_lots: Vec<u32>,
     levels: LevelStore,
     orders: OrderIndex,
     next_priority: u64,
@@ -196,7 +212,6 @@ impl Books {
         Self {
             publisher,
             books: vec![Book::default(); capacity.instruments],
-            round_lots: vec![0; capacity.instruments],
             levels: LevelStore::with_capacity(capacity.levels),
             orders: OrderIndex::with_capacity(capacity.orders),
             next_priority: 0,
@@ -294,38 +309,28 @@ impl Books {
     }
 
     /// Which side's round-lot best may have moved, now that a group of events is complete.
-    #[inline]
+    #[inline(always)]
     fn best_moved(&mut self, event: &Event, depth: u32) -> BestMoved {
         let Some(book) = self.books.get_mut(event.instrument.index()) else { return BestMoved::No };
         let reach = book.reach[place_of(event.side)];
         // A clear empties both sides, whichever it names.
-        let is_pending = book.quoted & PENDING != 0 || event.kind == EventKind::Clear;
-        // Deeper than the levels that make the best, and not waiting for the end of a group: nearly every event. A level
-        // right behind those counts, when they do not make a lot.
-        if depth > u32::from(reach) && !is_pending && (reach != u8::MAX || depth == NO_DEPTH) {
+        let is_pending = (book.quoted & PENDING != 0) | (event.kind == EventKind::Clear);
+        // Deeper than the levels that make the best, and not waiting for the end of a group. A level right behind those
+        // counts, when they do not make a lot.
+        if (depth > u32::from(reach)) & !is_pending & ((reach != u8::MAX) | (depth == NO_DEPTH)) {
             return BestMoved::No;
         }
         if !event.flags.contains(Flags::LAST) {
             book.quoted |= PENDING;
             return BestMoved::No;
         }
-        book.quoted &= !PENDING;
         if is_pending || event.side == Side::None {
-            self.measure_reach(event.instrument, Side::Bid);
-            self.measure_reach(event.instrument, Side::Ask);
+            book.quoted &= !PENDING;
+            book.measure_both(&self.levels);
             return BestMoved::Both;
         }
-        self.measure_reach(event.instrument, event.side);
+        book.measure_reach(&self.levels, event.side);
         if event.side == Side::Ask { BestMoved::Ask } else { BestMoved::Bid }
-    }
-
-    #[inline]
-    fn measure_reach(&mut self, instrument: InstrumentId, side: Side) {
-        let lot = self.book(instrument).round_lot().unwrap_or(DEFAULT_ROUND_LOT);
-        if let Some(book) = self.books.get_mut(instrument.index()) {
-            let levels = self.levels.reach(book.sides[place_of(side)], lot);
-            book.reach[place_of(side)] = u8::try_from(levels).unwrap_or(u8::MAX);
-        }
     }
 
     #[inline]
@@ -351,7 +356,6 @@ impl Books {
         }
         let wanted = (instrument.index() + 1).next_power_of_two();
         self.books.resize(wanted, Book::default());
-        self.round_lots.resize(wanted, 0);
         Some(())
     }
 
@@ -524,11 +528,10 @@ impl Books {
             }
             EventKind::Definition => {
                 if self.book_mut(event.instrument).is_some()
-                    && let Some(lot) = self.round_lots.get_mut(event.instrument.index())
+                    && let Some(book) = self.books.get_mut(event.instrument.index())
                 {
-                    *lot = event.size;
-                    self.measure_reach(event.instrument, Side::Bid);
-                    self.measure_reach(event.instrument, Side::Ask);
+                    book.round_lot = event.size;
+                    book.measure_both(&self.levels);
                 }
             }
             EventKind::Session => match event.session() {
@@ -686,7 +689,7 @@ impl<'a> BookRef<'a> {
     /// Shares in a round lot, if the venue has said.
     #[inline]
     pub fn round_lot(self) -> Option<u32> {
-        self.books.round_lots.get(self.instrument.index()).copied().filter(|lot| *lot > 0)
+        self.books.books.get(self.instrument.index()).map(|book| book.round_lot).filter(|lot| *lot > 0)
     }
 
     /// The trading state.

@@ -38,26 +38,43 @@ struct Cell {
     orders: u32,
 }
 
-/// One side of one book: where its cells are.
+/// One side of one book: where its cells are, in eight bytes.
 #[derive(Clone, Copy, Default, FromZeros, Debug)]
 #[repr(C)]
 pub struct Ladder {
     start: u32,
-    length: u32,
-    capacity: u32,
+    /// The number of levels in the low 27 bits, the class of the block above: 0 without a block, else 1 more than its
+    /// place in [`LevelStore::free`].
+    length_and_class: u32,
 }
+
+/// How many bits of a ladder hold its length.
+const LENGTH_BITS: u32 = 27;
+const LENGTH_MASK: u32 = (1 << LENGTH_BITS) - 1;
 
 impl Ladder {
     /// The number of levels.
     #[inline]
     pub const fn len(self) -> usize {
-        self.length as usize
+        self.length() as usize
     }
 
     /// Whether there is no level.
     #[inline]
     pub const fn is_empty(self) -> bool {
-        self.length == 0
+        self.length() == 0
+    }
+
+    #[inline]
+    const fn length(self) -> u32 {
+        self.length_and_class & LENGTH_MASK
+    }
+
+    /// The cells of the block, the most levels it can hold; 0 without a block.
+    #[inline]
+    const fn capacity(self) -> u32 {
+        // Class 1 has four cells; of class 0 the shift leaves two, which the mask makes none.
+        (SMALLEST / 2) << (self.length_and_class >> LENGTH_BITS) & !(SMALLEST - 1)
     }
 }
 
@@ -82,8 +99,8 @@ const WALKED: usize = 64;
 const SMALLEST: u32 = 4;
 /// Where the first block starts, so that eight cells can be read back from the end of any.
 const FIRST: u32 = TOP as u32;
-/// Sizes of blocks: 4 << 0 to 4 << 29.
-const CLASSES: usize = 30;
+/// Sizes of blocks: 4 << 0 to 4 << 24, so that a length fits its bits.
+const CLASSES: usize = 25;
 /// Ends a list of free blocks, as no block starts at the last cell.
 const NO_BLOCK: u32 = u32::MAX;
 
@@ -165,7 +182,7 @@ impl LevelStore {
     /// Asks for the cache lines of the best 29 levels of `ladder`, or more: eight.
     #[inline]
     pub fn prefetch(&self, ladder: Ladder) {
-        let last = (ladder.start + ladder.length.saturating_sub(1)) as usize;
+        let last = (ladder.start + ladder.length().saturating_sub(1)) as usize;
         prefetch::read_back::<8, _>(&self.cells, last);
     }
 
@@ -212,11 +229,11 @@ impl LevelStore {
                 let cell = &mut self.cells[ladder.start as usize + position];
                 cell.size = cell.size.checked_add(size).ok_or(LevelError::Overflow)?;
                 cell.orders = cell.orders.saturating_add(1);
-                Ok(ladder.length - 1 - position as u32)
+                Ok(ladder.length() - 1 - position as u32)
             }
             Err(position) => {
                 self.insert(ladder, position, Cell { key, size, orders: 1 })?;
-                Ok(ladder.length - 1 - position as u32)
+                Ok(ladder.length() - 1 - position as u32)
             }
         }
     }
@@ -233,7 +250,7 @@ impl LevelStore {
         whole_order: bool,
     ) -> Result<u32, LevelError> {
         let position = self.search(*ladder, key_of(side, price)).map_err(|_| LevelError::Missing)?;
-        let depth = ladder.length - 1 - position as u32;
+        let depth = ladder.length() - 1 - position as u32;
         let cell = &mut self.cells[ladder.start as usize + position];
         let (Some(left), Some(orders)) =
             (cell.size.checked_sub(size), cell.orders.checked_sub(u32::from(whole_order)))
@@ -260,7 +277,7 @@ impl LevelStore {
         let key = key_of(side, price);
         match self.search(*ladder, key) {
             Ok(position) => {
-                let depth = ladder.length - 1 - position as u32;
+                let depth = ladder.length() - 1 - position as u32;
                 if size == 0 {
                     self.remove(ladder, position);
                 } else {
@@ -271,7 +288,7 @@ impl LevelStore {
             Err(_) if size == 0 => Err(LevelError::Missing),
             Err(position) => {
                 self.insert(ladder, position, Cell { key, size, orders: 0 })?;
-                Ok(ladder.length - 1 - position as u32)
+                Ok(ladder.length() - 1 - position as u32)
             }
         }
     }
@@ -284,7 +301,7 @@ impl LevelStore {
         side: Side,
         quote: Option<(Price, u32)>,
     ) -> Result<(), LevelError> {
-        ladder.length = 0;
+        ladder.length_and_class &= !LENGTH_MASK;
         if let Some((price, size)) = quote {
             self.insert(ladder, 0, Cell { key: key_of(side, price), size, orders: 0 })?;
         }
@@ -293,15 +310,13 @@ impl LevelStore {
 
     /// Empties the side and gives its block back.
     pub fn clear(&mut self, ladder: &mut Ladder) {
-        if ladder.capacity != 0 {
-            self.release(ladder.start, ladder.capacity);
-        }
+        self.release(*ladder);
         *ladder = Ladder::default();
     }
 
     #[inline]
     fn insert(&mut self, ladder: &mut Ladder, position: usize, cell: Cell) -> Result<(), LevelError> {
-        if ladder.length == ladder.capacity {
+        if ladder.length() == ladder.capacity() {
             self.grow(ladder)?;
         }
         let start = ladder.start as usize;
@@ -313,7 +328,7 @@ impl LevelStore {
             index -= 1;
         }
         cells[position] = cell;
-        ladder.length += 1;
+        ladder.length_and_class += 1;
         Ok(())
     }
 
@@ -324,37 +339,32 @@ impl LevelStore {
         for index in position + 1..cells.len() {
             cells[index - 1] = cells[index];
         }
-        ladder.length -= 1;
+        ladder.length_and_class -= 1;
     }
 
     /// Moves a full ladder to a block of twice the size.
     #[cold]
     #[inline(never)]
     fn grow(&mut self, ladder: &mut Ladder) -> Result<(), LevelError> {
-        let capacity = ladder.capacity.checked_mul(2).ok_or(LevelError::Full)?.max(SMALLEST);
-        let start = self.allocate(capacity)?;
+        let class = ladder.length_and_class >> LENGTH_BITS;
+        let start = self.allocate(class as usize)?;
         let old = ladder.start as usize;
         self.cells.copy_within(old..old + ladder.len(), start as usize);
-        if ladder.capacity != 0 {
-            self.release(ladder.start, ladder.capacity);
-        }
-        (ladder.start, ladder.capacity) = (start, capacity);
+        self.release(*ladder);
+        *ladder = Ladder { start, length_and_class: ladder.length() | (class + 1) << LENGTH_BITS };
         Ok(())
     }
 
-    const fn class(capacity: u32) -> usize {
-        (capacity / SMALLEST).trailing_zeros() as usize
-    }
-
-    fn allocate(&mut self, capacity: u32) -> Result<u32, LevelError> {
-        let head = self.free.get_mut(Self::class(capacity)).ok_or(LevelError::Full)?;
+    /// A block of a place in `free`.
+    fn allocate(&mut self, place: usize) -> Result<u32, LevelError> {
+        let head = self.free.get_mut(place).ok_or(LevelError::Full)?;
         if *head != NO_BLOCK {
             let start = *head;
             // A free block's first cell holds the start of the next.
             *head = self.cells[start as usize].key as u32;
             return Ok(start);
         }
-        let end = self.used.checked_add(capacity).ok_or(LevelError::Full)?;
+        let end = self.used.checked_add(SMALLEST << place).ok_or(LevelError::Full)?;
         if end as usize > self.cells.len() {
             let doubled = (self.cells.len() * 2).clamp(end as usize, u32::MAX as usize);
             let mut larger = HugeVec::zeroed(doubled);
@@ -365,10 +375,12 @@ impl LevelStore {
         Ok(std::mem::replace(&mut self.used, end))
     }
 
-    fn release(&mut self, start: u32, capacity: u32) {
-        let head = &mut self.free[Self::class(capacity)];
-        self.cells[start as usize].key = i64::from(*head);
-        *head = start;
+    /// Puts a ladder's block, if it has one, into the list of its size.
+    fn release(&mut self, ladder: Ladder) {
+        let Some(place) = (ladder.length_and_class >> LENGTH_BITS).checked_sub(1) else { return };
+        let head = &mut self.free[place as usize];
+        self.cells[ladder.start as usize].key = i64::from(*head);
+        *head = ladder.start;
     }
 }
 
