@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use tapeworks_feed::{Feed, FeedOptions, Packet};
 use tapeworks_flow::{Chain, Stage};
-use tapeworks_market::book::{LOOK_AHEAD, Outcome};
+use tapeworks_market::book::{BATCH, Outcome};
 use tapeworks_market::{BookStage, BookUpdate, Capacity, InstrumentId, Nanos, Side};
 use tapeworks_packet::{capture::CaptureReader, net};
 
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut reader = CaptureReader::open(&path)?;
     // Tables are sized here, at start-up; nothing allocates per message afterwards.
     let books = BookStage::with_unnamed([], Capacity::for_messages(10_000));
-    let mut chain = Chain::new(Feed::new(FeedOptions::default()), books, LOOK_AHEAD);
+    let mut chain = Chain::new(Feed::new(FeedOptions::default()), books, BATCH);
 
     let (mut updates, mut rejected) = (0, 0);
     while let Some(captured) = reader.next_packet()? {

@@ -3,7 +3,7 @@
 use tapeworks_exchange::Scenario;
 use tapeworks_feed::{Feed, FeedOptions, FileFormat, Frame};
 use tapeworks_flow::{Inline, Sink, Stage, Through};
-use tapeworks_market::book::LOOK_AHEAD;
+use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{BookStage, BookUpdate, Capacity, Event, Nanos, NbboStage, NbboUpdate, Publisher};
 use tapeworks_plant::timer::ServiceTimer;
@@ -66,7 +66,7 @@ pub fn run(options: &Options) {
     let mut books = Rounds::new(messages);
     books.add_prepared("decode + book + BBO", || {
         let books = books_of(capacity);
-        || with_books(&bytes, books, LOOK_AHEAD)
+        || with_books(&bytes, books, BATCH)
     });
     books.add_prepared("decode + book + BBO, no look-ahead", || {
         let books = books_of(capacity);
@@ -90,7 +90,7 @@ pub fn run(options: &Options) {
     }
     println!("  max {}", times.max());
     println!(
-        "(one group of {LOOK_AHEAD} in 16 is measured; the time-stamp counter's own ~8 ns are included)"
+        "(one group of {BATCH} in 16 is measured; the time-stamp counter's own ~8 ns are included)"
     );
 }
 
@@ -259,7 +259,7 @@ fn with_nbbo(
     timer: Option<&mut ServiceTimer>,
 ) -> u64 {
     let mut feed = Feed::new(FeedOptions::default());
-    let mut buffer = Vec::with_capacity(LOOK_AHEAD);
+    let mut buffer = Vec::with_capacity(BATCH);
     let mut sink = Changes { changes: 0, timer };
     let mut frames = Blocks::new(bytes, BigEndian).filter_map(Result::ok).peekable();
     let mut stage = feed.file(0, FileFormat::LengthPrefixed, Some(Nanos(0)));
@@ -271,7 +271,7 @@ fn with_nbbo(
             timer.begin();
         }
         let mut edge = Inline::new(&mut market, &mut buffer, &mut sink);
-        for message in frames.by_ref().take(LOOK_AHEAD) {
+        for message in frames.by_ref().take(BATCH) {
             stage.process(&[Frame { file: 0, offset: 0, bytes: message }], &mut edge);
         }
         edge.end_of_batch();

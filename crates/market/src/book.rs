@@ -8,9 +8,9 @@
 //! # Cost
 //! Cache lines an order event touches beyond its own: one slot of the order index, the book's half line, one or two
 //! lines of price levels; a replacement touches one more slot and perhaps one more line of levels. In a large market
-//! each of them is a miss, so [`BookStage`] looks ahead inside its batch: a first pass asks for the orders and books of
-//! all its events, a second for the levels, and the third applies. The misses of up to [`LOOK_AHEAD`] events
-//! overlap.
+//! each of them is a miss, so [`BookStage`] looks ahead inside its batch: while it applies one event, it asks for the
+//! order and the book of the one 16 places on, and for the levels of the one 8 places on, whose order has come by then
+//! and tells the side. The misses overlap with the work and with each other.
 //!
 //! # Gaps
 //! A gap makes every book it may have touched stale: its updates carry [`Flags::MAYBE_BAD_BOOK`] until the book is
@@ -28,9 +28,14 @@ use crate::price::Price;
 use crate::state::InstrumentState;
 use crate::venue::Publisher;
 
-/// The most events whose cache misses overlap: what a batch of 64-byte events in a 32 KiB first-level cache leaves
-/// room for, and more than a core can have outstanding.
-pub const LOOK_AHEAD: usize = 64;
+/// The longest batch worth handing to [`BookStage`]: the look-ahead begins anew with each, and the events of this one
+/// take a third of a 48 KiB first-level cache.
+pub const BATCH: usize = 256;
+
+/// How many events ahead the order and the book are asked for.
+const ORDERS_AHEAD: usize = 16;
+/// How many events ahead the levels are asked for.
+const LEVELS_AHEAD: usize = 8;
 
 /// How large the tables of a feed are at start-up. What exceeds it makes them grow, which is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -273,7 +278,7 @@ impl Books {
     }
 
     /// Asks for the levels at the top of the event's side; where only the order knows the side, its line was asked for
-    /// in the pass before.
+    /// some events ago.
     #[inline]
     fn prefetch_levels(&self, event: &Event) {
         let Some(book) = self.books.get(event.instrument.index()) else { return };
@@ -827,16 +832,23 @@ where
             let Some(first) = events.first() else { continue };
             let place = self.place(first.publisher);
             let Some(books) = self.feeds.get_mut(place) else { continue };
-            for events in events.chunks(LOOK_AHEAD) {
-                for event in events {
+            let mut to_order = events.iter();
+            let mut to_level = events.iter();
+            for event in to_order.by_ref().take(ORDERS_AHEAD) {
+                books.prefetch_orders(event);
+                sink.expect(event.instrument.index());
+            }
+            to_level.by_ref().take(LEVELS_AHEAD).for_each(|event| books.prefetch_levels(event));
+            for event in events {
+                if let Some(event) = to_order.next() {
                     books.prefetch_orders(event);
                     sink.expect(event.instrument.index());
                 }
-                events.iter().for_each(|event| books.prefetch_levels(event));
-                for event in events {
-                    let mut event = *event;
-                    sink.put(books.apply(&mut event));
+                if let Some(event) = to_level.next() {
+                    books.prefetch_levels(event);
                 }
+                let mut event = *event;
+                sink.put(books.apply(&mut event));
             }
         }
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tapeworks_feed::{Application, Feed, FeedOptions, Frame, Packet, Problem, ProblemKind};
 use tapeworks_flow::{Inline, Sink, Stage, Through};
-use tapeworks_market::book::LOOK_AHEAD;
+use tapeworks_market::book::BATCH;
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{
@@ -73,7 +73,7 @@ pub struct Options {
 pub const MEASURED_EVERY: u64 = 16;
 
 /// File messages taken together when they are measured.
-const MEASURED_GROUP: usize = LOOK_AHEAD;
+const MEASURED_GROUP: usize = BATCH;
 
 /// Packets between two reports of progress.
 const PROGRESS_EVERY: u64 = 4096;
@@ -284,7 +284,7 @@ pub fn replay(
             BookStage::with_unnamed([], capacity),
             NbboStage::new(options.rules, [], capacity.instruments),
         ),
-        buffer: Vec::with_capacity(LOOK_AHEAD),
+        buffer: Vec::with_capacity(BATCH),
         outlet: Outlet {
             writers,
             instruments: Instruments::default(),

@@ -9,7 +9,7 @@
 use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario, write_pcap};
 use tapeworks_feed::{Feed, FeedOptions, FileFormat, Frame, Packet};
 use tapeworks_flow::{Chain, Inline, Sink, Stage, Through};
-use tapeworks_market::book::LOOK_AHEAD;
+use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{BookStage, Capacity, Nanos, NbboStage, NbboUpdate};
 use tapeworks_packet::capture::CaptureReader;
@@ -49,7 +49,7 @@ fn the_second_half_of_a_file_of_itch_takes_and_releases_no_memory() {
     }
     let mut feed = Feed::new(FeedOptions::default());
     let mut market = market();
-    let mut buffer = Vec::with_capacity(LOOK_AHEAD);
+    let mut buffer = Vec::with_capacity(BATCH);
     let mut updates = 0u64;
     let mut run = |half: &[u8]| {
         let source = ByteSource::from_bytes("half", half.to_vec());
@@ -90,7 +90,7 @@ fn the_second_half_of_a_capture_of_four_venues_takes_and_releases_no_memory() {
         reader.tally().packets
     };
     let mut reader = CaptureReader::new(ByteSource::from_bytes("capture", file)).unwrap();
-    let mut chain = Chain::new(Feed::new(FeedOptions::default()), market(), LOOK_AHEAD);
+    let mut chain = Chain::new(Feed::new(FeedOptions::default()), market(), BATCH);
     let mut run = |packets: u64| {
         counted(|| {
             for _ in 0..packets {

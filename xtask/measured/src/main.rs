@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario, ScenarioError};
 use tapeworks_feed::{Feed, FeedOptions, FileFormat, Frame};
 use tapeworks_flow::{Inline, Sink, Stage, Through};
-use tapeworks_market::book::LOOK_AHEAD;
+use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{BookStage, BookUpdate, Capacity, Event, NbboStage, NbboUpdate};
 use tapeworks_packet::framed::{FramedReader, write_frame};
@@ -89,10 +89,10 @@ fn over(parts: [Vec<u8>; 2], run: &mut dyn FnMut(&mut FramedReader) -> u64) -> u
     rest.messages()
 }
 
-/// Calls `take` with up to [`LOOK_AHEAD`] messages at a time.
+/// Calls `take` with up to [`BATCH`] messages at a time.
 fn in_groups(reader: &mut FramedReader, mut take: impl FnMut(&[Frame<'_>])) {
     while let Ok(Some(mut batch)) = reader.next_batch() {
-        let mut group = [Frame { file: 0, offset: 0, bytes: &[] }; LOOK_AHEAD];
+        let mut group = [Frame { file: 0, offset: 0, bytes: &[] }; BATCH];
         loop {
             let mut length = 0;
             for (place, frame) in group.iter_mut().zip(batch.by_ref()) {
@@ -100,7 +100,7 @@ fn in_groups(reader: &mut FramedReader, mut take: impl FnMut(&[Frame<'_>])) {
                 length += 1;
             }
             take(&group[..length]);
-            if length < LOOK_AHEAD {
+            if length < BATCH {
                 break;
             }
         }
@@ -128,7 +128,7 @@ fn decode(reader: &mut FramedReader) -> u64 {
 /// Feeds messages into `stage` and counts what comes out.
 fn feed_into<B: Stage<Event, Taken>>(feed: &mut Feed, stage: &mut B, reader: &mut FramedReader) -> u64 {
     let mut taken = Taken::default();
-    let mut buffer = Vec::with_capacity(LOOK_AHEAD);
+    let mut buffer = Vec::with_capacity(BATCH);
     let mut edge = Inline::new(stage, &mut buffer, &mut taken);
     let mut file = feed.file(0, FileFormat::LengthPrefixed, None);
     in_groups(reader, |frames| file.process(frames, &mut edge));
