@@ -4,16 +4,24 @@
 //! | --- | --- |
 //! | [`spsc`] | a wait-free bounded queue from one thread to one other |
 //! | [`disruptor`] | a ring that several consumers read in place: multicast, pipelines, diamonds, one producer or many |
+//! | [`broadcast`] | one writer, readers in other processes, over a file in shared memory |
 //! | [`wait`] | how to wait for another core: spin, yield, back off, park |
+//! | [`pool`] | slots of one size, by number |
+//! | [`cpu`] | pinning, real-time priority, locked memory |
+//! | [`clock`] | the processor's time-stamp counter in nanoseconds |
 //! | [`align`] | cache lines of their own for values that two cores write |
 //! | [`memory`] | large zeroed tables in huge pages |
 //! | [`prefetch`] | asking for a cache line before it is needed |
 //! | [`counting`] | an allocator that proves in a test that a path allocates nothing |
 
 pub mod align;
+pub mod broadcast;
+pub mod clock;
 pub mod counting;
+pub mod cpu;
 pub mod disruptor;
 pub mod memory;
+pub mod pool;
 pub mod prefetch;
 pub mod spsc;
 mod sync;

@@ -1,0 +1,537 @@
+//! One writer, any number of readers in other processes, over a file in shared memory.
+//!
+//! The writer never waits and never looks at the readers: a slow one is overrun, notices, learns how much it lost and goes
+//! on. Readers come and go without a word to anyone; they map the file read-only and cannot harm it.
+//!
+//! ```
+//! use tapeworks_ring::broadcast::{Read, Reader, Start, Writer};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = std::env::temp_dir().join(format!("broadcast-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
+//! # let path = folder.join("trades");
+//! // On Linux a path below /dev/shm stays in memory.
+//! const TRADES: u64 = 1; // a number for the meaning of the words, told by both sides
+//! let mut writer = Writer::<[u64; 2]>::create(&path, 1024, TRADES)?;
+//! let mut reader = Reader::<[u64; 2]>::attach(&path, TRADES, Start::Newest)?;
+//! writer.publish(&[1, 100]);
+//! assert_eq!(reader.read(), Read::Item([1, 100]));
+//! assert_eq!(reader.read(), Read::Empty);
+//! # std::fs::remove_dir_all(&folder)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # How
+//! Each slot has the sequence of its item before the item's words: odd while they are written, even when they are whole. A
+//! reader takes the sequence, the words and the sequence again; if it is the same and the one expected, the words belong
+//! together. Words are atomic, so that reading what is overwritten is a wrong value to be thrown away and not undefined
+//! behaviour.
+//!
+//! Cost: the writer stores the item's words and three more, no call, no atomic read-modify-write. A reader copies the
+//! item's words; the lines come from the writer's core, or from the last level of the cache when the reader is behind.
+//!
+//! # The file
+//! A page of header, then the slots. The writer holds a lock on it (`flock`) as long as it lives, however it dies: that is
+//! how a reader tells a file in use from one left behind. A new writer makes a new file in its place; readers of the old
+//! one see [`Reader::is_writer_alive`] turn false and attach anew. Truncating the file while it is mapped kills its readers
+//! with a bus error, as with every mapped file: nothing but the writer should write to it.
+
+#[cfg(not(loom))]
+pub use self::file::{AttachError, CreateError, Reader, Start, Writer};
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// What a reader finds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Read<T> {
+    /// The next item.
+    Item(T),
+    /// Nothing new.
+    Empty,
+    /// The writer overran this reader: so many items are lost. The next read goes on behind them.
+    Lost(u64),
+    /// Everything is read, and the writer has closed the file.
+    Closed,
+}
+
+/// Writes an item's words into a slot as the item numbered `number`.
+#[inline(always)]
+fn write_slot(sequence: &AtomicU64, words: &[AtomicU64], item: impl Iterator<Item = u64>, number: u64) {
+    sequence.store(number.wrapping_mul(2).wrapping_add(1), Ordering::Relaxed);
+    // Whoever sees one of the words sees that they are being written.
+    fence(Ordering::Release);
+    for (word, value) in words.iter().zip(item) {
+        word.store(value, Ordering::Relaxed);
+    }
+    sequence.store(number.wrapping_mul(2).wrapping_add(2), Ordering::Release);
+}
+
+/// What a slot holds, seen from a reader that waits for the item numbered `number`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Found {
+    /// That item; it is copied.
+    Item,
+    /// An older one, or that one half written.
+    NotYet,
+    /// A newer one.
+    Overrun,
+}
+
+/// Reads the item numbered `number` from a slot into its bytes, if it is there.
+#[inline(always)]
+fn read_slot(sequence: &AtomicU64, words: &[AtomicU64], into: &mut [u8], number: u64) -> Found {
+    let whole = number.wrapping_mul(2).wrapping_add(2);
+    let before = sequence.load(Ordering::Acquire);
+    if before != whole {
+        return if before < whole { Found::NotYet } else { Found::Overrun };
+    }
+    for (word, bytes) in words.iter().zip(into.chunks_exact_mut(8)) {
+        bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+    }
+    // Whoever saw a newer word sees, behind this, that it was being written.
+    fence(Ordering::Acquire);
+    if sequence.load(Ordering::Relaxed) == whole { Found::Item } else { Found::Overrun }
+}
+
+#[cfg(not(loom))]
+mod file {
+    use std::fs::{File, OpenOptions};
+    use std::io;
+    use std::marker::PhantomData;
+    use std::os::fd::AsRawFd;
+    use std::path::{Path, PathBuf};
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    use memmap2::{MmapOptions, MmapRaw};
+    use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+    use super::{AtomicU64, Found, Ordering, Read, read_slot, write_slot};
+
+    /// The first word of the file: says what it is, and in which version.
+    const MAGIC: u64 = u64::from_le_bytes(*b"TWBCAST1");
+    /// Words of the header, by place.
+    const ITEM_BYTES: usize = 1;
+    const CAPACITY: usize = 2;
+    const MEANING: usize = 3;
+    const FILE_BYTES: usize = 4;
+    const WRITER: usize = 5;
+    const SESSION: usize = 6;
+    /// Items published, in a line of its own.
+    const CURSOR: usize = 16;
+    /// 1 when the writer has closed the file, in a line of its own.
+    const CLOSED: usize = 32;
+    /// Words of the header: one page.
+    const HEADER: usize = 512;
+
+    /// The most items of a file.
+    const MAX_CAPACITY: usize = 1 << 40;
+
+    /// Why a file could not be made.
+    #[derive(Debug, thiserror::Error)]
+    pub enum CreateError {
+        /// An item must be some whole words of eight bytes.
+        #[error("an item of {bytes} bytes is not a whole number of 8-byte words")]
+        ItemSize {
+            /// Its bytes.
+            bytes: usize,
+        },
+        /// Too many items.
+        #[error("{capacity} items of {bytes} bytes do not fit into a file")]
+        TooLarge {
+            /// Items asked for.
+            capacity: usize,
+            /// Bytes of one.
+            bytes: usize,
+        },
+        /// A writer that lives has this file.
+        #[error("{}: another process writes to it", path.display())]
+        InUse {
+            /// The file.
+            path: PathBuf,
+        },
+        /// The file system refused.
+        #[error("{}: {error}", path.display())]
+        Io {
+            /// The file.
+            path: PathBuf,
+            /// Its word for it.
+            error: io::Error,
+        },
+    }
+
+    /// Why a reader could not attach.
+    #[derive(Debug, thiserror::Error)]
+    pub enum AttachError {
+        /// The file cannot be opened or mapped.
+        #[error("{}: {error}", path.display())]
+        Io {
+            /// The file.
+            path: PathBuf,
+            /// The file system's word for it.
+            error: io::Error,
+        },
+        /// The file is no broadcast, or of another version.
+        #[error("{}: not a broadcast file of this version", path.display())]
+        NotABroadcast {
+            /// The file.
+            path: PathBuf,
+        },
+        /// The file is shorter than its header says, or its header makes no sense.
+        #[error("{}: cut or damaged: {bytes} bytes, its header tells {expected}", path.display())]
+        Damaged {
+            /// The file.
+            path: PathBuf,
+            /// Its bytes.
+            bytes: u64,
+            /// The bytes that its header tells.
+            expected: u64,
+        },
+        /// The items are of another size.
+        #[error("{}: its items have {found} bytes, not {expected}", path.display())]
+        ItemSize {
+            /// The file.
+            path: PathBuf,
+            /// Bytes of its items.
+            found: u64,
+            /// Bytes of the items asked for.
+            expected: u64,
+        },
+        /// The items mean something else.
+        #[error("{}: its items are of meaning {found}, not {expected}", path.display())]
+        Meaning {
+            /// The file.
+            path: PathBuf,
+            /// The number that the writer gave.
+            found: u64,
+            /// The number asked for.
+            expected: u64,
+        },
+        /// The writer is gone: nothing new will come.
+        #[error("{}: left behind by process {writer}, which no longer writes to it", path.display())]
+        Stale {
+            /// The file.
+            path: PathBuf,
+            /// The process that wrote it.
+            writer: u64,
+        },
+    }
+
+    /// A mapped file as words.
+    #[derive(Debug)]
+    struct Words {
+        map: MmapRaw,
+        words: usize,
+    }
+
+    impl Words {
+        #[inline(always)]
+        fn get(&self, from: usize, count: usize) -> &[AtomicU64] {
+            assert!(from + count <= self.words, "inside the file");
+            // SAFETY: the range lies inside the mapping (asserted), which is aligned to a page and lives as long as `self`.
+            // Whoever shares it, in this process or another, uses atomic words too, so there is no data race. A reader's
+            // mapping is read-only, and a reader only loads.
+            unsafe { std::slice::from_raw_parts(self.map.as_mut_ptr().cast::<AtomicU64>().add(from), count) }
+        }
+
+        #[inline(always)]
+        fn word(&self, at: usize) -> &AtomicU64 {
+            &self.get(at, 1)[0]
+        }
+    }
+
+    /// The words of a slot: its sequence and its item.
+    const fn stride<T>() -> usize {
+        1 + size_of::<T>() / 8
+    }
+
+    /// Holds, or tries, the lock that says somebody writes.
+    fn lock(file: &File, operation: libc::c_int) -> bool {
+        // SAFETY: the descriptor is open as long as `file` lives; the call touches no memory.
+        unsafe { libc::flock(file.as_raw_fd(), operation | libc::LOCK_NB) == 0 }
+    }
+
+    /// The end that publishes. There is one; dropping it closes the file.
+    #[derive(Debug)]
+    pub struct Writer<T> {
+        words: Words,
+        next: u64,
+        mask: u64,
+        /// Open for its lock.
+        _file: File,
+        items: PhantomData<fn(T)>,
+    }
+
+    impl<T: FromBytes + IntoBytes + Immutable + Copy> Writer<T> {
+        /// Makes the file for `capacity` items (rounded up to a power of two) in the place of what is there. `meaning` is
+        /// any number that says what the words of an item are: readers must tell the same.
+        ///
+        /// # Errors
+        /// When the file cannot be made, or a writer that lives has it.
+        pub fn create(path: &Path, capacity: usize, meaning: u64) -> Result<Self, CreateError> {
+            let item_bytes = size_of::<T>();
+            if item_bytes == 0 || !item_bytes.is_multiple_of(8) {
+                return Err(CreateError::ItemSize { bytes: item_bytes });
+            }
+            let too_large = || CreateError::TooLarge { capacity, bytes: item_bytes };
+            let capacity =
+                Some(capacity.max(1)).filter(|capacity| *capacity <= MAX_CAPACITY).ok_or_else(too_large)?;
+            let capacity = capacity.next_power_of_two();
+            let words = capacity.checked_mul(stride::<T>()).and_then(|words| words.checked_add(HEADER));
+            let words = words.filter(|words| *words <= isize::MAX as usize / 8).ok_or_else(too_large)?;
+            let failed = |error| CreateError::Io { path: path.to_owned(), error };
+
+            if let Ok(old) = File::open(path)
+                && !lock(&old, libc::LOCK_SH)
+            {
+                return Err(CreateError::InUse { path: path.to_owned() });
+            }
+            // Made elsewhere and moved into its place when it is whole: no reader ever sees half a header.
+            let mut name = path.file_name().unwrap_or_default().to_owned();
+            name.push(format!(".new.{}", std::process::id()));
+            let new = path.with_file_name(name);
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .open(&new)
+                .map_err(failed)?;
+            let made = Self::fill(&file, words, capacity, meaning).and_then(|map| {
+                std::fs::rename(&new, path)?;
+                Ok(map)
+            });
+            let map = made.inspect_err(|_| drop(std::fs::remove_file(&new))).map_err(failed)?;
+            Ok(Self { words: map, next: 0, mask: capacity as u64 - 1, _file: file, items: PhantomData })
+        }
+
+        fn fill(file: &File, words: usize, capacity: usize, meaning: u64) -> io::Result<Words> {
+            if !lock(file, libc::LOCK_EX) {
+                return Err(io::Error::last_os_error());
+            }
+            // The space is taken now: a full file system is an error here and not a bus error later.
+            // SAFETY: the descriptor is open; the call touches no memory.
+            let told = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, words as libc::off_t * 8) };
+            if told != 0 {
+                return Err(io::Error::from_raw_os_error(told));
+            }
+            let words = Words { map: MmapOptions::new().len(words * 8).map_raw(file)?, words };
+            let started =
+                SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+            for (place, value) in [
+                (ITEM_BYTES, size_of::<T>() as u64),
+                (CAPACITY, capacity as u64),
+                (MEANING, meaning),
+                (FILE_BYTES, words.words as u64 * 8),
+                (WRITER, u64::from(std::process::id())),
+                (SESSION, started),
+                (0, MAGIC),
+            ] {
+                words.word(place).store(value, Ordering::Release);
+            }
+            Ok(words)
+        }
+
+        /// Publishes one item. Never waits.
+        #[inline]
+        pub fn publish(&mut self, item: &T) {
+            let slot = HEADER + (self.next & self.mask) as usize * stride::<T>();
+            let [sequence, words @ ..] = self.words.get(slot, stride::<T>()) else { return };
+            let bytes = item.as_bytes().chunks_exact(8);
+            let item = bytes.map(|word| word.first_chunk().map_or(0, |word| u64::from_ne_bytes(*word)));
+            write_slot(sequence, words, item, self.next);
+            self.next += 1;
+            self.words.word(CURSOR).store(self.next, Ordering::Release);
+        }
+
+        /// Items published.
+        pub const fn published(&self) -> u64 {
+            self.next
+        }
+
+        /// Items that a reader may be behind before it is overrun.
+        pub const fn capacity(&self) -> u64 {
+            self.mask + 1
+        }
+    }
+
+    impl<T> Drop for Writer<T> {
+        fn drop(&mut self) {
+            self.words.word(CLOSED).store(1, Ordering::Release);
+        }
+    }
+
+    /// Where a reader begins.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Start {
+        /// With what is published from now on.
+        Newest,
+        /// With the oldest item that is safe from being overwritten for a while.
+        Oldest,
+    }
+
+    /// An end that reads. Any number of them, in any process.
+    #[derive(Debug)]
+    pub struct Reader<T> {
+        words: Words,
+        next: u64,
+        mask: u64,
+        lost: u64,
+        file: File,
+        items: PhantomData<fn() -> T>,
+    }
+
+    impl<T: FromBytes + IntoBytes + Immutable + Copy> Reader<T> {
+        /// Attaches to a file that a writer holds. `meaning` must be what the writer told.
+        ///
+        /// # Errors
+        /// When the file is no broadcast, is cut, holds other items, or has no living writer.
+        pub fn attach(path: &Path, meaning: u64, start: Start) -> Result<Self, AttachError> {
+            let at = || path.to_owned();
+            let failed = |error| AttachError::Io { path: at(), error };
+            let file = File::open(path).map_err(failed)?;
+            let bytes = file.metadata().map_err(failed)?.len();
+            if bytes < HEADER as u64 * 8 {
+                // Too short for a header: of ours, if it begins as ours do.
+                let mut first = [0; 8];
+                let is_ours = io::Read::read_exact(&mut &file, &mut first).is_ok()
+                    && u64::from_le_bytes(first) == MAGIC;
+                return Err(match is_ours {
+                    true => AttachError::Damaged { path: at(), bytes, expected: HEADER as u64 * 8 },
+                    false => AttachError::NotABroadcast { path: at() },
+                });
+            }
+            let words = (bytes / 8) as usize;
+            let map = MmapOptions::new().len(words * 8).map_raw_read_only(&file).map_err(failed)?;
+            let words = Words { map, words };
+            let header = |place| words.word(place).load(Ordering::Acquire);
+            if header(0) != MAGIC {
+                return Err(AttachError::NotABroadcast { path: at() });
+            }
+            let (found, expected) = (header(ITEM_BYTES), size_of::<T>() as u64);
+            if found != expected || !found.is_multiple_of(8) {
+                return Err(AttachError::ItemSize { path: at(), found, expected });
+            }
+            let found = header(MEANING);
+            if found != meaning {
+                return Err(AttachError::Meaning { path: at(), found, expected: meaning });
+            }
+            let (capacity, told) = (header(CAPACITY), header(FILE_BYTES));
+            let needed = usize::try_from(capacity).ok().filter(|capacity| capacity.is_power_of_two());
+            let needed = needed.and_then(|capacity| {
+                capacity.checked_mul(stride::<T>())?.checked_add(HEADER)?.checked_mul(8)
+            });
+            if bytes < told || needed.is_none_or(|needed| needed as u64 != told) {
+                return Err(AttachError::Damaged { path: at(), bytes, expected: told });
+            }
+            let writer = header(WRITER);
+            let mut reader = Self { words, next: 0, mask: capacity - 1, lost: 0, file, items: PhantomData };
+            if !reader.is_writer_alive() {
+                return Err(AttachError::Stale { path: at(), writer });
+            }
+            reader.next = match start {
+                Start::Newest => reader.cursor(),
+                Start::Oldest => reader.oldest_safe(),
+            };
+            Ok(reader)
+        }
+
+        #[inline(always)]
+        fn cursor(&self) -> u64 {
+            self.words.word(CURSOR).load(Ordering::Acquire)
+        }
+
+        /// The oldest item that is a quarter of the ring away from being overwritten.
+        fn oldest_safe(&self) -> u64 {
+            let capacity = self.mask + 1;
+            self.cursor().saturating_sub(capacity - capacity / 4)
+        }
+
+        /// The next item, if it is there.
+        #[inline]
+        pub fn read(&mut self) -> Read<T> {
+            let slot = HEADER + (self.next & self.mask) as usize * stride::<T>();
+            let [sequence, words @ ..] = self.words.get(slot, stride::<T>()) else { return Read::Empty };
+            let mut item = T::new_zeroed();
+            // Any bytes are a `T`: what is read half overwritten is a value like another, and thrown away.
+            match read_slot(sequence, words, item.as_mut_bytes(), self.next) {
+                Found::Item => {
+                    self.next += 1;
+                    Read::Item(item)
+                }
+                Found::NotYet => self.nothing(),
+                Found::Overrun => self.overrun(),
+            }
+        }
+
+        #[cold]
+        fn overrun(&mut self) -> Read<T> {
+            // One at least is gone, even where the writer's cursor does not show it yet.
+            let resume = self.oldest_safe().max(self.next + 1);
+            let lost = resume - self.next;
+            self.next = resume;
+            self.lost += lost;
+            Read::Lost(lost)
+        }
+
+        #[cold]
+        fn nothing(&self) -> Read<T> {
+            if self.words.word(CLOSED).load(Ordering::Acquire) != 0 && self.cursor() == self.next {
+                Read::Closed
+            } else {
+                Read::Empty
+            }
+        }
+
+        /// Whether the writer lives. A call of the kernel: ask when nothing has come for a while.
+        pub fn is_writer_alive(&self) -> bool {
+            if !lock(&self.file, libc::LOCK_SH) {
+                return true;
+            }
+            let _unlocked = lock(&self.file, libc::LOCK_UN);
+            false
+        }
+
+        /// Items lost so far.
+        pub const fn lost(&self) -> u64 {
+            self.lost
+        }
+
+        /// Items published that this reader has not read.
+        pub fn lag(&self) -> u64 {
+            self.cursor().saturating_sub(self.next)
+        }
+
+        /// When the writer made the file, in nanoseconds since 1970: tells one session from the next.
+        pub fn session(&self) -> u64 {
+            self.words.word(SESSION).load(Ordering::Acquire)
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    #[test]
+    fn words_of_two_items_are_never_mixed() {
+        loom::model(|| {
+            let slot = Arc::new((AtomicU64::new(0), [AtomicU64::new(0), AtomicU64::new(0)]));
+            let writing = Arc::clone(&slot);
+            let writer = thread::spawn(move || {
+                write_slot(&writing.0, &writing.1, [1, 1].into_iter(), 0);
+                write_slot(&writing.0, &writing.1, [2, 2].into_iter(), 1);
+            });
+            for number in 0..2 {
+                let mut bytes = [0; 16];
+                if read_slot(&slot.0, &slot.1, &mut bytes, number) == Found::Item {
+                    let word = (number + 1).to_ne_bytes();
+                    assert_eq!(bytes, [word, word].concat()[..]);
+                }
+            }
+            writer.join().unwrap();
+        });
+    }
+}

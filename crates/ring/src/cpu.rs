@@ -1,0 +1,198 @@
+//! Where a thread runs, and how urgently.
+//!
+//! A thread that spins wants a core of its own: [`pin`] keeps it there, [`set_realtime`] lets nothing but the kernel's own
+//! work interrupt it, [`lock_memory`] keeps its pages from being taken. All three are settings of the process that a
+//! service manager or a container may refuse; each tells what was refused and why, and the program works without.
+
+use std::io;
+
+/// Why a thread cannot be placed as asked.
+#[derive(Debug)]
+pub enum CpuError {
+    /// No core of that number is there, or this process may not use it.
+    NoCore {
+        /// The core asked for.
+        core: usize,
+        /// The cores that this process may use.
+        allowed: Vec<usize>,
+    },
+    /// The kernel refused.
+    Refused {
+        /// What was asked.
+        what: &'static str,
+        /// The kernel's word for it.
+        error: io::Error,
+    },
+    /// This operating system has no such call.
+    Unsupported,
+}
+
+impl std::fmt::Display for CpuError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NoCore { core, allowed } => {
+                write!(f, "core {core} is not among those this process may use: {allowed:?}")
+            }
+            Self::Refused { what, error } => write!(f, "{what}: {error}"),
+            Self::Unsupported => f.write_str("this operating system has no such call"),
+        }
+    }
+}
+
+impl std::error::Error for CpuError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Refused { error, .. } => Some(error),
+            Self::NoCore { .. } | Self::Unsupported => None,
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use super::{CpuError, io};
+
+    fn refused(what: &'static str) -> CpuError {
+        CpuError::Refused { what, error: io::Error::last_os_error() }
+    }
+
+    /// The mask of the cores that the calling thread may use.
+    fn mask() -> Result<libc::cpu_set_t, CpuError> {
+        // SAFETY: all zeros is the empty set.
+        let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the set has the size that is told; 0 is the calling thread.
+        let told = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
+        if told == 0 { Ok(set) } else { Err(refused("asking for the cores of this thread")) }
+    }
+
+    pub(super) fn allowed_cores() -> Result<Vec<usize>, CpuError> {
+        let set = mask()?;
+        // SAFETY: the numbers are below the size of the set.
+        Ok((0..libc::CPU_SETSIZE as usize).filter(|core| unsafe { libc::CPU_ISSET(*core, &set) }).collect())
+    }
+
+    pub(super) fn pin(core: usize) -> Result<(), CpuError> {
+        let none = |core| {
+            // The process's first thread has the widest mask: what was a child of a pinned thread may have been narrowed.
+            CpuError::NoCore { core, allowed: allowed_cores().unwrap_or_default() }
+        };
+        if core >= libc::CPU_SETSIZE as usize {
+            return Err(none(core));
+        }
+        // SAFETY: all zeros is the empty set, and the core is below its size.
+        let set = unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(core, &mut set);
+            set
+        };
+        // SAFETY: the set has the size that is told; 0 is the calling thread.
+        let told = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
+        if told != 0 {
+            let error = io::Error::last_os_error();
+            return Err(match error.raw_os_error() {
+                Some(libc::EINVAL) => none(core),
+                _ => CpuError::Refused { what: "pinning a thread", error },
+            });
+        }
+        // Some containers take the call and do something else.
+        if allowed_cores()? == [core] { Ok(()) } else { Err(none(core)) }
+    }
+
+    pub(super) fn set_realtime(priority: u8) -> Result<(), CpuError> {
+        // SAFETY: all zeros is a parameter of priority 0.
+        let mut parameter: libc::sched_param = unsafe { std::mem::zeroed() };
+        parameter.sched_priority = i32::from(priority);
+        // SAFETY: the parameter is valid for the call; 0 is the calling thread.
+        let told = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
+        if told == 0 { Ok(()) } else { Err(refused("asking for real-time priority")) }
+    }
+
+    pub(super) fn lock_memory() -> Result<(), CpuError> {
+        // SAFETY: the call touches no memory of the program.
+        let told = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) };
+        if told == 0 { Ok(()) } else { Err(refused("locking memory")) }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod linux {
+    use super::CpuError;
+
+    pub(super) fn allowed_cores() -> Result<Vec<usize>, CpuError> {
+        Err(CpuError::Unsupported)
+    }
+
+    pub(super) fn pin(_core: usize) -> Result<(), CpuError> {
+        Err(CpuError::Unsupported)
+    }
+
+    pub(super) fn set_realtime(_priority: u8) -> Result<(), CpuError> {
+        Err(CpuError::Unsupported)
+    }
+
+    pub(super) fn lock_memory() -> Result<(), CpuError> {
+        Err(CpuError::Unsupported)
+    }
+}
+
+/// The cores that the calling thread may use, in order.
+///
+/// # Errors
+/// When the kernel does not tell.
+pub fn allowed_cores() -> Result<Vec<usize>, CpuError> {
+    linux::allowed_cores()
+}
+
+/// Keeps the calling thread on `core`, and checks that it is so. Threads that it starts later inherit that.
+///
+/// # Errors
+/// When there is no such core, or it is not this process's to use.
+pub fn pin(core: usize) -> Result<(), CpuError> {
+    linux::pin(core)
+}
+
+/// Gives the calling thread the real-time priority `priority` (1 to 99, `SCHED_FIFO`): nothing of lower priority runs on
+/// its core while it wants to. A thread that spins so starves whatever else lives there.
+///
+/// # Errors
+/// When the kernel refuses: it wants the capability `CAP_SYS_NICE`, or a limit `RLIMIT_RTPRIO`.
+pub fn set_realtime(priority: u8) -> Result<(), CpuError> {
+    linux::set_realtime(priority)
+}
+
+/// Keeps all memory of the process, now and later, from being written to swap: every page is brought in now.
+///
+/// # Errors
+/// When it exceeds the limit `RLIMIT_MEMLOCK`.
+pub fn lock_memory() -> Result<(), CpuError> {
+    linux::lock_memory()
+}
+
+#[cfg(all(test, target_os = "linux", not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pinned_thread_is_where_it_was_put() {
+        let cores = allowed_cores().unwrap();
+        for core in cores {
+            let now =
+                std::thread::spawn(move || pin(core).and_then(|()| allowed_cores())).join().unwrap().unwrap();
+            assert_eq!(now, [core]);
+        }
+    }
+
+    #[test]
+    fn a_core_that_is_not_there_is_an_error_that_tells_the_others() {
+        for core in [libc::CPU_SETSIZE as usize - 1, usize::MAX] {
+            let error = std::thread::spawn(move || pin(core)).join().unwrap().unwrap_err();
+            assert!(error.to_string().starts_with(&format!("core {core} is not among")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_priority_that_does_not_exist_is_refused() {
+        let error = set_realtime(200).unwrap_err();
+        assert!(error.to_string().starts_with("asking for real-time priority"), "{error}");
+    }
+}

@@ -1,0 +1,245 @@
+//! The broadcast between processes, as a user has it.
+#![cfg(not(loom))]
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+
+use tapeworks_ring::broadcast::{AttachError, CreateError, Read, Reader, Start, Writer};
+
+const MEANING: u64 = 77;
+
+/// A folder of its own, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name =
+            format!("tapeworks-broadcast-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("items")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// Words that belong together.
+fn item(number: u64) -> [u64; 5] {
+    std::array::from_fn(|at| number.rotate_left(at as u32 * 9))
+}
+
+#[test]
+fn a_reader_gets_every_item_in_order_and_then_the_end() {
+    let folder = Folder::new();
+    let mut writer = Writer::create(&folder.file(), 10, MEANING).unwrap();
+    assert_eq!(writer.capacity(), 16);
+    let mut reader = Reader::attach(&folder.file(), MEANING, Start::Newest).unwrap();
+    assert_eq!(reader.read(), Read::Empty);
+    for number in 0..100 {
+        writer.publish(&item(number));
+        assert_eq!(reader.lag(), 1);
+        assert_eq!(reader.read(), Read::Item(item(number)));
+    }
+    writer.publish(&item(100));
+    assert_eq!(writer.published(), 101);
+    drop(writer);
+    assert!(!reader.is_writer_alive());
+    assert_eq!(reader.read(), Read::Item(item(100)));
+    assert_eq!(reader.read(), Read::Closed);
+}
+
+#[test]
+fn a_slow_reader_learns_how_much_it_lost_and_goes_on() {
+    let folder = Folder::new();
+    let mut writer = Writer::create(&folder.file(), 16, MEANING).unwrap();
+    let mut reader = Reader::attach(&folder.file(), MEANING, Start::Oldest).unwrap();
+    for number in 0..50 {
+        writer.publish(&item(number));
+    }
+    // Three quarters of the ring are safe: items 38 to 49.
+    assert_eq!(reader.read(), Read::Lost(38));
+    for number in 38..50 {
+        assert_eq!(reader.read(), Read::Item(item(number)));
+    }
+    assert_eq!((reader.read(), reader.lost()), (Read::Empty, 38));
+}
+
+#[test]
+fn what_is_read_and_what_is_lost_add_up_under_fire() {
+    let folder = Folder::new();
+    let mut writer = Writer::create(&folder.file(), 64, MEANING).unwrap();
+    let items = 300_000;
+    let readers: Vec<_> = (0..2)
+        .map(|_| {
+            let mut reader = Reader::<[u64; 5]>::attach(&folder.file(), MEANING, Start::Oldest).unwrap();
+            thread::spawn(move || {
+                let (mut next, mut read) = (0, 0);
+                loop {
+                    match reader.read() {
+                        Read::Item(words) => {
+                            assert_eq!(words, item(next));
+                            next += 1;
+                            read += 1;
+                        }
+                        Read::Lost(count) => next += count,
+                        Read::Empty => thread::yield_now(),
+                        Read::Closed => return (read, reader.lost(), next),
+                    }
+                }
+            })
+        })
+        .collect();
+    for number in 0..items {
+        writer.publish(&item(number));
+        if number % 1000 == 0 {
+            thread::yield_now();
+        }
+    }
+    drop(writer);
+    for reader in readers {
+        let (read, lost, next) = reader.join().unwrap();
+        assert_eq!((read + lost, next), (items, items));
+        assert!(read > 0);
+    }
+}
+
+#[test]
+fn another_process_reads_what_this_one_writes() {
+    // This test's own program, started again as the reader.
+    if let Ok(path) = std::env::var("TAPEWORKS_BROADCAST_FILE") {
+        let mut reader = Reader::<[u64; 5]>::attach(path.as_ref(), MEANING, Start::Oldest).unwrap();
+        let mut next = 0;
+        loop {
+            match reader.read() {
+                Read::Item(words) => {
+                    assert_eq!(words, item(next));
+                    next += 1;
+                }
+                Read::Empty => thread::yield_now(),
+                Read::Closed => break,
+                Read::Lost(lost) => panic!("{lost} lost of a ring that holds all"),
+            }
+        }
+        assert_eq!(next, 1000);
+        return;
+    }
+    let folder = Folder::new();
+    let mut writer = Writer::create(&folder.file(), 2048, MEANING).unwrap();
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["another_process_reads_what_this_one_writes", "--exact"])
+        .env("TAPEWORKS_BROADCAST_FILE", folder.file())
+        .spawn();
+    let mut child = child.unwrap();
+    for number in 0..1000 {
+        writer.publish(&item(number));
+    }
+    // The reader must find a living writer; it is closed when the reader is surely there, which only it can tell: it reads
+    // from the oldest on, so closing late loses nothing.
+    while child.try_wait().unwrap().is_none() {
+        thread::sleep(std::time::Duration::from_millis(20));
+        if fs::read_to_string(format!("/proc/{}/maps", child.id()))
+            .is_ok_and(|maps| maps.contains("broadcast"))
+        {
+            break;
+        }
+    }
+    thread::sleep(std::time::Duration::from_millis(50));
+    drop(writer);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_file_that_is_not_right_is_refused_with_the_reason() {
+    let folder = Folder::new();
+    let path = folder.file();
+    let attach = || Reader::<[u64; 5]>::attach(&path, MEANING, Start::Newest).unwrap_err();
+    assert!(matches!(attach(), AttachError::Io { .. }), "missing");
+    for junk in [&b""[..], b"short", &[7; 5000]] {
+        fs::write(&path, junk).unwrap();
+        assert!(matches!(attach(), AttachError::NotABroadcast { .. }), "{} bytes", junk.len());
+    }
+
+    let writer = Writer::<[u64; 5]>::create(&path, 16, MEANING).unwrap();
+    let other = Reader::<[u64; 4]>::attach(&path, MEANING, Start::Newest).unwrap_err();
+    assert!(other.to_string().ends_with("its items have 40 bytes, not 32"), "{other}");
+    let other = Reader::<[u64; 5]>::attach(&path, 78, Start::Newest).unwrap_err();
+    assert!(other.to_string().ends_with("its items are of meaning 77, not 78"), "{other}");
+    assert!(matches!(Writer::<[u64; 5]>::create(&path, 16, MEANING), Err(CreateError::InUse { .. })));
+
+    let whole = fs::read(&path).unwrap();
+    drop(writer);
+    let stale = attach();
+    let pid = std::process::id();
+    assert!(
+        stale.to_string().ends_with(&format!("left behind by process {pid}, which no longer writes to it")),
+        "{stale}"
+    );
+    for length in [8, 100, 4096, 4100, whole.len() - 1] {
+        fs::write(&path, &whole[..length]).unwrap();
+        assert!(matches!(attach(), AttachError::Damaged { .. }), "cut to {length} bytes");
+    }
+    // A header that lies about its capacity.
+    for capacity in [0u64, 3, 32, u64::MAX] {
+        let mut lies = whole.clone();
+        lies[16..24].copy_from_slice(&capacity.to_ne_bytes());
+        fs::write(&path, &lies).unwrap();
+        assert!(matches!(attach(), AttachError::Damaged { .. }), "capacity {capacity}");
+    }
+}
+
+#[test]
+fn a_new_writer_takes_the_place_of_one_that_is_gone() {
+    let folder = Folder::new();
+    let mut first = Writer::create(&folder.file(), 16, MEANING).unwrap();
+    first.publish(&item(1));
+    let mut reader = Reader::attach(&folder.file(), MEANING, Start::Oldest).unwrap();
+    drop(first);
+    let mut second = Writer::create(&folder.file(), 16, MEANING).unwrap();
+    second.publish(&item(2));
+    assert_eq!(reader.read(), Read::Item(item(1)), "the old file stays readable");
+    assert_eq!(reader.read(), Read::Closed);
+    let mut again = Reader::attach(&folder.file(), MEANING, Start::Oldest).unwrap();
+    assert!(again.session() >= reader.session());
+    assert_eq!(again.read(), Read::Item(item(2)));
+}
+
+#[test]
+fn what_cannot_be_made_is_refused() {
+    let folder = Folder::new();
+    assert!(matches!(
+        Writer::<[u8; 9]>::create(&folder.file(), 1, 0),
+        Err(CreateError::ItemSize { bytes: 9 })
+    ));
+    assert!(matches!(
+        Writer::<[u64; 0]>::create(&folder.file(), 1, 0),
+        Err(CreateError::ItemSize { bytes: 0 })
+    ));
+    let huge = Writer::<[u64; 5]>::create(&folder.file(), usize::MAX, 0);
+    assert!(matches!(huge, Err(CreateError::TooLarge { .. })));
+    let nowhere = folder.0.join("no/such/folder");
+    assert!(matches!(Writer::<[u64; 5]>::create(&nowhere, 1, 0), Err(CreateError::Io { .. })));
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0, "nothing is left behind");
+}
+
+#[test]
+fn large_items_and_items_of_bytes_pass_whole() {
+    let folder = Folder::new();
+    let mut writer = Writer::create(&folder.file(), 4, 0).unwrap();
+    let mut reader = Reader::attach(&folder.file(), 0, Start::Newest).unwrap();
+    let large: [u8; 4096] = std::array::from_fn(|at| at as u8);
+    writer.publish(&large);
+    assert_eq!(reader.read(), Read::Item(large));
+}
