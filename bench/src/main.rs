@@ -2,16 +2,19 @@
 //!
 //! ```text
 //! cargo xtask bench itch              decode, books, NBBO over 20 M messages of 8,000 random symbols; the service times
+//! cargo xtask bench ring [--part P]    queues, waiting, memory: spsc, latency, disruptor, memory or waiting alone
 //! cargo xtask bench parquet           the whole replay of the same file into Parquet, and into the other formats
 //! ```
 //! Absolute figures drift between machines and hours; the ratios of one run count. Each variant runs once per round,
 //! the variants take turns, and the median of the rounds is shown.
 
+mod foreign;
 mod itch;
 mod machine;
 mod naive;
 mod parquet;
 mod peers;
+mod ring;
 mod rounds;
 
 use std::path::PathBuf;
@@ -27,6 +30,10 @@ fn main() -> ExitCode {
             options.folder = value.into();
             continue;
         }
+        if flag == "--part" {
+            options.part = Some(value);
+            continue;
+        }
         let number = value.replace('_', "").parse::<u64>().ok();
         match (flag.as_str(), number) {
             ("--messages", Some(messages)) => options.messages = messages,
@@ -39,6 +46,7 @@ fn main() -> ExitCode {
     match name.as_str() {
         "itch" => itch::run(&options),
         "parquet" => parquet::run(&options),
+        "ring" => ring::run(options.rounds, options.part.as_deref()),
         _ => return usage(),
     }
     ExitCode::SUCCESS
@@ -46,7 +54,7 @@ fn main() -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: bench [itch | parquet] [--messages 20_000_000] [--symbols 8_000] [--rounds 5] [--folder DIR]"
+        "usage: bench [itch | parquet | ring] [--part PART] [--messages 20_000_000] [--symbols 8_000] [--rounds 5] [--folder DIR]"
     );
     ExitCode::from(2)
 }
@@ -61,6 +69,8 @@ pub struct Options {
     pub rounds: usize,
     /// Where files are read from and written to.
     pub folder: PathBuf,
+    /// Which part of a benchmark, when not all.
+    pub part: Option<String>,
 }
 
 impl Default for Options {
@@ -68,6 +78,6 @@ impl Default for Options {
         // A folder in memory where there is one: what is measured is the program, not the disk.
         let memory = PathBuf::from("/dev/shm");
         let folder = if memory.is_dir() { memory } else { std::env::temp_dir() };
-        Self { messages: 20_000_000, symbols: 8_000, rounds: 5, folder }
+        Self { messages: 20_000_000, symbols: 8_000, rounds: 5, folder, part: None }
     }
 }

@@ -5,10 +5,18 @@ use std::time::Instant;
 /// What is measured: it returns something that depends on the work done.
 type Work<'a> = Box<dyn FnOnce() -> u64 + 'a>;
 
-/// One thing to measure: its name and what prepares it, which is not measured.
+/// How a variant is measured.
+enum Measured<'a> {
+    /// By the clock around the work, which what prepares it returns.
+    Here(Box<dyn FnMut() -> Work<'a> + 'a>),
+    /// By a program of its own, which tells nanoseconds per message.
+    Reported(Box<dyn FnMut() -> f64 + 'a>),
+}
+
+/// One thing to measure.
 pub struct Variant<'a> {
     name: String,
-    prepare: Box<dyn FnMut() -> Work<'a> + 'a>,
+    measured: Measured<'a>,
     ns_per_message: Vec<f64>,
     answer: u64,
 }
@@ -31,18 +39,32 @@ impl<'a> Rounds<'a> {
 
     /// A variant whose preparation (tables allocated at start-up) is not measured.
     pub fn add_prepared<R: FnOnce() -> u64 + 'a>(&mut self, name: &str, mut prepare: impl FnMut() -> R + 'a) {
-        let prepare = Box::new(move || Box::new(prepare()) as Work<'a>);
-        self.variants.push(Variant { name: name.into(), prepare, ns_per_message: Vec::new(), answer: 0 });
+        self.push(name, Measured::Here(Box::new(move || Box::new(prepare()) as Work<'a>)));
+    }
+
+    /// A variant that measures itself: a program in another language. It checks its own answer.
+    pub fn add_reported(&mut self, name: &str, run: impl FnMut() -> f64 + 'a) {
+        self.push(name, Measured::Reported(Box::new(run)));
+    }
+
+    fn push(&mut self, name: &str, measured: Measured<'a>) {
+        self.variants.push(Variant { name: name.into(), measured, ns_per_message: Vec::new(), answer: 0 });
     }
 
     /// Runs each variant once per round, in turns.
     pub fn run(&mut self, rounds: usize) {
         for _ in 0..rounds {
             for variant in &mut self.variants {
-                let work = (variant.prepare)();
-                let started = Instant::now();
-                variant.answer = std::hint::black_box(work());
-                variant.ns_per_message.push(started.elapsed().as_nanos() as f64 / self.messages as f64);
+                let ns = match &mut variant.measured {
+                    Measured::Here(prepare) => {
+                        let work = prepare();
+                        let started = Instant::now();
+                        variant.answer = std::hint::black_box(work());
+                        started.elapsed().as_nanos() as f64 / self.messages as f64
+                    }
+                    Measured::Reported(run) => run(),
+                };
+                variant.ns_per_message.push(ns);
             }
         }
         for variant in &mut self.variants {

@@ -57,3 +57,12 @@ fn what_a_generated_line_loses_is_what_the_feed_misses() {
         assert!(line[0] > 0 && line[1] == line[2], "{printed}");
     }
 }
+
+#[test]
+fn a_journal_and_a_counter_read_the_same_ring() {
+    let printed = run(env!("CARGO_BIN_EXE_two_cores"), &[]);
+    assert_eq!(
+        printed,
+        "1000 orders, 500500 shares; the journal has 1000 lines, flushed at each end of batch\n"
+    );
+}

@@ -52,6 +52,7 @@ const STEPS: &[Step] = &[
         what: "the tests of the workspace pass, fuzz targets over their seeds among them",
         run: tests,
     },
+    Step { name: "models", what: "loom finds no order of two threads that breaks a ring", run: models },
     Step { name: "lints", what: "clippy has nothing to say", run: lints },
     Step { name: "features", what: "each crate builds with each of its features alone", run: features },
     Step {
@@ -144,6 +145,16 @@ fn tests() -> Result<String, Lack> {
         return Err(Lack::Failed(why));
     }
     ran(cargo(["test", "--workspace", "--no-fail-fast", "--locked"]).run(), "all tests pass")
+}
+
+/// The models of the concurrent parts: another configuration, so a target folder of its own.
+fn models() -> Result<String, Lack> {
+    let run =
+        cargo(["test", "--release", "--locked", "--package", "tapeworks-ring", "--lib", "--test", "loom"])
+            .arg("--target-dir")
+            .arg(process::target_folder().join("loom"))
+            .env("RUSTFLAGS", "--cfg loom");
+    ran(run.run(), "every model holds")
 }
 
 fn lints() -> Result<String, Lack> {

@@ -1,0 +1,69 @@
+//! Peers in other languages: built here from `bench/peers` and run as programs that print nanoseconds per item.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("peers")
+}
+
+/// Runs a program; what it prints, or the first line of why not.
+fn output(command: &mut Command) -> Result<String, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let ran = command.output().map_err(|error| format!("{name}: {error}"))?;
+    if ran.status.success() {
+        return Ok(String::from_utf8_lossy(&ran.stdout).into_owned());
+    }
+    let told = String::from_utf8_lossy(&ran.stderr).into_owned() + &String::from_utf8_lossy(&ran.stdout);
+    let line = told.lines().find(|line| line.contains("rror")).unwrap_or_default();
+    Err(format!("{name}: {} {line}", ran.status))
+}
+
+fn nanoseconds(printed: &str) -> f64 {
+    printed.trim().parse().unwrap_or_else(|_| panic!("`{printed}` is no number of nanoseconds"))
+}
+
+/// A C++ program of one source file.
+#[derive(Clone)]
+pub struct Cpp(PathBuf);
+
+impl Cpp {
+    /// Builds `bench/peers/cpp/NAME.cpp` with `g++ -O3`.
+    pub fn build(name: &str) -> Result<Self, String> {
+        let program = std::env::temp_dir().join(format!("tapeworks-peer-{name}-{}", std::process::id()));
+        let source = folder().join("cpp").join(name).with_extension("cpp");
+        let flags = ["-std=c++17", "-O3", "-march=x86-64-v2", "-pthread", "-o"];
+        output(Command::new("g++").args(flags).arg(&program).arg(source))
+            .map_err(|why| format!("{why} (Debian: g++, libboost-dev, libreaderwriterqueue-dev)"))?;
+        Ok(Self(program))
+    }
+
+    /// Nanoseconds per item.
+    pub fn run(&self, words: &[String]) -> f64 {
+        nanoseconds(&output(Command::new(&self.0).args(words)).expect("it was built and the shape is sound"))
+    }
+}
+
+/// The Java programs.
+#[derive(Clone)]
+pub struct Java(PathBuf);
+
+impl Java {
+    /// Builds `bench/peers/java` with Maven.
+    pub fn build() -> Result<Self, String> {
+        let folder = folder().join("java");
+        let pom = folder.join("pom.xml");
+        output(Command::new("mvn").args(["--quiet", "--batch-mode", "--file"]).arg(pom).arg("package"))
+            .map_err(|why| format!("{why} (Debian: maven, openjdk-17-jdk-headless)"))?;
+        Ok(Self(folder.join("target")))
+    }
+
+    /// Nanoseconds per event.
+    pub fn run(&self, class: &str, words: &[String]) -> f64 {
+        let path = format!("{0}/peers.jar:{0}/dependency/*", self.0.display());
+        let run = output(
+            Command::new("java").args(["-Xms1g", "-XX:+UseParallelGC", "-cp", &path, class]).args(words),
+        );
+        nanoseconds(&run.expect("it was built and the shape is sound"))
+    }
+}
