@@ -14,8 +14,9 @@ use crate::process;
 /// Each crate of ours, and which of ours it may use. A crate that is not here is a violation by itself.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("tapeworks-ring", &[]),
-    ("tapeworks-dispatch-macros", &[]),
-    ("tapeworks-dispatch", &["tapeworks-dispatch-macros"]),
+    ("tapeworks-dispatch-search", &[]),
+    ("tapeworks-dispatch-macros", &["tapeworks-dispatch-search"]),
+    ("tapeworks-dispatch", &["tapeworks-dispatch-macros", "tapeworks-dispatch-search"]),
     ("tapeworks-wire-macros", &[]),
     ("tapeworks-wire", &["tapeworks-wire-macros"]),
     ("tapeworks-packet", &["tapeworks-ring"]),

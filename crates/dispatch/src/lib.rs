@@ -1,0 +1,2 @@
+//! State machines.
+pub use tapeworks_dispatch_search as search;
