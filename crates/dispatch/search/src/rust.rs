@@ -116,7 +116,7 @@ fn hexadecimal(number: &u64) -> String {
 
 /// A constant array, as many numbers a line as fit.
 fn table(text: &mut String, name: &str, type_name: &str, numbers: impl ExactSizeIterator<Item = String>) {
-    let _ = writeln!(text, "const {name}: [{type_name}; {}] = [", numbers.len());
+    let _ = writeln!(text, "static {name}: [{type_name}; {}] = [", numbers.len());
     let mut row = String::from("   ");
     for number in numbers {
         if row.len() + number.len() > COLUMNS {
