@@ -158,21 +158,21 @@ impl Listing {
         self.lines.get(place).copied()
     }
 
-    /// Why these values have no hash, by lines: `7: 0x44 is in line 3 already`.
+    /// Why these values have no hash, by lines: `types.txt:7: 0x44 is in line 3 already`.
     #[must_use]
-    pub fn fault(&self, error: &SearchError) -> String {
+    pub fn fault(&self, file: &str, error: &SearchError) -> String {
         let line = |place: usize| self.line(place).unwrap_or_default();
         match error {
             SearchError::Duplicate { value, first, place } => {
-                format!("{}: {value:#x} is in line {} already", line(*place), line(*first))
+                format!("{file}:{}: {value:#x} is in line {} already", line(*place), line(*first))
             }
             SearchError::TooWide { value, place, width } => {
-                format!("{}: {value:#x} does not fit into {width}", line(*place))
+                format!("{file}:{}: {value:#x} does not fit into {width}", line(*place))
             }
             SearchError::TooMany { .. } => {
-                format!("{}: {error}", error.place().map_or(0, line))
+                format!("{file}:{}: {error}", error.place().map_or(0, line))
             }
-            SearchError::Empty => error.to_string(),
+            SearchError::Empty => format!("{file}: {error}"),
         }
     }
 }
@@ -235,6 +235,6 @@ mod tests {
         assert_eq!(error.to_string(), "3:3: \"two\" is no value; write 68, 0x44, 0b1000100, 'D' or \"AE\"");
         let listing = Listing::parse("1\n# one\n0x1\n").unwrap();
         let error = crate::find(listing.values()).unwrap_err();
-        assert_eq!(listing.fault(&error), "3: 0x1 is in line 1 already");
+        assert_eq!(listing.fault("types.txt", &error), "types.txt:3: 0x1 is in line 1 already");
     }
 }

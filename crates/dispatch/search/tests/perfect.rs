@@ -230,7 +230,7 @@ proptest! {
         for text in [text, lines] {
             if let Ok(listing) = tapeworks_dispatch_search::values::Listing::parse(&text) {
                 if let Err(error) = find(listing.values()) {
-                    prop_assert!(!listing.fault(&error).is_empty());
+                    prop_assert!(!listing.fault("-", &error).is_empty());
                 }
             }
         }
