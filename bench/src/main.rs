@@ -3,10 +3,12 @@
 //! ```text
 //! cargo xtask bench itch              decode, books, NBBO over 20 M messages of 8,000 random symbols; the service times
 //! cargo xtask bench parquet           the whole replay of the same file into Parquet, and into the other formats
+//! cargo xtask bench dispatch          state machines by table, match and if-else; search and build times
 //! ```
 //! Absolute figures drift between machines and hours; the ratios of one run count. Each variant runs once per round,
 //! the variants take turns, and the median of the rounds is shown.
 
+mod dispatch;
 mod itch;
 mod machine;
 mod naive;
@@ -27,6 +29,11 @@ fn main() -> ExitCode {
             options.folder = value.into();
             continue;
         }
+        if flag == "--count" && name == "dispatch" {
+            // How it runs itself under callgrind.
+            dispatch::count(value.parse().unwrap_or(usize::MAX));
+            return ExitCode::SUCCESS;
+        }
         let number = value.replace('_', "").parse::<u64>().ok();
         match (flag.as_str(), number) {
             ("--messages", Some(messages)) => options.messages = messages,
@@ -38,6 +45,7 @@ fn main() -> ExitCode {
     machine::describe();
     match name.as_str() {
         "itch" => itch::run(&options),
+        "dispatch" => dispatch::run(&options),
         "parquet" => parquet::run(&options),
         _ => return usage(),
     }
@@ -46,7 +54,7 @@ fn main() -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: bench [itch | parquet] [--messages 20_000_000] [--symbols 8_000] [--rounds 5] [--folder DIR]"
+        "usage: bench [itch | parquet | dispatch] [--messages 20_000_000] [--symbols 8_000] [--rounds 5] [--folder DIR]"
     );
     ExitCode::from(2)
 }

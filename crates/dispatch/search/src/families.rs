@@ -230,7 +230,8 @@ impl<'s> Search<'s> {
         // Fewer parts make a larger table: the bits between the two nearest are taken along, again and again.
         while gathered != 0 && gathered.count_ones() <= most_bits {
             let parts = parts_of(gathered);
-            if parts.len() <= MOST_PARTS {
+            // One part is the family of shift and mask.
+            if (2..=MOST_PARTS).contains(&parts.len()) {
                 self.consider(Formula::Extract { parts: parts.clone(), bits: gathered.count_ones() });
             }
             match nearest_gap(gathered) {
