@@ -6,11 +6,15 @@ mod source;
 
 fn main() {
     println!("cargo::rerun-if-changed=src/dispatch/source.rs");
-    let most = source::SIZES.iter().copied().max().unwrap_or_default();
+    let most = source::SETS.iter().map(|set| source::codes_of(set).len()).max().unwrap_or_default();
     let mut text = source::context(most);
-    for size in source::SIZES {
+    for set in source::SETS {
         for dispatch in source::DISPATCHES {
-            text.push_str(&source::machine(&format!("{dispatch}_of_{size}"), dispatch, &source::codes(size)));
+            text.push_str(&source::machine(
+                &format!("{dispatch}_of_{set}"),
+                dispatch,
+                &source::codes_of(set),
+            ));
         }
     }
     let folder = std::env::var("OUT_DIR").expect("cargo tells the folder");

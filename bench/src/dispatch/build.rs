@@ -80,7 +80,10 @@ pub fn run(options: &Options) {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let build = ["build", "--release", "--quiet", "--offline"];
     folder.write("src/lib.rs", "//! Nothing yet: the dependencies are built with it.\n");
-    println!("build of a crate of {MACHINES} machines of {} rows each, cargo build --release", 4 + 2 * (TYPES - 1));
+    println!(
+        "build of a crate of {MACHINES} machines of {} rows each, cargo build --release",
+        4 + 2 * (TYPES - 1)
+    );
     println!("{:<34} {:>10}  {:>11}", "", "time", "most memory");
     println!("{:<34} {}", "dependencies, once (syn among them)", told(measured(&folder.0, &cargo, &build)));
     for dispatch in source::DISPATCHES {

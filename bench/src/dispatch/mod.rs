@@ -28,15 +28,15 @@ const COUNTED_MESSAGES: u64 = 100_000;
 
 /// A dispatcher over a machine, as a function over codes: the total tells that all did the same.
 struct Timed {
-    types: usize,
+    set: &'static str,
     dispatch: &'static str,
     run: fn(&[u16]) -> u64,
 }
 
 macro_rules! timed {
-    ($($module:ident, $types:literal, $dispatch:literal;)*) => {
+    ($($module:ident, $set:literal, $dispatch:literal;)*) => {
         &[$(Timed {
-            types: $types,
+            set: $set,
             dispatch: $dispatch,
             run: {
                 fn run(codes: &[u16]) -> u64 {
@@ -55,11 +55,12 @@ macro_rules! timed {
 }
 
 const TIMED: &[Timed] = timed! {
-    table_of_3, 3, "table"; match_of_3, 3, "match"; chain_of_3, 3, "chain";
-    table_of_8, 8, "table"; match_of_8, 8, "match"; chain_of_8, 8, "chain";
-    table_of_16, 16, "table"; match_of_16, 16, "match"; chain_of_16, 16, "chain";
-    table_of_32, 32, "table"; match_of_32, 32, "match"; chain_of_32, 32, "chain";
-    table_of_64, 64, "table"; match_of_64, 64, "match"; chain_of_64, 64, "chain";
+    table_of_3, "3", "table"; match_of_3, "3", "match"; chain_of_3, "3", "chain";
+    table_of_8, "8", "table"; match_of_8, "8", "match"; chain_of_8, "8", "chain";
+    table_of_16, "16", "table"; match_of_16, "16", "match"; chain_of_16, "16", "chain";
+    table_of_32, "32", "table"; match_of_32, "32", "match"; chain_of_32, "32", "chain";
+    table_of_64, "64", "table"; match_of_64, "64", "match"; chain_of_64, "64", "chain";
+    table_of_itch, "itch", "table"; match_of_itch, "itch", "match"; chain_of_itch, "itch", "chain";
 };
 
 /// In which order the types come.
@@ -71,10 +72,9 @@ enum Order {
     Random,
 }
 
-fn messages(types: usize, count: u64, order: Order) -> Vec<u16> {
-    let codes = source::codes(types);
+fn messages(codes: &[u64], count: u64, order: Order) -> Vec<u16> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let of = |number: u64| codes[number as usize % types] as u16;
+    let of = |number: u64| codes[number as usize % codes.len()] as u16;
     (0..count)
         .map(|number| match order {
             Order::InTurn => of(number),
@@ -97,7 +97,10 @@ fn counted(run: fn(&[u16]) -> u64, codes: &[u16]) -> u64 {
 /// Dispatches the messages that callgrind counts: `count` is the place in [`TIMED`].
 pub fn count(place: usize) {
     if let Some(timed) = TIMED.get(place) {
-        black_box(counted(timed.run, &messages(timed.types, COUNTED_MESSAGES, Order::Random)));
+        black_box(counted(
+            timed.run,
+            &messages(&source::codes_of(timed.set), COUNTED_MESSAGES, Order::Random),
+        ));
     }
 }
 
@@ -122,35 +125,49 @@ pub fn run(options: &Options) {
     let messages_of_a_run = options.messages.min(4_000_000);
     println!(
         "machines of four states; the first type of message changes the state, each other does one of two things by the \
-         state; codes of 16 bits at random; messages in memory; loop and action included\n"
+         state; codes of 16 bits at random, and those of TotalView-ITCH; messages in memory; loop and action included\n"
     );
-    for types in source::SIZES {
-        let hash = tapeworks_dispatch::search::find(&source::codes(types)).expect("the codes are distinct");
-        println!("{types} types: slot = {}, {} bytes of keys\n", hash.formula(), hash.table_bytes());
+    for set in source::SETS {
+        let types = source::codes_of(set);
+        let hash = tapeworks_dispatch::search::find(&types).expect("the codes are distinct");
+        println!(
+            "set {set}: {} types, slot = {}, {} bytes of keys\n",
+            types.len(),
+            hash.formula(),
+            hash.table_bytes()
+        );
         for (order, name) in [(Order::InTurn, "in turn"), (Order::Random, "at random")] {
-            let codes = messages(types, messages_of_a_run, order);
+            let codes = messages(&types, messages_of_a_run, order);
             let mut rounds = Rounds::new(codes.len() as u64);
-            for timed in TIMED.iter().filter(|timed| timed.types == types) {
+            for timed in TIMED.iter().filter(|timed| timed.set == set) {
                 let codes = &codes;
                 rounds.add(timed.dispatch, move || (timed.run)(black_box(codes)));
             }
             rounds.run(options.rounds);
             let answers = rounds.answers();
             assert!(answers.windows(2).all(|pair| pair[0].1 == pair[1].1), "all did the same: {answers:?}");
-            rounds.print(&format!("{types} types, {name}"), "table");
-            if matches!(order, Order::Random) && types == build::BOOST_TYPES {
+            rounds.print(&format!("set {set}, {name}"), "table");
+            if matches!(order, Order::Random) && types.len() == build::BOOST_TYPES {
                 build::boost(&codes, options, answers[0].1);
             }
         }
     }
-    println!("instructions per dispatch (callgrind, {COUNTED_MESSAGES} messages at random, loop and action included)");
-    println!("{:<10} {:>8} {:>8} {:>8}", "types", source::DISPATCHES[0], source::DISPATCHES[1], source::DISPATCHES[2]);
-    for types in source::SIZES {
+    println!(
+        "instructions per dispatch (callgrind, {COUNTED_MESSAGES} messages at random, loop and action included)"
+    );
+    println!(
+        "{:<10} {:>8} {:>8} {:>8}",
+        "set",
+        source::DISPATCHES[0],
+        source::DISPATCHES[1],
+        source::DISPATCHES[2]
+    );
+    for set in source::SETS {
         let figures: Vec<String> = (0..TIMED.len())
-            .filter(|place| TIMED[*place].types == types)
+            .filter(|place| TIMED[*place].set == set)
             .map(|place| instructions(place).map_or("-".into(), |figure| format!("{figure:.1}")))
             .collect();
-        println!("{types:<10} {:>8} {:>8} {:>8}", figures[0], figures[1], figures[2]);
+        println!("{set:<10} {:>8} {:>8} {:>8}", figures[0], figures[1], figures[2]);
     }
     println!("- : valgrind is not installed, or cannot run what this processor's target needs\n");
     search::run();

@@ -10,8 +10,19 @@ use std::fmt::Write as _;
 /// The forms of dispatch.
 pub const DISPATCHES: [&str; 3] = ["table", "match", "chain"];
 
-/// The numbers of message types that are measured.
-pub const SIZES: [usize; 5] = [3, 8, 16, 32, 64];
+/// The sets of message types that are measured, by name: so many at random, and those of a protocol.
+pub const SETS: [&str; 6] = ["3", "8", "16", "32", "64", "itch"];
+
+/// The types of TotalView-ITCH 5.0: letters, as most protocols have.
+pub const ITCH: &[u8] = b"SRHYLVWKJhAFECXDUPQBINO";
+
+/// The codes of a set.
+pub fn codes_of(set: &str) -> Vec<u64> {
+    match set.parse() {
+        Ok(count) => codes(count),
+        Err(_) => ITCH.iter().copied().map(u64::from).collect(),
+    }
+}
 
 /// Codes of `count` types: random numbers of 16 bits, the same every time.
 pub fn codes(count: usize) -> Vec<u64> {
@@ -27,7 +38,7 @@ pub fn codes(count: usize) -> Vec<u64> {
     codes
 }
 
-/// What the action of one type does: eight kinds, so that no two neighbours are alike. `c` is `self.` or nothing.
+/// What the action of one type does: eight kinds, so that no two neighbours are alike. `this` is `self.` or nothing.
 fn statement(kind: usize, number: usize, this: &str) -> String {
     let slot = number % 64;
     let odd = 2 * number + 1;
@@ -111,7 +122,7 @@ pub fn machine(module: &str, dispatch: &str, codes: &[u64]) -> String {
 /// `repetitions` times, and prints the nanoseconds of each time and the total.
 pub fn boost_msm(codes: &[u64]) -> String {
     let mut text = String::from(
-        "#define BOOST_MPL_CFG_NO_PREPROCESSED_HEADERS\n#define BOOST_MPL_LIMIT_LIST_SIZE 50\n#define \
+        "#define BOOST_ALLOW_DEPRECATED_HEADERS\n#define BOOST_BIND_GLOBAL_PLACEHOLDERS\n#define BOOST_MPL_CFG_NO_PREPROCESSED_HEADERS\n#define BOOST_MPL_LIMIT_LIST_SIZE 50\n#define \
          BOOST_MPL_LIMIT_VECTOR_SIZE 50\n#define FUSION_MAX_VECTOR_SIZE 50\n#include <chrono>\n#include <cstdint>\n\
          #include <cstdio>\n#include <cstdlib>\n#include <vector>\n#include <boost/msm/back/state_machine.hpp>\n\
          #include <boost/msm/front/state_machine_def.hpp>\nnamespace msm = boost::msm;\nnamespace mpl = boost::mpl;\n\
@@ -127,7 +138,9 @@ pub fn boost_msm(codes: &[u64]) -> String {
     for state in ["A", "B", "C", "D"] {
         let _ = writeln!(text, "  struct {state} : msm::front::state<> {{}};");
     }
-    text.push_str("  typedef A initial_state;\n  void turn(M0 const& event) { turns += event.message | 1; }\n");
+    text.push_str(
+        "  typedef A initial_state;\n  void turn(M0 const& event) { turns += event.message | 1; }\n",
+    );
     for number in 1..codes.len() {
         for (name, kind) in [("odd", number), ("even", number + 3)] {
             let _ = writeln!(

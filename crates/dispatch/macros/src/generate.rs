@@ -181,7 +181,7 @@ fn chain(declaration: &Declaration, names: &Names, event: &Event, rows: &[usize]
 }
 
 /// States with the same rows for this event, in order: what they do is written once.
-fn groups<'p>(plan: &'p Plan, event: usize) -> Vec<(&'p [usize], Vec<usize>)> {
+fn groups(plan: &Plan, event: usize) -> Vec<(&[usize], Vec<usize>)> {
     let mut groups: Vec<(&[usize], Vec<usize>)> = Vec::new();
     for (state, cells) in plan.cells.iter().enumerate() {
         let rows = cells[event].as_slice();

@@ -193,9 +193,9 @@ impl<'s> Search<'s> {
     /// are alike in the bits before as it can; then without those that turn out not to be needed.
     fn telling_bits(&self) -> u64 {
         let values = &self.set.values;
-        let mut chosen = 0;
+        let mut chosen = 0u64;
         let mut sorted = values.clone();
-        while (chosen as u64).count_ones() < u64::BITS {
+        while chosen.count_ones() < u64::BITS {
             sorted.sort_unstable_by_key(|value| value & chosen);
             let mut divided = [0usize; u64::BITS as usize];
             for class in sorted.chunk_by(|a, b| a & chosen == b & chosen) {
