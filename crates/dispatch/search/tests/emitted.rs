@@ -1,5 +1,7 @@
 //! The Rust that is written compiles without warnings, and its own tests pass.
 
+#![allow(clippy::unwrap_used)]
+
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -60,7 +62,7 @@ fn the_module_compiles_without_warnings_and_its_tests_pass() {
         ));
         root.push_str(&format!("#[test]\nfn items_{number}_are_right() {{\n"));
         for probe in
-            hash.values().iter().flat_map(|value| [*value, value ^ 1, value | 1 << 40, value ^ 1 << 8])
+            hash.values().iter().flat_map(|value| [*value, value ^ 1, value | (1 << 40), value ^ (1 << 8)])
         {
             root.push_str(&format!(
                 "    assert_eq!(items_{number}::index({probe:#x}), {:?});\n",

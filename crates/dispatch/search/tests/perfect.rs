@@ -1,6 +1,8 @@
 //! Whatever the set: every value has a slot of its own, every other value has none, and the same set gives the same
 //! function.
 
+#![allow(clippy::unwrap_used)]
+
 use proptest::collection::{btree_set, hash_set};
 use proptest::prelude::*;
 use tapeworks_dispatch_search::{
@@ -119,7 +121,7 @@ fn the_largest_sets_have_a_hash_however_they_lie() {
         }),
         ("every seventh", (0..most).map(|number| number * 7).collect()),
         ("in the upper half", (0..most).map(|number| number << 48).collect()),
-        ("clusters", (0..most).map(|number| (number / 64) << 40 | number % 64).collect()),
+        ("clusters", (0..most).map(|number| ((number / 64) << 40) | (number % 64)).collect()),
         ("a range and one far away", (0..most - 1).chain([1 << 63]).collect()),
     ];
     for (name, values) in sets {
@@ -135,9 +137,9 @@ fn the_largest_sets_have_a_hash_however_they_lie() {
 fn sets_made_to_defeat_the_simple_families_have_a_hash() {
     let one_bit_each: Vec<u64> = (0..64).map(|bit| 1 << bit).collect();
     let two_bits_each: Vec<u64> =
-        (0..64).flat_map(|high| (0..high).map(move |low| 1u64 << high | 1 << low)).collect();
+        (0..64).flat_map(|high| (0..high).map(move |low| (1u64 << high) | (1 << low))).collect();
     let all_but_one: Vec<u64> = one_bit_each.iter().map(|value| !value).collect();
-    let palindromes: Vec<u64> = (0..4_096u64).map(|half| half << 52 | half.reverse_bits() >> 52).collect();
+    let palindromes: Vec<u64> = (0..4_096u64).map(|half| (half << 52) | (half.reverse_bits() >> 52)).collect();
     let square_numbers: Vec<u64> = (0..60_000u64).map(|root| root * root).collect();
     for values in [one_bit_each, two_bits_each, all_but_one, palindromes, square_numbers] {
         assert_every_family_perfect(&values, &scrambled(500, 3));
@@ -188,7 +190,7 @@ fn faulty_sets_are_named_by_value_and_place() {
 fn a_wider_type_than_needed_is_taken_where_asked_for() {
     let hash = find_in(&[1, 2, 9], Some(Width::U64)).unwrap();
     assert_eq!(hash.width(), Width::U64);
-    assert_perfect(&hash, &[1, 2, 9], [1 << 40 | 1, u64::MAX]);
+    assert_perfect(&hash, &[1, 2, 9], [(1 << 40) | 1, u64::MAX]);
 }
 
 proptest! {
@@ -228,10 +230,10 @@ proptest! {
     #[test]
     fn no_text_makes_the_reader_of_values_panic(text in "(?s).{0,200}", lines in "([0-9a-fxb'\"# _\n]{0,9}\n){0,20}") {
         for text in [text, lines] {
-            if let Ok(listing) = tapeworks_dispatch_search::values::Listing::parse(&text) {
-                if let Err(error) = find(listing.values()) {
-                    prop_assert!(!listing.fault("-", &error).is_empty());
-                }
+            if let Ok(listing) = tapeworks_dispatch_search::values::Listing::parse(&text)
+                && let Err(error) = find(listing.values())
+            {
+                prop_assert!(!listing.fault("-", &error).is_empty());
             }
         }
     }
