@@ -139,7 +139,8 @@ fn sets_made_to_defeat_the_simple_families_have_a_hash() {
     let two_bits_each: Vec<u64> =
         (0..64).flat_map(|high| (0..high).map(move |low| (1u64 << high) | (1 << low))).collect();
     let all_but_one: Vec<u64> = one_bit_each.iter().map(|value| !value).collect();
-    let palindromes: Vec<u64> = (0..4_096u64).map(|half| (half << 52) | (half.reverse_bits() >> 52)).collect();
+    let palindromes: Vec<u64> =
+        (0..4_096u64).map(|half| (half << 52) | (half.reverse_bits() >> 52)).collect();
     let square_numbers: Vec<u64> = (0..60_000u64).map(|root| root * root).collect();
     for values in [one_bit_each, two_bits_each, all_but_one, palindromes, square_numbers] {
         assert_every_family_perfect(&values, &scrambled(500, 3));
