@@ -4,10 +4,12 @@
 //! cargo xtask bench itch              decode, books, NBBO over 20 M messages of 8,000 random symbols; the service times
 //! cargo xtask bench ring [--part P]    queues, waiting, memory: spsc, latency, disruptor, memory or waiting alone
 //! cargo xtask bench parquet           the whole replay of the same file into Parquet, and into the other formats
+//! cargo xtask bench dispatch          state machines by table, match and if-else; search and build times
 //! ```
 //! Absolute figures drift between machines and hours; the ratios of one run count. Each variant runs once per round,
 //! the variants take turns, and the median of the rounds is shown.
 
+mod dispatch;
 mod foreign;
 mod itch;
 mod machine;
@@ -34,6 +36,11 @@ fn main() -> ExitCode {
             options.part = Some(value);
             continue;
         }
+        if flag == "--count" && name == "dispatch" {
+            // How it runs itself under callgrind.
+            dispatch::count(value.parse().unwrap_or(usize::MAX));
+            return ExitCode::SUCCESS;
+        }
         let number = value.replace('_', "").parse::<u64>().ok();
         match (flag.as_str(), number) {
             ("--messages", Some(messages)) => options.messages = messages,
@@ -45,6 +52,7 @@ fn main() -> ExitCode {
     machine::describe();
     match name.as_str() {
         "itch" => itch::run(&options),
+        "dispatch" => dispatch::run(&options),
         "parquet" => parquet::run(&options),
         "ring" => ring::run(options.rounds, options.part.as_deref()),
         _ => return usage(),
@@ -54,7 +62,7 @@ fn main() -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: bench [itch | parquet | ring] [--part PART] [--messages 20_000_000] [--symbols 8_000] [--rounds 5] [--folder DIR]"
+        "usage: bench [itch | parquet | ring | dispatch] [--part PART] [--messages 20_000_000] [--symbols 8_000] [--rounds 5] [--folder DIR]"
     );
     ExitCode::from(2)
 }

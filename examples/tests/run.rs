@@ -28,6 +28,20 @@ fn a_declared_protocol_reads_both_of_its_versions() {
 }
 
 #[test]
+fn a_declared_machine_takes_messages_and_draws_itself() {
+    let printed = run(env!("CARGO_BIN_EXE_declare_machine"), &[]);
+    for expected in [
+        "1 early\n  > reject: TestRequest while LoggedOut\n",
+        "A TAPE\n  > logon of TAPE accepted\n",
+        "? \n  ! no event has the code 0x3f\n",
+        "5 \n  > logout\n",
+        "    Active --> Probing: Silence / probe\n",
+    ] {
+        assert!(printed.contains(expected), "{printed}");
+    }
+}
+
+#[test]
 fn books_come_of_a_capture() {
     let printed = run(env!("CARGO_BIN_EXE_books_from_capture"), &[]);
     assert!(printed.contains("Nasdaq"), "{printed}");

@@ -14,8 +14,9 @@ use crate::process;
 /// Each crate of ours, and which of ours it may use. A crate that is not here is a violation by itself.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("tapeworks-ring", &[]),
-    ("tapeworks-dispatch-macros", &[]),
-    ("tapeworks-dispatch", &["tapeworks-dispatch-macros"]),
+    ("tapeworks-dispatch-search", &[]),
+    ("tapeworks-dispatch-macros", &["tapeworks-dispatch-search"]),
+    ("tapeworks-dispatch", &["tapeworks-dispatch-macros", "tapeworks-dispatch-search"]),
     ("tapeworks-wire-macros", &[]),
     ("tapeworks-wire", &["tapeworks-wire-macros"]),
     ("tapeworks-packet", &["tapeworks-ring"]),
@@ -92,6 +93,11 @@ struct Package<'a> {
     uses: Vec<&'a str>,
 }
 
+/// Whether a dependency of this kind is part of what ships: not of tests or builds, nor of loom's models.
+fn ships(kind: &Value) -> bool {
+    kind["kind"].is_null() && kind["target"] != "cfg(loom)"
+}
+
 /// The items of an array; none of anything else.
 fn list(value: &Value) -> Vec<&Value> {
     value.as_array().map_or_else(Vec::new, |items| items.iter().collect())
@@ -111,7 +117,7 @@ fn packages(metadata: &Value) -> BTreeMap<&str, Package<'_>> {
         // The kind of a normal dependency is null; the others are `dev` and `build`.
         package.uses = list(&node["deps"])
             .iter()
-            .filter(|dependency| list(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"].is_null()))
+            .filter(|dependency| list(&dependency["dep_kinds"]).iter().any(|kind| ships(kind)))
             .filter_map(|dependency| dependency["pkg"].as_str())
             .collect();
     }

@@ -38,6 +38,7 @@ enum Command {
     Schema(commands::schema::Arguments),
     Study(commands::study::Arguments),
     Exchange(commands::exchange::Arguments),
+    Hash(commands::hash::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -67,6 +68,7 @@ fn run(command: Command) -> Result {
         Command::Schema(arguments) => commands::schema::run(&arguments),
         Command::Study(arguments) => commands::study::run(&arguments),
         Command::Exchange(arguments) => commands::exchange::run(arguments),
+        Command::Hash(arguments) => commands::hash::run(&arguments),
     }
 }
 

@@ -1,0 +1,54 @@
+//! The cheapest perfect hash of a set of message types, found in milliseconds.
+//!
+//! A message type is a number of which a protocol knows a few dozen. A perfect hash gives each a slot of its own, so
+//! that what belongs to it (a function, a length, a counter) is one load away, whatever the type. [`find`] looks for one
+//! in several families of formulas and takes the cheapest; it never fails to find one, whatever the set of up to
+//! [`MAX_VALUES`] values. The slot holds the key too, so a value that is not of the set is told by one comparison.
+//!
+//! ```
+//! // FIX: logon, heartbeat, test request, new order, cancel, replace.
+//! let hash = tapeworks_dispatch_search::find(b"A01DFG".map(u64::from).as_slice())?;
+//! assert_eq!(hash.formula().to_string(), "value & 0x1f");
+//! assert!(hash.index(b'D'.into()).is_some());
+//! assert_eq!(hash.index(b'E'.into()), None);
+//! println!("{}", hash.rust_module());
+//! # Ok::<(), tapeworks_dispatch_search::SearchError>(())
+//! ```
+//!
+//! # Families
+//!
+//! | family | formula | finds |
+//! | --- | --- | --- |
+//! | direct | `value - smallest` | dense values |
+//! | shift-mask | `(value >> s) & m` | values that differ in adjacent bits: most of ASCII |
+//! | mix | `((value ^ (value >> s)) >> t) & m`, also with `+` and `-` | values that differ in two places |
+//! | extract | `((value >> s1) & m1) \| ((value >> s2) & m2)`, up to four parts | values that differ in a few bits |
+//! | multiply-shift | `(value * factor) >> s` | a few dozen values of any kind |
+//! | xor-modulo | `(value ^ key) % size` | small sets, in tables of any size |
+//! | displace | a hash whose lower bits a small table corrects | every set |
+//!
+//! # The rule
+//!
+//! The cheapest has the least *cost*: the cycles from the value to the verdict of the comparison (logic, shifts and
+//! additions 1, a multiplication 3, a load 5), and one more for each doubling of the tables beyond one cache line of 64
+//! bytes. Of equal costs the one with fewer instructions is taken, then the smaller table, then the family earlier in
+//! the list, then the formula found first. Values are sorted before the search and random factors have a fixed seed:
+//! the same set gives the same function, in whatever order it comes.
+//!
+//! The cycles are a model, made to compare formulas; what a processor makes of them is for the benchmark to say.
+//!
+//! # Cost of the search
+//!
+//! Some microseconds for the types of a protocol, a millisecond for a hundred random numbers, a few tenths of a second for
+//! the largest sets. A table has at most 32 slots for each value; how many it takes is part of the rule.
+
+mod families;
+mod formula;
+mod hash;
+mod rust;
+mod set;
+pub mod values;
+
+pub use formula::{Family, Formula, Operator, Part};
+pub use hash::{PerfectHash, compare, find, find_in};
+pub use set::{MAX_VALUES, SearchError, Width};

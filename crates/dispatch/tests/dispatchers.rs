@@ -1,0 +1,280 @@
+//! One declaration, three dispatchers, one behaviour: that of an interpreter which looks the rows up in a list.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use tapeworks_dispatch::{DispatchError, FromMessage};
+
+/// Four bytes, little-endian.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Sequence(u32);
+
+impl FromMessage<&[u8]> for Sequence {
+    fn from_message(message: &[u8]) -> Option<Self> {
+        message.first_chunk().map(|bytes| Self(u32::from_le_bytes(*bytes)))
+    }
+}
+
+/// Notes every question and every action.
+#[derive(Default)]
+pub(crate) struct Notes(std::cell::RefCell<Vec<String>>);
+
+impl Notes {
+    fn note(&self, what: &str, with: String) {
+        self.0.borrow_mut().push(format!("{what}({with})"));
+    }
+
+    fn is_next(&self, sequence: Sequence) -> bool {
+        self.note("is_next", sequence.0.to_string());
+        sequence.0.is_multiple_of(3)
+    }
+
+    fn is_late(&self, sequence: Sequence) -> bool {
+        self.note("is_late", sequence.0.to_string());
+        sequence.0.is_multiple_of(2)
+    }
+
+    fn begin(&mut self, sequence: Sequence) {
+        self.note("begin", sequence.0.to_string());
+    }
+
+    fn late(&mut self, sequence: Sequence) {
+        self.note("late", sequence.0.to_string());
+    }
+
+    fn gap(&mut self, sequence: Sequence) {
+        self.note("gap", sequence.0.to_string());
+    }
+
+    fn text(&mut self, sequence: Sequence, text: &[u8]) {
+        self.note("text", format!("{} {text:?}", sequence.0));
+    }
+
+    fn end(&mut self) {
+        self.note("end", String::new());
+    }
+
+    fn tick(&mut self, count: u8) {
+        self.note("tick", count.to_string());
+    }
+}
+
+macro_rules! declare {
+    ($module:ident, $dispatch:ident) => {
+        mod $module {
+            use super::{Notes, Sequence};
+
+            impl Notes {
+                pub(crate) fn $module(&mut self, state: LineState, event: LineEventKind) {
+                    self.note("other", format!("{state} {event}"));
+                }
+            }
+
+            tapeworks_dispatch::machine! {
+                /// A line.
+                pub(crate) machine Line<'m> { context: Notes, message: &'m [u8], dispatch: $dispatch }
+
+                states { Closed, Open, Late, Ending }
+
+                events {
+                    Start = 'S' (sequence: Sequence),
+                    Text = "TX" (sequence: Sequence, text: &'m [u8]),
+                    Stop = 0x1234,
+                    Pulse = b'P',
+                    Tick (count: u8),
+                }
+
+                rows {
+                    Closed + Start [is_next] => begin -> Open;
+                    Closed + Start [is_late] => late -> Late;
+                    Closed + Start           => gap;
+                    Open | Late + Text       => text -> Open;
+                    Open + Stop              => end -> Ending;
+                    Ending + Tick            => tick -> Closed;
+                    Late + Start [is_next]   => begin -> Open;
+                    Late + _                 => $module -> Ending;
+                    _ + Pulse                => _;
+                    _ + Tick                 => tick;
+                    _ + _                    => $module;
+                }
+            }
+        }
+    };
+}
+
+declare!(table, table);
+declare!(by_match, match);
+declare!(chain, chain);
+
+/// A row: states, event, guard, action, next; `""` where a declaration has `_` or nothing.
+type Row = (&'static str, &'static str, &'static str, &'static str, &'static str);
+
+/// The same rows as a list, the more particular first.
+const ROWS: [Row; 12] = [
+    ("Closed", "Start", "is_next", "begin", "Open"),
+    ("Closed", "Start", "is_late", "late", "Late"),
+    ("Closed", "Start", "", "gap", ""),
+    ("Open", "Text", "", "text", "Open"),
+    ("Late", "Text", "", "text", "Open"),
+    ("Open", "Stop", "", "end", "Ending"),
+    ("Ending", "Tick", "", "tick", "Closed"),
+    ("Late", "Start", "is_next", "begin", "Open"),
+    ("Late", "", "", "other", "Ending"),
+    ("", "Pulse", "", "", ""),
+    ("", "Tick", "", "tick", ""),
+    ("", "", "", "other", ""),
+];
+
+/// What a test sends.
+#[derive(Clone, Debug)]
+enum Input {
+    Message(u64, Vec<u8>),
+    Tick(u8),
+}
+
+/// Looks the rows up one after the other.
+struct Interpreter {
+    state: &'static str,
+    notes: Vec<String>,
+}
+
+impl Interpreter {
+    fn take(&mut self, input: &Input) -> Result<(), DispatchError> {
+        let (event, message): (&str, &[u8]) = match input {
+            Input::Tick(_) => ("Tick", &[]),
+            Input::Message(0x53, message) => ("Start", message),
+            Input::Message(0x5458, message) => ("Text", message),
+            Input::Message(0x1234, message) => ("Stop", message),
+            Input::Message(0x50, message) => ("Pulse", message),
+            Input::Message(code, _) => return Err(DispatchError::UnknownCode { code: *code }),
+        };
+        let sequence =
+            if message.len() < 4 { None } else { Some(u32::from_le_bytes(message[..4].try_into().unwrap())) };
+        if let (Input::Message(code, _), "Start" | "Text", None) = (input, event, sequence) {
+            return Err(DispatchError::Malformed { code: *code });
+        }
+        let number = sequence.unwrap_or_default();
+        for (of, on, guard, action, next) in ROWS {
+            if !(of.is_empty() || of == self.state) || !(on.is_empty() || on == event) {
+                continue;
+            }
+            if !guard.is_empty() {
+                self.notes.push(format!("{guard}({number})"));
+                if number % (if guard == "is_next" { 3 } else { 2 }) != 0 {
+                    continue;
+                }
+            }
+            let with = match (action, input) {
+                ("other", _) => format!("{} {event}", self.state),
+                ("text", _) => format!("{number} {message:?}"),
+                ("tick", Input::Tick(count)) => count.to_string(),
+                ("end", _) => String::new(),
+                _ => number.to_string(),
+            };
+            if !action.is_empty() {
+                self.notes.push(format!("{action}({with})"));
+            }
+            if !next.is_empty() {
+                self.state = next;
+            }
+            return Ok(());
+        }
+        panic!("the last row takes everything");
+    }
+}
+
+fn any_input() -> impl Strategy<Value = Input> {
+    let codes = prop_oneof![
+        8 => prop::sample::select(vec![0x53, 0x5458, 0x1234, 0x50]),
+        1 => any::<u64>(),
+        1 => prop::sample::select(vec![0x53u64, 0x5458, 0x1234, 0x50]).prop_map(|code| code | 1 << 32),
+    ];
+    prop_oneof![
+        4 => (codes, vec(any::<u8>(), 0..7)).prop_map(|(code, message)| Input::Message(code, message)),
+        1 => any::<u8>().prop_map(Input::Tick),
+    ]
+}
+
+macro_rules! assert_same {
+    ($module:ident, $inputs:expr, $by_handle:expr) => {{
+        let mut interpreter = Interpreter { state: "Closed", notes: Vec::new() };
+        let (mut line, mut notes) = ($module::Line::new(), Notes::default());
+        for input in $inputs {
+            let expected = interpreter.take(input);
+            let answer = match input {
+                Input::Tick(count) => {
+                    line.handle(&mut notes, $module::LineEvent::Tick { count: *count });
+                    Ok(())
+                }
+                // What is decoded elsewhere comes as an event.
+                Input::Message(0x5458, text) if $by_handle && text.len() >= 4 => {
+                    let sequence = Sequence::from_message(text.as_slice()).unwrap();
+                    line.handle(&mut notes, $module::LineEvent::Text { sequence, text });
+                    Ok(())
+                }
+                Input::Message(0x1234, _) if $by_handle => {
+                    line.handle(&mut notes, $module::LineEvent::Stop);
+                    Ok(())
+                }
+                Input::Message(code, message) => line.dispatch(&mut notes, *code, message),
+            };
+            prop_assert_eq!(answer, expected);
+            prop_assert_eq!(line.state().to_string(), interpreter.state);
+            prop_assert_eq!(&*notes.0.borrow(), &interpreter.notes);
+            // A machine that is rebuilt from its state goes on alike.
+            line = $module::Line::in_state(line.state());
+        }
+    }};
+}
+
+proptest! {
+    #[test]
+    fn every_dispatcher_does_what_the_interpreter_does(inputs in vec(any_input(), 1..60), by_handle in any::<bool>()) {
+        assert_same!(table, &inputs, by_handle);
+        assert_same!(by_match, &inputs, by_handle);
+        assert_same!(chain, &inputs, by_handle);
+    }
+}
+
+#[test]
+fn the_diagram_is_that_of_the_declaration() {
+    let expected = "\
+stateDiagram-v2
+    [*] --> Closed
+    Closed --> Open: Start [is_next] / begin
+    Closed --> Late: Start [is_late] / late
+    Closed --> Closed: Start / gap
+    %% Closed --> Closed: any other / table
+    Closed --> Closed: Pulse
+    Closed --> Closed: Tick / tick
+    %% Open --> Open: any other / table
+    Open --> Open: Text / text
+    Open --> Ending: Stop / end
+    Open --> Open: Pulse
+    Open --> Open: Tick / tick
+    Late --> Open: Start [is_next] / begin
+    Late --> Ending: any other / table
+    Late --> Open: Text / text
+    %% Ending --> Ending: any other / table
+    Ending --> Ending: Pulse
+    Ending --> Closed: Tick / tick
+";
+    assert_eq!(table::Line::MERMAID, expected);
+}
+
+/// The state and nothing else.
+#[test]
+fn a_machine_is_one_byte() {
+    assert_eq!(size_of::<table::Line>(), 1);
+    assert_eq!(size_of::<chain::Line>(), 1);
+}
+
+#[test]
+fn an_error_tells_the_code() {
+    let (mut line, mut notes) = (table::Line::default(), Notes::default());
+    let unknown = line.dispatch(&mut notes, 0x3f, &[]).unwrap_err();
+    assert_eq!(unknown.to_string(), "no event has the code 0x3f");
+    let malformed = line.dispatch(&mut notes, b'S'.into(), &[1]).unwrap_err();
+    assert_eq!(malformed.to_string(), "the message of code 0x53 lacks what its event needs");
+}

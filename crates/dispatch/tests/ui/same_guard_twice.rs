@@ -1,0 +1,22 @@
+use tapeworks_dispatch::machine;
+
+machine! {
+    machine Door { context: Hand, dispatch: table }
+    states { Closed, Open }
+    events { Push, Pull }
+    rows {
+        Closed + Pull [is_unlocked] => open -> Open;
+        Closed + Pull [is_unlocked] => close;
+        Open + Push => close -> Closed;
+        _ + _ => _;
+    }
+}
+
+struct Hand;
+
+impl Hand {
+    fn open(&mut self) {}
+    fn close(&mut self) {}
+}
+
+fn main() {}
