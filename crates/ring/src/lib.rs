@@ -1,9 +1,18 @@
-//! Memory for low-latency pipelines: huge pages and prefetching, behind safe functions.
+//! Queues, waiting and memory for low-latency pipelines.
 //!
-//! [`memory::HugeVec`] is a fixed-capacity vector of zeroed memory that is advised to lie in huge pages and
-//! touched at start-up; [`prefetch`] asks for a cache line before it is needed; [`counting`] proves in a test that a
-//! path allocates nothing.
+//! | module | what it holds |
+//! | --- | --- |
+//! | [`spsc`] | a wait-free bounded queue from one thread to one other |
+//! | [`wait`] | how to wait for another core: spin, yield, back off, park |
+//! | [`align`] | cache lines of their own for values that two cores write |
+//! | [`memory`] | large zeroed tables in huge pages |
+//! | [`prefetch`] | asking for a cache line before it is needed |
+//! | [`counting`] | an allocator that proves in a test that a path allocates nothing |
 
+pub mod align;
 pub mod counting;
 pub mod memory;
 pub mod prefetch;
+pub mod spsc;
+mod sync;
+pub mod wait;

@@ -36,6 +36,34 @@ pub fn read_back<const LINES: usize, T>(slice: &[T], index: usize) {
     let _ = (slice, index);
 }
 
+/// Asks for the cache line of `item`, to be read soon.
+#[inline(always)]
+pub fn read_ahead<T>(item: &T) {
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch is a hint; it does not access memory in the sense of the language and cannot fault.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(item).cast()) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+    let _ = item;
+}
+
+/// Asks for the cache line of `item`, to be written soon: it is taken from the other cores at once, not at the write.
+#[inline(always)]
+pub fn write_ahead<T>(item: &T) {
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    {
+        // SAFETY: as above. `prefetchw` is older than the x86-64 of which it is no part; processors that lack it take it
+        // for a no-operation.
+        unsafe {
+            std::arch::asm!("prefetchw [{}]", in(reg) std::ptr::from_ref(item), options(nostack, preserves_flags, readonly));
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+    let _ = item;
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

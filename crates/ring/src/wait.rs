@@ -1,0 +1,350 @@
+//! How to wait for another core: by type.
+//!
+//! | strategy | reacts within | costs while it waits | for |
+//! | --- | --- | --- | --- |
+//! | [`BusySpin`] | a cache miss | the whole core | a pinned core of its own |
+//! | [`Yielding`] | a cache miss, or a turn of the scheduler | the core, unless somebody else wants it | more threads than cores |
+//! | [`Backoff`] | 0 to 100 us, see below | little | many quiet queues |
+//! | [`Park`] | a wake-up by the kernel, some 5 to 50 us | nothing | what is rare |
+//!
+//! A queue takes its strategy as a type parameter: the loop is compiled for it, and what a strategy does not need (telling
+//! the sleeper) is compiled away. The other end must not be told by the strategies that look for themselves; only
+//! [`Park`] must, which costs every publication a fence.
+//!
+//! # The steps of a back-off
+//! A back-off that doubles its sleep at each look reaches 200 ms within 18 looks, and the first message after a quiet
+//! second waits for as long. [`Backoff`] spins, then yields, then sleeps from 1 us on and grows by an eighth a look up to
+//! a bound of 100 us: what is waited for is late by no more than a ninth of the time it was awaited, and never by more
+//! than the bound and what the kernel adds to a sleep (50 us by default: `PR_SET_TIMERSLACK`). `cargo xtask bench
+//! ring` prints the curve for several growths.
+
+use std::time::Duration;
+
+use crate::sync::{AtomicU32, Ordering, fence, pause};
+
+/// Waits until something is so, and is told when it may have become so.
+pub trait WaitStrategy: Send + Sync {
+    /// Returns when `is_ready` says so. It is called at least once.
+    fn wait_until(&self, is_ready: impl FnMut() -> bool);
+
+    /// What somebody may wait for has changed, and the change is published. Nothing for strategies that look for
+    /// themselves.
+    #[inline(always)]
+    fn notify(&self) {}
+}
+
+/// Looks again at once.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct BusySpin;
+
+impl WaitStrategy for BusySpin {
+    #[inline(always)]
+    fn wait_until(&self, mut is_ready: impl FnMut() -> bool) {
+        while !is_ready() {
+            pause();
+        }
+    }
+}
+
+/// Looks again at once for a while, then after every other thread that wants the core.
+#[derive(Clone, Copy, Debug)]
+pub struct Yielding {
+    /// Looks before the first yield.
+    pub spins: u32,
+}
+
+impl Default for Yielding {
+    fn default() -> Self {
+        Self { spins: 100 }
+    }
+}
+
+impl WaitStrategy for Yielding {
+    #[inline]
+    fn wait_until(&self, mut is_ready: impl FnMut() -> bool) {
+        for _ in 0..self.spins {
+            if is_ready() {
+                return;
+            }
+            pause();
+        }
+        while !is_ready() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Spins, yields, then sleeps, each time a little longer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Backoff {
+    /// Looks before the first yield.
+    pub spins: u32,
+    /// Yields before the first sleep.
+    pub yields: u32,
+    /// The first sleep.
+    pub least: Duration,
+    /// The longest sleep.
+    pub most: Duration,
+    /// A sleep is longer than the one before by this part of it: 8 for an eighth, 1 for twice.
+    pub growth: u32,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self {
+            spins: 200,
+            yields: 20,
+            least: Duration::from_micros(1),
+            most: Duration::from_micros(100),
+            growth: 8,
+        }
+    }
+}
+
+impl Backoff {
+    /// The sleeps in their order, without end: the last is repeated.
+    pub fn sleeps(&self) -> impl Iterator<Item = Duration> + use<> {
+        let Self { least, most, growth, .. } = *self;
+        std::iter::successors(Some(least.min(most)), move |sleep| {
+            let longer = *sleep + (*sleep / growth.max(1)).max(Duration::from_nanos(1));
+            Some(longer.min(most))
+        })
+    }
+
+    /// The longest that something is noticed late which was awaited for `waited`, without what the kernel adds: the
+    /// sleep that was under way.
+    pub fn lateness(&self, waited: Duration) -> Duration {
+        let mut slept = Duration::ZERO;
+        for sleep in self.sleeps() {
+            slept += sleep;
+            if slept >= waited || sleep >= self.most {
+                return sleep;
+            }
+        }
+        self.most
+    }
+}
+
+impl WaitStrategy for Backoff {
+    #[inline]
+    fn wait_until(&self, mut is_ready: impl FnMut() -> bool) {
+        for _ in 0..self.spins {
+            if is_ready() {
+                return;
+            }
+            pause();
+        }
+        for _ in 0..self.yields {
+            if is_ready() {
+                return;
+            }
+            std::thread::yield_now();
+        }
+        for sleep in self.sleeps() {
+            if is_ready() {
+                return;
+            }
+            std::thread::sleep(sleep);
+        }
+    }
+}
+
+/// Sleeps in the kernel until it is told (a futex on Linux).
+///
+/// [`notify`](WaitStrategy::notify) costs a fence, and a call of the kernel only while somebody sleeps.
+#[derive(Debug)]
+pub struct Park {
+    /// Looks before the first sleep.
+    pub spins: u32,
+    /// Changes with every notification that found a sleeper.
+    turns: AtomicU32,
+    sleepers: AtomicU32,
+    futex: futex::Futex,
+}
+
+impl Default for Park {
+    fn default() -> Self {
+        Self::new(200)
+    }
+}
+
+impl Park {
+    /// Looks `spins` times before it sleeps.
+    pub fn new(spins: u32) -> Self {
+        Self { spins, turns: AtomicU32::new(0), sleepers: AtomicU32::new(0), futex: futex::Futex::new() }
+    }
+}
+
+impl WaitStrategy for Park {
+    #[inline]
+    fn wait_until(&self, mut is_ready: impl FnMut() -> bool) {
+        for _ in 0..self.spins {
+            if is_ready() {
+                return;
+            }
+            pause();
+        }
+        loop {
+            // The order matters: read the turn, become a sleeper, look once more, sleep unless the turn has changed. A
+            // change published before the notifier counts the sleepers is seen by the look; one published after finds
+            // this sleeper counted and ends the turn.
+            let turn = self.turns.load(Ordering::Acquire);
+            self.sleepers.fetch_add(1, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            let ready = is_ready();
+            if !ready {
+                self.futex.wait(&self.turns, turn);
+            }
+            self.sleepers.fetch_sub(1, Ordering::SeqCst);
+            if ready || is_ready() {
+                return;
+            }
+        }
+    }
+
+    #[inline]
+    fn notify(&self) {
+        // Between the publication and the count: without it both sides could read what was before the other's write.
+        fence(Ordering::SeqCst);
+        if self.sleepers.load(Ordering::Relaxed) != 0 {
+            self.turns.fetch_add(1, Ordering::SeqCst);
+            self.futex.wake(&self.turns);
+        }
+    }
+}
+
+#[cfg(all(target_os = "linux", not(loom)))]
+mod futex {
+    use super::AtomicU32;
+
+    #[derive(Debug)]
+    pub(super) struct Futex;
+
+    impl Futex {
+        pub(super) const fn new() -> Self {
+            Self
+        }
+
+        /// Sleeps while `word` is `expected`. May return early.
+        #[cold]
+        pub(super) fn wait(&self, word: &AtomicU32, expected: u32) {
+            // SAFETY: the word outlives the call, and a futex call without a time limit reads nothing else. Every outcome
+            // (woken, interrupted, changed meanwhile) is a return, after which the caller looks again.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_futex,
+                    word.as_ptr(),
+                    libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+                    expected,
+                    std::ptr::null::<libc::timespec>(),
+                );
+            }
+        }
+
+        /// Wakes all who sleep on `word`.
+        #[cold]
+        pub(super) fn wake(&self, word: &AtomicU32) {
+            // SAFETY: the word outlives the call; waking touches no memory.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_futex,
+                    word.as_ptr(),
+                    libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+                    i32::MAX,
+                );
+            }
+        }
+    }
+}
+
+#[cfg(any(not(target_os = "linux"), loom))]
+mod futex {
+    #[cfg(loom)]
+    use loom::sync::{Condvar, Mutex};
+    #[cfg(not(loom))]
+    use std::sync::{Condvar, Mutex};
+
+    use super::{AtomicU32, Ordering};
+
+    /// The same by a mutex and a condition variable, where there is no futex.
+    #[derive(Debug)]
+    pub(super) struct Futex {
+        lock: Mutex<()>,
+        woken: Condvar,
+    }
+
+    impl Futex {
+        pub(super) fn new() -> Self {
+            Self { lock: Mutex::new(()), woken: Condvar::new() }
+        }
+
+        pub(super) fn wait(&self, word: &AtomicU32, expected: u32) {
+            let Ok(mut held) = self.lock.lock() else { return };
+            while word.load(Ordering::SeqCst) == expected {
+                let Ok(again) = self.woken.wait(held) else { return };
+                held = again;
+            }
+        }
+
+        pub(super) fn wake(&self, _word: &AtomicU32) {
+            drop(self.lock.lock());
+            self.woken.notify_all();
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    fn hears_of_a_change(strategy: &impl WaitStrategy) {
+        let changed = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| strategy.wait_until(|| changed.load(Ordering::Acquire)));
+            std::thread::sleep(Duration::from_millis(2));
+            changed.store(true, Ordering::Release);
+            strategy.notify();
+        });
+    }
+
+    #[test]
+    fn every_strategy_hears_of_a_change() {
+        hears_of_a_change(&BusySpin);
+        hears_of_a_change(&Yielding::default());
+        hears_of_a_change(&Backoff::default());
+        hears_of_a_change(&Park::default());
+        hears_of_a_change(&Park::new(0));
+    }
+
+    #[test]
+    fn the_sleeps_of_a_back_off_grow_to_their_bound_and_stay_there() {
+        let backoff = Backoff::default();
+        let sleeps: Vec<_> = backoff.sleeps().take(200).collect();
+        assert_eq!(sleeps[0], backoff.least);
+        assert!(
+            sleeps
+                .windows(2)
+                .all(|pair| pair[0] <= pair[1] && pair[1] <= pair[0] * 9 / 8 + Duration::from_nanos(1))
+        );
+        assert_eq!(sleeps[199], backoff.most);
+    }
+
+    #[test]
+    fn a_back_off_is_late_by_a_ninth_of_the_wait_and_a_doubling_one_by_half() {
+        let gentle = Backoff { most: Duration::from_secs(1), ..Backoff::default() };
+        let doubling = Backoff { growth: 1, ..gentle };
+        let waited = Duration::from_millis(100);
+        assert!(gentle.lateness(waited) <= waited / 8, "{:?}", gentle.lateness(waited));
+        assert!(doubling.lateness(waited) >= waited / 2, "{:?}", doubling.lateness(waited));
+        assert_eq!(Backoff::default().lateness(Duration::from_secs(5)), Duration::from_micros(100));
+    }
+
+    #[test]
+    fn growths_and_bounds_of_nothing_do_not_hang() {
+        let none = Backoff { least: Duration::ZERO, most: Duration::ZERO, growth: 0, ..Backoff::default() };
+        assert_eq!(none.lateness(Duration::from_secs(1)), Duration::ZERO);
+        hears_of_a_change(&none);
+    }
+}

@@ -1,0 +1,81 @@
+//! Every order in which two threads can run through the queues, as the memory model allows, for a few items:
+//! `RUSTFLAGS="--cfg loom" cargo test --release --package tapeworks-ring --test loom`.
+//!
+//! Loom also checks that no slot is read while it is written.
+#![cfg(loom)]
+#![allow(clippy::unwrap_used)]
+
+use loom::thread;
+use tapeworks_ring::spsc;
+use tapeworks_ring::wait::{BusySpin, Park, WaitStrategy};
+
+/// Bounded, as every loop that waits has endless orders.
+fn explore(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+fn items_pass<W: WaitStrategy + Default + 'static>(items: u32) {
+    explore(move || {
+        let (mut producer, mut consumer) = spsc::with_wait::<Box<u32>, W>(2);
+        let sender = thread::spawn(move || {
+            for number in 0..items {
+                producer.push(Box::new(number)).unwrap();
+            }
+        });
+        for number in 0..items {
+            assert_eq!(*consumer.pop().unwrap(), number);
+        }
+        assert!(consumer.pop().is_err());
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn an_spsc_ring_that_wraps_passes_every_item_once() {
+    items_pass::<BusySpin>(3);
+}
+
+#[test]
+fn a_parked_side_of_an_spsc_ring_is_woken() {
+    items_pass::<Park>(3);
+}
+
+#[test]
+fn batches_of_an_spsc_ring_pass_every_item_once() {
+    explore(|| {
+        let (mut producer, mut consumer) = spsc::ring::<Box<u32>>(2);
+        let sender = thread::spawn(move || {
+            let mut numbers = (0..3).map(Box::new).peekable();
+            while numbers.peek().is_some() {
+                if producer.push_batch(&mut numbers) == 0 {
+                    thread::yield_now();
+                }
+            }
+        });
+        let mut next = 0;
+        while next < 3 {
+            let popped = consumer.pop_batch(2, |number| {
+                assert_eq!(*number, next);
+                next += 1;
+            });
+            if popped == 0 {
+                thread::yield_now();
+            }
+        }
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn what_is_left_in_a_closed_spsc_ring_is_dropped_once() {
+    explore(|| {
+        let (mut producer, mut consumer) = spsc::ring::<Box<u32>>(2);
+        let receiver = thread::spawn(move || consumer.try_pop().ok());
+        let _first = producer.try_push(Box::new(1));
+        let _second = producer.try_push(Box::new(2));
+        drop(producer);
+        receiver.join().unwrap();
+    });
+}
