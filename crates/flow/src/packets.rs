@@ -24,6 +24,7 @@ pub mod writer;
 use std::cell::Cell;
 use std::fmt;
 
+use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::pool::Packet;
 
 use crate::{Sink, Stage};
@@ -193,8 +194,28 @@ impl Notes {
 
 /// Why a stage cannot begin or go on: one line that names the file, address or interface.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct StageError(pub String);
+#[error("{text}")]
+pub struct StageError {
+    /// The line.
+    pub text: String,
+    /// An input is damaged or cut: what came before is good, and the run goes on without it. Otherwise the run ends.
+    pub is_damage: bool,
+}
+
+impl StageError {
+    /// Something that ends the run.
+    pub fn failed(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_damage: false }
+    }
+
+    /// An input that ends before its time.
+    pub fn damaged(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_damage: true }
+    }
+}
+
+/// The link type of a payload that has lost its headers (LINKTYPE_USER0: of private meaning).
+pub const PAYLOAD: LinkType = LinkType(147);
 
 /// Where a stage behind `dyn` puts its outputs; allocated once.
 #[derive(Debug, Default)]

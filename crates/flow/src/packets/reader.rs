@@ -1,0 +1,105 @@
+//! Readers: where packets come into a graph.
+//!
+//! [`CaptureFile`] takes them from a file, as fast as the graph takes them or at the pace of their times. Cost: the copy
+//! of the packet into a buffer, and the walk over its headers.
+
+use std::path::{Path, PathBuf};
+
+use tapeworks_packet::CaptureError;
+use tapeworks_packet::capture::CaptureReader;
+use tapeworks_packet::pool::{Description, Pool};
+
+use super::{Note, Notes, Outbox, Polled, Reader, Reason, Routed, StageError, To};
+use crate::Sink as _;
+
+/// How a capture file is read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pace {
+    /// As many times as fast as it was captured; `None`: as fast as it goes.
+    pub speed: Option<f64>,
+    /// How often the file is read from its beginning, at least once.
+    pub repeat: u64,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { speed: None, repeat: 1 }
+    }
+}
+
+/// Reads a capture file: pcap or pcapng, plain, gzip or zstd.
+#[derive(Debug)]
+pub struct CaptureFile {
+    path: PathBuf,
+    reader: CaptureReader,
+    pool: Pool,
+    pace: Pace,
+    /// Times that the file will still be read after this one.
+    left: u64,
+    /// The first packet's time, and when it went out: of each reading.
+    began: Option<(u64, u64)>,
+    notes: Notes,
+}
+
+impl CaptureFile {
+    /// Opens `path`; packets go into buffers of `pool`.
+    ///
+    /// # Errors
+    /// Why it cannot be opened, in one line that names it.
+    pub fn open(path: &Path, pace: Pace, pool: Pool) -> Result<Self, StageError> {
+        let reader = CaptureReader::open(path).map_err(|error| StageError::failed(error.to_string()))?;
+        let left = pace.repeat.max(1) - 1;
+        Ok(Self { path: path.to_owned(), reader, pool, pace, left, began: None, notes: Notes::default() })
+    }
+
+    /// Whether the next packet's time has come, by the pace.
+    fn is_due(&mut self, now_ns: u64) -> Result<bool, CaptureError> {
+        let Some(speed) = self.pace.speed else { return Ok(true) };
+        let Some(next_ns) = self.reader.next_timestamp_ns()? else { return Ok(true) };
+        let (first_ns, began_ns) = *self.began.get_or_insert((next_ns, now_ns));
+        let after_ns = (next_ns.saturating_sub(first_ns) as f64 / speed) as u64;
+        Ok(now_ns.saturating_sub(began_ns) >= after_ns)
+    }
+}
+
+impl Reader for CaptureFile {
+    fn poll(&mut self, most: usize, now_ns: u64, outbox: &mut Outbox) -> Result<Polled, StageError> {
+        let damaged = |error: CaptureError| StageError::damaged(error.to_string());
+        for taken in 0..most {
+            // Backpressure keeps a slot free for every packet that the graph can hold, so this is seldom asked in vain.
+            if !self.pool.has_room() || !self.is_due(now_ns).map_err(damaged)? {
+                return Ok(if taken == 0 { Polled::None } else { Polled::Some });
+            }
+            if self.reader.next_timestamp_ns().map_err(damaged)?.is_none() {
+                if self.left == 0 {
+                    return Ok(Polled::Ended);
+                }
+                self.left -= 1;
+                self.began = None;
+                self.reader = CaptureReader::open(&self.path).map_err(damaged)?;
+                return Ok(Polled::Some);
+            }
+            let Some(captured) = self.reader.next_packet().map_err(damaged)? else {
+                return Ok(Polled::Ended);
+            };
+            if captured.is_cut() {
+                self.notes.count(Note::Cut);
+            }
+            let description = Description {
+                timestamp_ns: captured.timestamp_ns,
+                entered_ns: now_ns,
+                original_length: captured.original_length,
+                link_type: captured.link_type,
+            };
+            match self.pool.packet(captured.bytes, description) {
+                Ok(packet) => outbox.put(Routed { packet, to: To::Port(0) }),
+                Err(_) => outbox.drop_unread(Reason::TooLong),
+            }
+        }
+        Ok(Polled::Some)
+    }
+
+    fn notes(&self) -> Notes {
+        self.notes
+    }
+}
