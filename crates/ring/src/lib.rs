@@ -3,6 +3,7 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | [`spsc`] | a wait-free bounded queue from one thread to one other |
+//! | [`disruptor`] | a ring that several consumers read in place: multicast, pipelines, diamonds, one producer or many |
 //! | [`wait`] | how to wait for another core: spin, yield, back off, park |
 //! | [`align`] | cache lines of their own for values that two cores write |
 //! | [`memory`] | large zeroed tables in huge pages |
@@ -11,6 +12,7 @@
 
 pub mod align;
 pub mod counting;
+pub mod disruptor;
 pub mod memory;
 pub mod prefetch;
 pub mod spsc;

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 use loom::thread;
+use tapeworks_ring::disruptor::Builder;
 use tapeworks_ring::spsc;
 use tapeworks_ring::wait::{BusySpin, Park, WaitStrategy};
 
@@ -77,5 +78,72 @@ fn what_is_left_in_a_closed_spsc_ring_is_dropped_once() {
         let _second = producer.try_push(Box::new(2));
         drop(producer);
         receiver.join().unwrap();
+    });
+}
+
+#[test]
+fn a_disruptor_that_wraps_shows_every_event_to_both_consumers() {
+    explore(|| {
+        let mut graph = Builder::new(1, || 0u32, BusySpin::default);
+        let first = graph.mutator("first", &[]);
+        let second = graph.consumer("second", &[first]);
+        let (mut producer, mut ends) = graph.single_producer();
+        let (mut first, mut second) = (ends.take(first).unwrap(), ends.take(second).unwrap());
+        let threads = [
+            thread::spawn(move || first.run_mut(|event, _, _| *event += 10).unwrap()),
+            thread::spawn(move || {
+                let mut next = 10;
+                second
+                    .run(|event, _, _| {
+                        assert_eq!(*event, next);
+                        next += 1;
+                    })
+                    .unwrap();
+                assert_eq!(next, 12);
+            }),
+        ];
+        producer.publish(|event| *event = 0).unwrap();
+        producer.publish(|event| *event = 1).unwrap();
+        drop(producer);
+        threads.map(|thread| thread.join().unwrap());
+    });
+}
+
+#[test]
+fn two_producers_of_a_disruptor_lose_nothing() {
+    explore(|| {
+        let mut graph = Builder::new(2, || 0u32, BusySpin::default);
+        let id = graph.consumer("sums", &[]);
+        let (mut one, mut ends) = graph.multi_producer();
+        let mut two = one.clone();
+        let mut consumer = ends.take(id).unwrap();
+        let other = thread::spawn(move || {
+            two.publish(|event| *event = 1).unwrap();
+        });
+        one.publish(|event| *event = 2).unwrap();
+        drop(one);
+        let mut sum = 0;
+        consumer.run(|event, _, _| sum += event).unwrap();
+        assert_eq!(sum, 3);
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_parked_consumer_of_a_disruptor_is_woken() {
+    explore(|| {
+        let mut graph = Builder::new(1, || 0u32, || Park::new(0));
+        let id = graph.consumer("reads", &[]);
+        let (mut producer, mut ends) = graph.single_producer();
+        let mut consumer = ends.take(id).unwrap();
+        let reader = thread::spawn(move || {
+            let mut seen = 0;
+            consumer.run(|_, _, _| seen += 1).unwrap();
+            assert_eq!(seen, 2);
+        });
+        producer.publish(|event| *event = 1).unwrap();
+        producer.publish(|event| *event = 2).unwrap();
+        drop(producer);
+        reader.join().unwrap();
     });
 }
