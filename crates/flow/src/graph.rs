@@ -238,7 +238,8 @@ impl Graph {
         let mut seen = HashMap::new();
         for (index, node) in self.nodes.iter().enumerate() {
             if seen.insert(node.name.as_str(), index).is_some() {
-                let text = format!("a stage named '{}' is there already; each needs a name of its own", node.name);
+                let text =
+                    format!("a stage named '{}' is there already; each needs a name of its own", node.name);
                 faults.push(Fault { place: Place::Node(index), text });
             }
         }
@@ -277,7 +278,8 @@ impl Graph {
         for (index, node) in self.nodes.iter().enumerate() {
             let place = Place::Node(index);
             if !node.is_reader() && !self.edges.iter().any(|edge| edge.to == index) {
-                let text = format!("nothing flows into '{}': an edge with to = \"{0}\" is missing", node.name);
+                let text =
+                    format!("nothing flows into '{}': an edge with to = \"{0}\" is missing", node.name);
                 faults.push(Fault { place, text });
             }
             for (number, port) in node.ports.iter().enumerate() {
@@ -476,7 +478,8 @@ impl Graph {
                 continue;
             }
             // In its inbox, in its outbox, on their way into its edges; and one batch in a reader's hands.
-            buffers = buffers.saturating_add(self.batch.max(1).saturating_mul(ways[at].max(1)).saturating_mul(4));
+            buffers = buffers
+                .saturating_add(crate::runner::burst(self).saturating_mul(ways[at].max(1)).saturating_mul(4));
             for edge in self.edges.iter().filter(|edge| edge.from == at) {
                 is_behind[edge.to] = true;
                 if edge.kind != EdgeKind::Inline {
@@ -551,11 +554,14 @@ pub(crate) mod tests {
         told(ends(), vec![edge(0, 0, 1, Inline), edge(0, 0, 1, Spsc)], "joined to 'out' already");
         told(vec![reader("x"), writer("x")], vec![edge(0, 0, 1, Inline)], "named 'x' is there already");
         let filters = || vec![reader("in"), filter("a"), filter("b"), writer("out")];
-        let circle = vec![edge(0, 0, 1, Inline), edge(1, 0, 2, Inline), edge(2, 0, 1, Inline), edge(2, 1, 3, Inline)];
+        let circle =
+            vec![edge(0, 0, 1, Inline), edge(1, 0, 2, Inline), edge(2, 0, 1, Inline), edge(2, 1, 3, Inline)];
         told(filters(), circle, "in a circle: a -> b -> a");
-        let itself = vec![edge(0, 0, 1, Inline), edge(1, 0, 2, Inline), edge(1, 1, 2, Spsc), edge(2, 0, 3, Inline)];
+        let itself =
+            vec![edge(0, 0, 1, Inline), edge(1, 0, 2, Inline), edge(1, 1, 2, Spsc), edge(2, 0, 3, Inline)];
         told(filters(), itself, "would wait for itself: make this edge inline");
-        let by_way = vec![edge(0, 0, 1, Inline), edge(1, 0, 2, Spsc), edge(2, 0, 3, Spsc), edge(1, 1, 3, Inline)];
+        let by_way =
+            vec![edge(0, 0, 1, Inline), edge(1, 0, 2, Spsc), edge(2, 0, 3, Spsc), edge(1, 1, 3, Inline)];
         told(filters(), by_way, "from thread to thread in a circle");
         let unlike = vec![
             edge(0, 0, 1, Disruptor),
@@ -566,7 +572,11 @@ pub(crate) mod tests {
         told(filters(), unlike, "are one ring");
         const BARE: &[Port] = &[Port { name: "out", carries: Carries::Payloads, may_be_open: false }];
         let bare = vec![node("udp", &[], BARE), writer("out")];
-        told(bare, vec![edge(0, 0, 1, Inline)], "'udp' gives payloads without headers, but 'out' takes packets with headers");
+        told(
+            bare,
+            vec![edge(0, 0, 1, Inline)],
+            "'udp' gives payloads without headers, but 'out' takes packets with headers",
+        );
     }
 
     #[test]

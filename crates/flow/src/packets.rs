@@ -295,7 +295,7 @@ pub trait Reader: Send {
     fn poll(&mut self, most: usize, now_ns: u64, outbox: &mut Outbox) -> Result<Polled, StageError>;
 
     /// Whether there may be packets to poll: cheap, for whoever waits.
-    fn is_ready(&mut self) -> bool {
+    fn is_ready(&mut self, _now_ns: u64) -> bool {
         true
     }
 

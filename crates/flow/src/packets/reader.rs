@@ -1,12 +1,12 @@
 //! Readers: where packets come into a graph.
 //!
-//! [`CaptureFile`] takes them from a file, as fast as the graph takes them or at the pace of their times. Cost: the copy
-//! of the packet into a buffer, and the walk over its headers.
+//! [`CaptureFile`] takes them from a file, as fast as the graph takes them or at the pace of their times; [`Repeated`] from
+//! memory. Cost: the copy of the packet into a buffer, and the walk over its headers.
 
 use std::path::{Path, PathBuf};
 
 use tapeworks_packet::CaptureError;
-use tapeworks_packet::capture::CaptureReader;
+use tapeworks_packet::capture::{CaptureReader, LinkType};
 use tapeworks_packet::pool::{Description, Pool};
 
 use super::{Note, Notes, Outbox, Polled, Reader, Reason, Routed, StageError, To};
@@ -99,7 +99,60 @@ impl Reader for CaptureFile {
         Ok(Polled::Some)
     }
 
+    fn is_ready(&mut self, now_ns: u64) -> bool {
+        // What is damaged is told by the poll.
+        self.pool.has_room() && self.is_due(now_ns).unwrap_or(true)
+    }
+
     fn notes(&self) -> Notes {
         self.notes
+    }
+}
+
+/// Gives the same few frames over and over: for measurements and tests.
+#[derive(Debug)]
+pub struct Repeated {
+    frames: Vec<Vec<u8>>,
+    pool: Pool,
+    /// Packets given, and how many will be.
+    given: u64,
+    count: u64,
+}
+
+impl Repeated {
+    /// Gives `count` packets: the Ethernet `frames` in turns, with the packet's number as its time.
+    pub fn new(frames: Vec<Vec<u8>>, count: u64, pool: Pool) -> Self {
+        let count = if frames.is_empty() { 0 } else { count };
+        Self { frames, pool, given: 0, count }
+    }
+}
+
+impl Reader for Repeated {
+    fn poll(&mut self, most: usize, now_ns: u64, outbox: &mut Outbox) -> Result<Polled, StageError> {
+        for taken in 0..most {
+            if self.given == self.count {
+                return Ok(Polled::Ended);
+            }
+            if !self.pool.has_room() {
+                return Ok(if taken == 0 { Polled::None } else { Polled::Some });
+            }
+            let frame = &self.frames[(self.given % self.frames.len() as u64) as usize];
+            let description = Description {
+                timestamp_ns: self.given,
+                entered_ns: now_ns,
+                original_length: frame.len() as u32,
+                link_type: LinkType::ETHERNET,
+            };
+            self.given += 1;
+            match self.pool.packet(frame, description) {
+                Ok(packet) => outbox.put(Routed { packet, to: To::Port(0) }),
+                Err(_) => outbox.drop_unread(Reason::TooLong),
+            }
+        }
+        Ok(Polled::Some)
+    }
+
+    fn is_ready(&mut self, _now_ns: u64) -> bool {
+        self.pool.has_room()
     }
 }
