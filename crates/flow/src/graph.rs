@@ -7,6 +7,8 @@
 //! two threads. [`Graph::threads`] tells who shares with whom. Edges carry packets in order; where several lead into one
 //! stage, the order between them is nobody's.
 
+pub mod draw;
+
 use std::collections::HashMap;
 
 /// How many times one packet may reach one stage, over all ways to it.
