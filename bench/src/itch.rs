@@ -89,9 +89,7 @@ pub fn run(options: &Options) {
         print!("  p{quantile} {}", times.value_at_percentile(quantile));
     }
     println!("  max {}", times.max());
-    println!(
-        "(one group of {BATCH} in 16 is measured; the time-stamp counter's own ~8 ns are included)"
-    );
+    println!("(one group of {BATCH} in 16 is measured; the time-stamp counter's own ~8 ns are included)");
 }
 
 /// The framing alone.

@@ -3,10 +3,12 @@
 //! ```text
 //! cargo xtask bench itch              decode, books, NBBO over 20 M messages of 8,000 random symbols; the service times
 //! cargo xtask bench parquet           the whole replay of the same file into Parquet, and into the other formats
+//! cargo xtask bench flow              pipeline, one to many, many to one: 100 to 1,000,000 packets over each kind of edge
 //! ```
 //! Absolute figures drift between machines and hours; the ratios of one run count. Each variant runs once per round,
 //! the variants take turns, and the median of the rounds is shown.
 
+mod flow;
 mod itch;
 mod machine;
 mod naive;
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
     match name.as_str() {
         "itch" => itch::run(&options),
         "parquet" => parquet::run(&options),
+        "flow" => flow::run(&options),
         _ => return usage(),
     }
     ExitCode::SUCCESS
@@ -46,7 +49,7 @@ fn main() -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: bench [itch | parquet] [--messages 20_000_000] [--symbols 8_000] [--rounds 5] [--folder DIR]"
+        "usage: bench [itch | parquet | flow] [--messages 20_000_000] [--symbols 8_000] [--rounds 5] [--folder DIR]"
     );
     ExitCode::from(2)
 }

@@ -38,6 +38,7 @@ enum Command {
     Schema(commands::schema::Arguments),
     Study(commands::study::Arguments),
     Exchange(commands::exchange::Arguments),
+    Flow(commands::flow::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -50,9 +51,7 @@ fn main() -> ExitCode {
         Ok(ending) => ExitCode::from(ending.code()),
         Err(failure) => {
             let text = failure.to_string();
-            if !text.is_empty() {
-                complain(&text);
-            }
+            text.lines().for_each(complain);
             ExitCode::from(failure.code())
         }
     }
@@ -67,6 +66,7 @@ fn run(command: Command) -> Result {
         Command::Schema(arguments) => commands::schema::run(&arguments),
         Command::Study(arguments) => commands::study::run(&arguments),
         Command::Exchange(arguments) => commands::exchange::run(arguments),
+        Command::Flow(arguments) => commands::flow::run(arguments),
     }
 }
 

@@ -235,6 +235,8 @@ pub(crate) fn pool_slots(graph: &Graph, specs: &[Spec], node: usize) -> usize {
 struct Places {
     nodes: Vec<Range<usize>>,
     edges: Vec<Range<usize>>,
+    /// Stages of no known type: edges to them are not told once more.
+    unreadable: Vec<String>,
 }
 
 fn read_stage(
@@ -252,10 +254,15 @@ fn read_stage(
             stage.missing(reading, key.0);
         }
     }
-    let Some((kind, kind_span)) = kind else { return };
+    let known_name = name.as_ref().map(|(name, _)| name.clone());
+    let Some((kind, kind_span)) = kind else {
+        places.unreadable.extend(known_name);
+        return;
+    };
     let Some((_, words, accepts, ports)) = KINDS.iter().find(|(name, ..)| *name == kind) else {
         let known: Vec<&str> = KINDS.iter().map(|(name, ..)| *name).collect();
         reading.unknown(kind_span, &format!("the type '{kind}'"), &kind, &known);
+        places.unreadable.extend(known_name);
         return;
     };
     let wait = if accepts.is_empty() {
@@ -547,9 +554,8 @@ fn read_edge(
 ) {
     let from = edge.names(reading, "from");
     let to = edge.names(reading, "to");
-    let kind_is_given = edge.has("kind");
     let keys = read_edge_keys(reading, &mut edge, defaults);
-    if keys.kind == EdgeKind::Inline && kind_is_given {
+    if edge.source(reading, "kind").trim_matches(['"', '\'']) == EdgeKind::Inline.name() {
         for key in ["capacity", "wait", "when_full"] {
             if edge.has(key) {
                 edge.wrong_at(
@@ -563,9 +569,10 @@ fn read_edge(
     edge.refuse_the_rest(reading);
     let stages: Vec<String> = graph.nodes.iter().map(|node| node.name.clone()).collect();
     let names: Vec<&str> = stages.iter().map(String::as_str).collect();
+    let unreadable = &places.unreadable;
     let find = |reading: &mut Reading<'_>, name: &str, span: &Range<usize>| {
         let found = names.iter().position(|stage| *stage == name);
-        if found.is_none() {
+        if found.is_none() && !unreadable.iter().any(|stage| stage == name) {
             reading.unknown(span.clone(), &format!("a stage named '{name}'"), name, &names);
         }
         found
@@ -594,8 +601,9 @@ fn read_edge(
         };
         starts.extend(port.map(|port| (node, port, span)));
     }
-    for (name, span) in to {
-        let Some(to) = find(reading, &name, &span) else { continue };
+    let ends: Vec<_> =
+        to.into_iter().filter_map(|(name, span)| Some((find(reading, &name, &span)?, span))).collect();
+    for (to, span) in ends {
         for (from, port, from_span) in &starts {
             let EdgeDefaults { kind, capacity, wait, when_full } = keys;
             graph.edges.push(Edge { from: *from, port: *port, to, kind, capacity, wait, when_full });

@@ -32,7 +32,7 @@ impl<'t> Reading<'t> {
     pub(super) fn unknown(&mut self, span: Range<usize>, what: &str, name: &str, known: &[&str]) {
         let nearest = known.iter().map(|candidate| (distance(name, candidate), candidate)).min();
         let hint = match nearest {
-            Some((distance, nearest)) if distance <= 1 + name.len() / 4 => {
+            Some((distance, nearest)) if distance < name.len() && distance <= 1 + name.len() / 4 => {
                 format!("did you mean '{nearest}'?")
             }
             Some(_) => format!("there are {}", known.join(", ")),
