@@ -243,6 +243,59 @@ fn udp_payloads_are_sent_as_they_are() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn datagrams_become_packets_of_a_capture() {
+    let folder = Folder::new("flow-udp-in");
+    let out = folder.path("out.pcap");
+    // A port that was free a moment ago.
+    let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let text = format!(
+        "[[stage]]\nname = \"in\"\ntype = \"udp_reader\"\nlisten = \"{address}\"\ncount = 10\n\
+         [[stage]]\nname = \"it\"\ntype = \"filter\"\nmatch = {{ destination_port = {} }}\n\
+         [[stage]]\nname = \"out\"\ntype = \"capture_writer\"\nfile = \"{out}\"\n\
+         [[edge]]\nfrom = \"in\"\nto = \"it\"\nkind = \"spsc\"\n[[edge]]\nfrom = \"it\"\nto = \"out\"\n",
+        address.port()
+    );
+    let config = folder.write("flow.toml", text.as_bytes());
+    let child = command(&["flow", "run", "--json", &config])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let partial = format!("{out}.partial");
+    for _ in 0..600 {
+        if Path::new(&partial).exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    (0..10u8).for_each(|number| assert_eq!(sender.send_to(&[number; 30], address).unwrap(), 30));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let payloads: Vec<u8> = packets(&out)
+        .iter()
+        .map(|(_, bytes)| {
+            net::parse(tapeworks_packet::capture::LinkType::ETHERNET, bytes).unwrap().payload[0]
+        })
+        .collect();
+    assert_eq!(payloads, (0..10).collect::<Vec<u8>>());
+    assert_eq!(stage(&report(&output), "it")["ports"]["pass"], 10);
+}
+
+#[test]
+fn payloads_without_headers_do_not_fit_into_a_filter() {
+    let folder = Folder::new("flow-bare");
+    let text = "[[stage]]\nname = \"in\"\ntype = \"udp_reader\"\nlisten = \"127.0.0.1:5000\"\nheaders = false\n\
+                [[stage]]\nname = \"it\"\ntype = \"filter\"\nexpression = \"udp\"\n\
+                [[stage]]\nname = \"end\"\ntype = \"dropper\"\n\
+                [[edge]]\nfrom = \"in\"\nto = \"it\"\n[[edge]]\nfrom = \"it\"\nto = \"end\"\n";
+    let config = folder.write("flow.toml", text.as_bytes());
+    let told = "flow.toml:14:8: 'in' gives payloads without headers, but 'it' takes packets with headers";
+    assert_told(&run(&["flow", "check", &config]), 78, told);
+}
+
 #[cfg(unix)]
 #[test]
 fn ctrl_c_drains_and_leaves_a_whole_file() {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use tapeworks_flow::packets::StageError;
 use tapeworks_flow::packets::filter::Filter;
-use tapeworks_flow::packets::reader::CaptureFile;
+use tapeworks_flow::packets::reader::{CaptureFile, Udp};
 use tapeworks_flow::packets::rewriter::Rewriter;
 use tapeworks_flow::packets::writer::{CaptureWriter, Dropper, UdpWriter};
 use tapeworks_flow::runner::{self, Failure, Part, Snapshot};
@@ -86,6 +86,7 @@ fn open_stage(config: &FlowConfig, node: usize) -> Result<Part, StageError> {
         Spec::CaptureReader { file, pace } => {
             Part::Reader(Box::new(CaptureFile::open(file, *pace, pool(0))?))
         }
+        Spec::UdpReader { options, count } => Part::Reader(Box::new(Udp::open(*options, *count, pool(0))?)),
         Spec::Filter(predicate) => Part::Stage(Box::new(Filter::new(predicate.clone()))),
         // A packet that came with tags pushed is longer than it was when it was read.
         Spec::Rewriter(steps) => Part::Stage(Box::new(Rewriter::new(*steps, pool(HEADROOM_BYTES)))),

@@ -21,6 +21,7 @@ use tapeworks_flow::packets::reader::Pace;
 use tapeworks_flow::packets::rewriter::Steps;
 use tapeworks_flow::packets::writer::capture_format;
 use tapeworks_packet::capture::MAX_CAPTURED_BYTES;
+use tapeworks_packet::live::UdpOptions;
 use tapeworks_packet::net::rewrite::Rewrite;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -59,6 +60,13 @@ pub enum Spec {
         /// How fast and how often.
         pace: Pace,
     },
+    /// Listens at a UDP port.
+    UdpReader {
+        /// Where and how.
+        options: UdpOptions,
+        /// Ends after so many datagrams.
+        count: Option<u64>,
+    },
     /// Two ways for packets.
     Filter(Predicate),
     /// Changes headers.
@@ -95,6 +103,7 @@ pub struct FlowConfig {
 const FRAMES: &[Carries] = &[Carries::Frames];
 const ANY: &[Carries] = &[Carries::Frames, Carries::Payloads];
 const OUT: &[Port] = &[Port { name: "out", carries: Carries::Frames, may_be_open: false }];
+const PAYLOADS_OUT: &[Port] = &[Port { name: "out", carries: Carries::Payloads, may_be_open: false }];
 const PASS_AND_REJECT: &[Port] = &[
     Port { name: "pass", carries: Carries::Frames, may_be_open: false },
     Port { name: "reject", carries: Carries::Frames, may_be_open: true },
@@ -105,6 +114,7 @@ type Kind = (&'static str, &'static str, &'static [Carries], &'static [Port]);
 
 const KINDS: &[Kind] = &[
     ("capture_reader", "capture reader", &[], OUT),
+    ("udp_reader", "UDP reader", &[], OUT),
     ("filter", "filter", FRAMES, PASS_AND_REJECT),
     ("rewriter", "rewriter", FRAMES, OUT),
     ("capture_writer", "capture writer", FRAMES, &[]),
@@ -225,7 +235,7 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
 /// Packet buffers that a stage has of its own: readers and rewriters have some.
 pub(crate) fn pool_slots(graph: &Graph, specs: &[Spec], node: usize) -> usize {
     match specs[node] {
-        Spec::CaptureReader { .. } | Spec::Rewriter(_) => graph.buffers(node),
+        Spec::CaptureReader { .. } | Spec::UdpReader { .. } | Spec::Rewriter(_) => graph.buffers(node),
         _ => 0,
     }
 }
@@ -279,6 +289,7 @@ fn read_stage(
     }
     let (spec, label) = match kind.as_str() {
         "capture_reader" => read_capture_reader(reading, &mut stage),
+        "udp_reader" => read_udp_reader(reading, &mut stage),
         "filter" => read_filter(reading, &mut stage),
         "rewriter" => read_rewriter(reading, &mut stage),
         "capture_writer" => read_capture_writer(reading, &mut stage, &name, written),
@@ -286,6 +297,8 @@ fn read_stage(
         _ => (Spec::Dropper, String::new()),
     };
     stage.refuse_the_rest(reading);
+    let is_bare = matches!(&spec, Spec::UdpReader { options, .. } if !options.with_headers);
+    let ports = if is_bare { PAYLOADS_OUT } else { *ports };
     graph.nodes.push(Node { name, kind: words, label, accepts, ports, wait });
     specs.push(spec);
     places.nodes.push(span);
@@ -316,6 +329,32 @@ fn read_capture_reader(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> (S
             .wrong(stage.span.clone(), "standard input can be read once only: leave repeat out".to_owned());
     }
     (Spec::CaptureReader { file: file.clone().into(), pace: Pace { speed, repeat } }, file)
+}
+
+fn read_udp_reader(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> (Spec, String) {
+    let listen =
+        stage.parsed(reading, "listen", "an address with a port such as 233.54.12.111:26477", |text| {
+            text.parse::<SocketAddr>().ok()
+        });
+    if listen.is_none() && !stage.has("listen") {
+        stage.missing(reading, "listen");
+    }
+    let interface =
+        stage.parsed(reading, "interface", "the IPv4 address of an interface", |text| text.parse().ok());
+    let receive_buffer_bytes =
+        stage.integer(reading, "receive_buffer", 1024..=1 << 30).map(|(bytes, _)| bytes);
+    let count = stage.integer(reading, "count", 1..=usize::MAX).map(|(count, _)| count as u64);
+    let headers = stage.boolean(reading, "headers");
+    let listen = listen.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
+    if listen.is_ipv6() && headers == Some(true) {
+        stage.wrong_at(reading, "headers", "headers can be put before IPv4 payloads only");
+    }
+    if interface.is_some() && !(listen.is_ipv4() && listen.ip().is_multicast()) {
+        stage.wrong_at(reading, "interface", "an interface is chosen for IPv4 groups only");
+    }
+    let with_headers = headers.unwrap_or(listen.is_ipv4());
+    let options = UdpOptions { listen, interface, receive_buffer_bytes, with_headers };
+    (Spec::UdpReader { options, count }, format!("at {listen}"))
 }
 
 fn read_capture_writer(
