@@ -108,10 +108,15 @@ fn packages(metadata: &Value) -> BTreeMap<&str, Package<'_>> {
     }
     for node in list(&metadata["resolve"]["nodes"]) {
         let Some(package) = node["id"].as_str().and_then(|id| packages.get_mut(id)) else { continue };
-        // The kind of a normal dependency is null; the others are `dev` and `build`.
+        // The kind of a normal dependency is null; the others are `dev` and `build`. What only the models of concurrent
+        // code are built with is not linked into anything.
         package.uses = list(&node["deps"])
             .iter()
-            .filter(|dependency| list(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"].is_null()))
+            .filter(|dependency| {
+                list(&dependency["dep_kinds"])
+                    .iter()
+                    .any(|kind| kind["kind"].is_null() && kind["target"] != "cfg(loom)")
+            })
             .filter_map(|dependency| dependency["pkg"].as_str())
             .collect();
     }
@@ -242,6 +247,18 @@ mod tests {
         ]);
         let expected = "tapeworks-store must not know of tokio: tapeworks-store > object-store > tokio";
         assert_eq!(check(&bad), [expected]);
+    }
+
+    #[test]
+    fn what_only_models_are_built_with_may_be_anything() {
+        let mut model = metadata(&[
+            ("tapeworks-ring", &[("loom", Value::Null)]),
+            ("loom", &[("tracing", Value::Null)]),
+            ("tracing", &[]),
+        ]);
+        assert_eq!(check(&model).len(), 1);
+        model["resolve"]["nodes"][0]["deps"][0]["dep_kinds"][0]["target"] = "cfg(loom)".into();
+        assert_eq!(check(&model), Vec::<String>::new());
     }
 
     #[test]

@@ -1,3 +1,5 @@
+//! Configurations, good and with every kind of slip.
+
 use super::*;
 
 const READER: &str = "\

@@ -1,3 +1,5 @@
+//! Random packets with every kind of header: what is rewritten equals what is made with the new fields.
+
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
