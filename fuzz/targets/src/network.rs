@@ -166,7 +166,9 @@ pub fn rewrite(bytes: &[u8]) {
     assert_eq!(with_one_zero(packet, &layout), with_one_zero(original.to_vec(), &layout));
 
     let mut tagged = [&[0; TAG_BYTES], original].concat();
-    if layout.is_ethernet && push_tag(&mut tagged, vlan) {
+    // A frame that ends inside a tag has none that could be told.
+    let has_link = layout.is_ethernet && layout.network_offset > 0;
+    if has_link && push_tag(&mut tagged, vlan) {
         let with_tag = Layout::of(link_type, &tagged);
         assert_eq!(with_tag.vlan(&tagged), Some(vlan));
         assert!(pop_tag(&mut tagged, &with_tag));
