@@ -98,7 +98,7 @@ fn open_stage(config: &FlowConfig, node: usize) -> Result<Part, StageError> {
     })
 }
 
-/// Runs the flow to its end. `watch` hears of the counts every [tenth of a second](TICK) and may break the run off, which
+/// Runs the flow to its end. `watch` hears of the counts every tenth of a second and may break the run off, which
 /// then drains what is under way.
 ///
 /// # Errors
