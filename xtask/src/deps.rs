@@ -251,6 +251,18 @@ mod tests {
     }
 
     #[test]
+    fn what_only_models_are_built_with_may_be_anything() {
+        let mut model = metadata(&[
+            ("tapeworks-ring", &[("loom", Value::Null)]),
+            ("loom", &[("tracing", Value::Null)]),
+            ("tracing", &[]),
+        ]);
+        assert_eq!(check(&model).len(), 1);
+        model["resolve"]["nodes"][0]["deps"][0]["dep_kinds"][0]["target"] = "cfg(loom)".into();
+        assert_eq!(check(&model), Vec::<String>::new());
+    }
+
+    #[test]
     fn a_crate_without_a_rule_is_found() {
         let bad = metadata(&[("tapeworks-new", &[])]);
         assert_eq!(check(&bad), ["tapeworks-new has no rule: add it to the table in xtask/src/deps.rs"]);

@@ -9,12 +9,13 @@ use crate::tools::{self, Lack};
 /// The counterparts whose scripts need the Python packages of `interop/requirements.txt`.
 const PYTHON: [&str; 3] = ["with_databento.py", "with_duckdb.py", "with_polars.py"];
 
-/// What tshark shows, against what `tapeworks dump` says.
+/// What tshark shows, against what `tapeworks dump` says; and what it says of checksums after a flow's rewriting.
 pub(crate) fn tshark() -> Result<String, Lack> {
     tools::debian("tshark", "tshark")?;
     let python = if process::is_installed("python3") { "python3" } else { "python" };
     script(python.as_ref(), "with_tshark.py")?;
-    Ok("tshark shows the fields that dump tells".into())
+    script(python.as_ref(), "with_tshark_flow.py")?;
+    Ok("tshark shows the fields that dump tells, and finds rewritten checksums good".into())
 }
 
 /// What databento, DuckDB and Polars read, against each other and against the text outputs.

@@ -6,6 +6,7 @@
 //! | 1 | failed: an input cannot be opened, an output cannot be written |
 //! | 2 | the command line is wrong |
 //! | 3 | done, but something was missing or unreadable in the input (gaps, cut files, unknown messages) |
+//! | 78 | a configuration file is wrong (`EX_CONFIG` of `sysexits.h`) |
 //! | 130 | stopped by Ctrl-C |
 
 use std::fmt;
@@ -16,8 +17,8 @@ use tapeworks_plant::replay::ReplayError;
 
 /// The codes, for `--help`.
 pub(crate) const EXIT_CODES: &str = "\
-Exit codes: 0 done; 1 failed; 2 wrong usage; 3 done, but the input has gaps or parts that could not be read; 130 stopped \
-by Ctrl-C.";
+Exit codes: 0 done; 1 failed; 2 wrong usage; 3 done, but the input has gaps or parts that could not be read; 78 a \
+configuration file is wrong; 130 stopped by Ctrl-C.";
 
 /// How a command that did not fail has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +46,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// Something else, in one line.
     Failed(String),
+    /// A configuration file is wrong: a line for each error.
+    Config(Vec<String>),
     /// Whoever read the output has gone: nothing to tell, nothing wrong.
     ClosedPipe,
 }
@@ -54,6 +57,7 @@ impl Failure {
         match self {
             Self::Usage(_) => 2,
             Self::Failed(_) => 1,
+            Self::Config(_) => 78,
             Self::ClosedPipe => 0,
         }
     }
@@ -76,6 +80,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(text) | Self::Failed(text) => f.write_str(text),
+            Self::Config(lines) => f.write_str(&lines.join("\n")),
             Self::ClosedPipe => Ok(()),
         }
     }

@@ -39,6 +39,7 @@ enum Command {
     Study(commands::study::Arguments),
     Exchange(commands::exchange::Arguments),
     Hash(commands::hash::Arguments),
+    Flow(commands::flow::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -51,9 +52,7 @@ fn main() -> ExitCode {
         Ok(ending) => ExitCode::from(ending.code()),
         Err(failure) => {
             let text = failure.to_string();
-            if !text.is_empty() {
-                complain(&text);
-            }
+            text.lines().for_each(complain);
             ExitCode::from(failure.code())
         }
     }
@@ -69,6 +68,7 @@ fn run(command: Command) -> Result {
         Command::Study(arguments) => commands::study::run(&arguments),
         Command::Exchange(arguments) => commands::exchange::run(arguments),
         Command::Hash(arguments) => commands::hash::run(&arguments),
+        Command::Flow(arguments) => commands::flow::run(arguments),
     }
 }
 

@@ -5,25 +5,16 @@
 mod support;
 
 use std::io::Read as _;
-use std::process::{Child, Output, Stdio};
+use std::process::Stdio;
 
-use support::{Folder, command, root, run, stderr, stdout};
+#[cfg(unix)]
+use support::interrupt_once;
+use support::{Folder, assert_told, command, root, run, stderr, stdout};
 
 const CAPTURE: &str = "testdata/captures/nasdaq-itch50/Multiple.Packets.pcap";
 
 fn content(name: &str) -> Vec<u8> {
     std::fs::read(root().join(name)).unwrap()
-}
-
-/// The code, and exactly one line from us that holds `text`.
-#[track_caller]
-fn assert_told(output: &Output, code: i32, text: &str) {
-    let errors = stderr(output);
-    assert_eq!(output.status.code(), Some(code), "{errors}");
-    let told: Vec<&str> = errors.lines().filter(|line| line.starts_with("tapeworks: ")).collect();
-    assert_eq!(told.len(), 1, "{errors}");
-    assert!(told[0].contains(text), "{errors}");
-    assert!(!errors.contains("panicked"), "{errors}");
 }
 
 /// The commands that read captures.
@@ -267,26 +258,6 @@ fn a_study_of_a_pipe_reads_it_once() {
         assert_eq!(piped.status.code(), Some(0), "{}", stderr(&piped));
         assert!(stdout(&piped) == whole, "{name}: {:.300}", stdout(&piped));
     }
-}
-
-/// Sends Ctrl-C once `is_under_way`; ends a program that does not hear it.
-#[cfg(unix)]
-fn interrupt_once(mut child: Child, is_under_way: impl Fn() -> bool) -> Output {
-    let wait_for = |is_so: &mut dyn FnMut() -> bool| {
-        for _ in 0..600 {
-            if is_so() {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
-    };
-    wait_for(&mut || is_under_way());
-    let status = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(status.success());
-    wait_for(&mut || child.try_wait().unwrap().is_some());
-    // No harm if it has ended.
-    child.kill().unwrap();
-    child.wait_with_output().unwrap()
 }
 
 #[cfg(unix)]

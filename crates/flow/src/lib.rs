@@ -38,6 +38,12 @@
 //!
 //! Cost of the inline edge: one copy of the item into the buffer and one read from it, both in the first-level cache.
 
+mod edge;
+pub mod graph;
+pub mod packets;
+pub mod queue;
+pub mod runner;
+
 /// Where a stage puts its outputs.
 ///
 /// Every `FnMut(T)` is a sink, so a closure ends a chain.

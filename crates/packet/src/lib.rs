@@ -7,7 +7,9 @@
 //! | [`source`] | opens a file, a pipe or standard input; maps plain files, streams gzip and zstd in bounded memory |
 //! | [`capture`] | pcap and pcapng: one packet at a time, with its time, number and offset; the writer for both |
 //! | [`framed`] | files of length-prefixed messages (Nasdaq's raw ITCH), in batches that a decoder can look ahead in |
-//! | [`net`] | Ethernet, VLAN, Linux cooked, IPv4, IPv6, UDP and TCP headers; [`net::build`] writes them |
+//! | [`net`] | Ethernet, VLAN, Linux cooked, IPv4, IPv6, UDP and TCP headers; [`net::build`] writes them, [`net::rewrite`] changes them |
+//! | [`pool`] | packet buffers that several stages hold at once, copied only by who changes them |
+//! | [`live`] | UDP sockets, many datagrams a call, straight into those buffers (Linux) |
 //! | [`tcp`] | puts the payload of TCP segments back in order |
 //!
 //! Nothing here knows of an exchange's protocol. Nothing allocates per packet, apart from out-of-order TCP segments.
@@ -30,7 +32,10 @@
 pub mod capture;
 mod error;
 pub mod framed;
+#[cfg(target_os = "linux")]
+pub mod live;
 pub mod net;
+pub mod pool;
 pub mod source;
 pub mod tcp;
 

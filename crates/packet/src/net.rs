@@ -9,6 +9,8 @@
 
 pub mod build;
 mod headers;
+pub mod layout;
+pub mod rewrite;
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};

@@ -6,6 +6,8 @@
 
 pub mod analyser;
 pub mod dump;
+pub mod flow;
+pub mod flow_config;
 pub mod input;
 pub mod replay;
 pub mod stats;

@@ -19,7 +19,7 @@ mod wire;
 pub use book::book;
 pub use capture::{capture, framed};
 pub use feed::{feed_capture, feed_file, feed_packets};
-pub use network::{net, tcp};
+pub use network::{net, rewrite, tcp};
 pub use wire::{deep10, iextp, itch50, moldudp64, schema, soupbintcp, tops16};
 
 /// A target: its name, and what it does with bytes.
@@ -38,6 +38,7 @@ pub const TARGETS: &[Target] = &[
     ("itch50", itch50),
     ("moldudp64", moldudp64),
     ("net", net),
+    ("rewrite", rewrite),
     ("schema", schema),
     ("soupbintcp", soupbintcp),
     ("tcp", tcp),

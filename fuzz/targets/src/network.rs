@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use tapeworks_packet::capture::LinkType;
+use tapeworks_packet::net::layout::{Layout, Network};
+use tapeworks_packet::net::rewrite::{Rewrite, TAG_BYTES, pop_tag, push_tag};
 use tapeworks_packet::net::{self, Datagram, TcpFlags, TcpHeader, Transport};
 use tapeworks_packet::tcp::{Flow, Limits, Reassembler, StreamEvent};
 
@@ -118,4 +120,73 @@ fn follow(flows: &mut HashMap<Flow, Told>, event: StreamEvent<'_>) {
             told.is_open = false;
         }
     }
+}
+
+/// Any bytes as a packet, any fields: a rewrite changes nothing but those fields and their checksums, and the opposite
+/// rewrite undoes it.
+pub fn rewrite(bytes: &[u8]) {
+    let mut take = Take(bytes);
+    let asked = take.u16();
+    let link_type =
+        [LinkType::ETHERNET, LinkType::RAW, LinkType::LINUX_SLL, LinkType::NULL][usize::from(take.u8() & 3)];
+    let mut mac = || <[u8; 6]>::try_from([take.bytes(6), &[0; 6]].concat().split_at(6).0).unwrap_or_default();
+    let (source_mac, destination_mac) = (mac(), mac());
+    let (source_v4, destination_v4) = (Ipv4Addr::from(take.u32()), Ipv4Addr::from(take.u32()));
+    let (source_v6, destination_v6) = (wide(take.u32()), wide(take.u32()));
+    let (source_port, destination_port, vlan) = (take.u16(), take.u16(), take.u16() & 0x0fff);
+    let if_asked = |bit: u16| asked & 1 << bit != 0;
+    let there = Rewrite {
+        source_mac: if_asked(0).then_some(source_mac),
+        destination_mac: if_asked(1).then_some(destination_mac),
+        vlan: if_asked(2).then_some(vlan),
+        source_v4: if_asked(3).then_some(source_v4),
+        destination_v4: if_asked(4).then_some(destination_v4),
+        source_v6: if_asked(5).then_some(source_v6),
+        destination_v6: if_asked(6).then_some(destination_v6),
+        source_port: if_asked(7).then_some(source_port),
+        destination_port: if_asked(8).then_some(destination_port),
+    };
+    let original = take.0;
+    let layout = Layout::of(link_type, original);
+    let mut back = Rewrite { vlan: layout.vlan(original), ..Rewrite::default() };
+    if let Some((source, destination)) = layout.macs(original) {
+        (back.source_mac, back.destination_mac) = (Some(source), Some(destination));
+    }
+    if let Some((source, destination)) = layout.addresses(original) {
+        back = back.with_source(source).with_destination(destination);
+    }
+    if let Some((source, destination)) = layout.ports(original) {
+        (back.source_port, back.destination_port) = (Some(source), Some(destination));
+    }
+    let mut packet = original.to_vec();
+    there.apply(&mut packet, &layout);
+    assert_eq!(Layout::of(link_type, &packet), layout);
+    back.apply(&mut packet, &layout);
+    // Zero has two forms in a checksum, and which of them comes out does not matter.
+    assert_eq!(with_one_zero(packet, &layout), with_one_zero(original.to_vec(), &layout));
+
+    let mut tagged = [&[0; TAG_BYTES], original].concat();
+    // A frame that ends inside a tag has none that could be told.
+    let has_link = layout.is_ethernet && layout.network_offset > 0;
+    if has_link && push_tag(&mut tagged, vlan) {
+        let with_tag = Layout::of(link_type, &tagged);
+        assert_eq!(with_tag.vlan(&tagged), Some(vlan));
+        assert!(pop_tag(&mut tagged, &with_tag));
+        assert_eq!(&tagged[TAG_BYTES..], original);
+    }
+}
+
+fn wide(number: u32) -> std::net::Ipv6Addr {
+    std::net::Ipv6Addr::from(u128::from(number) * 0x0001_0000_0001_0000_0001_0000_0001)
+}
+
+fn with_one_zero(mut packet: Vec<u8>, layout: &Layout) -> Vec<u8> {
+    let of_ipv4 = (layout.network == Network::V4).then(|| usize::from(layout.network_offset) + 10);
+    let of_transport = (layout.checksum_offset > 0).then(|| usize::from(layout.checksum_offset));
+    for at in [of_ipv4, of_transport].into_iter().flatten() {
+        if packet[at..at + 2] == [0xff, 0xff] {
+            packet[at..at + 2].fill(0);
+        }
+    }
+    packet
 }

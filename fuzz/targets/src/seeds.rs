@@ -88,6 +88,9 @@ pub fn made(target: &str) -> io::Result<Vec<Vec<u8>>> {
         "capture" | "feed_capture" => captures()?,
         "framed" | "feed_file" => framed_files(&mut random),
         "net" => packets()?,
+        "rewrite" => {
+            packets()?.iter().map(|packet| [&noise(33, &mut random), &packet[..]].concat()).collect()
+        }
         "feed_packets" => conversations(&payloads()?, &mut random),
         _ => (0..8).map(|_| noise(512, &mut random)).collect(),
     })

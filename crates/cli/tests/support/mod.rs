@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 
 /// The root of the repository.
 pub(crate) fn root() -> PathBuf {
@@ -84,4 +84,35 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _left_behind_at_worst = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// The code, and exactly one line from us that holds `text`.
+#[track_caller]
+pub(crate) fn assert_told(output: &Output, code: i32, text: &str) {
+    let errors = stderr(output);
+    assert_eq!(output.status.code(), Some(code), "{errors}");
+    let told: Vec<&str> = errors.lines().filter(|line| line.starts_with("tapeworks: ")).collect();
+    assert_eq!(told.len(), 1, "{errors}");
+    assert!(told[0].contains(text), "{errors}");
+    assert!(!errors.contains("panicked"), "{errors}");
+}
+
+/// Sends Ctrl-C once `is_under_way`; ends a program that does not hear it.
+#[cfg(unix)]
+pub(crate) fn interrupt_once(mut child: Child, is_under_way: impl Fn() -> bool) -> Output {
+    let wait_for = |is_so: &mut dyn FnMut() -> bool| {
+        for _ in 0..600 {
+            if is_so() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    };
+    wait_for(&mut || is_under_way());
+    let status = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+    wait_for(&mut || child.try_wait().unwrap().is_some());
+    // No harm if it has ended.
+    child.kill().unwrap();
+    child.wait_with_output().unwrap()
 }

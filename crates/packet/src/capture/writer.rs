@@ -128,6 +128,11 @@ impl<W: Write> Writer<W> {
         self.packets
     }
 
+    /// The sink, for whoever decides when its buffer is emptied.
+    pub fn sink_mut(&mut self) -> &mut W {
+        &mut self.sink
+    }
+
     /// Flushes the sink and gives it back.
     ///
     /// # Errors

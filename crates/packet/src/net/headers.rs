@@ -6,7 +6,7 @@ use super::{Datagram, HeaderError, Layer, TcpFlags, TcpHeader, Transport};
 use crate::capture::LinkType;
 
 pub(super) const ETHERTYPE_IPV4: u16 = 0x0800;
-const ETHERTYPE_IPV6: u16 = 0x86dd;
+pub(super) const ETHERTYPE_IPV6: u16 = 0x86dd;
 /// IEEE 802.1Q.
 pub(super) const ETHERTYPE_VLAN: u16 = 0x8100;
 /// IEEE 802.1ad, for the outer of two tags, and what was used for that before.
@@ -16,19 +16,28 @@ pub(super) const VLAN_IDENTIFIER_BITS: u16 = 0x0fff;
 
 pub(super) const PROTOCOL_TCP: u8 = 6;
 pub(super) const PROTOCOL_UDP: u8 = 17;
+pub(super) const PROTOCOL_DCCP: u8 = 33;
+pub(super) const PROTOCOL_ICMP_V6: u8 = 58;
+pub(super) const PROTOCOL_UDP_LITE: u8 = 136;
+
+/// Extension headers of IPv6 (RFC 8200, section 4) that need a word of their own.
+pub(super) const EXTENSION_ROUTING: u8 = 43;
+pub(super) const EXTENSION_FRAGMENT: u8 = 44;
+pub(super) const EXTENSION_AUTHENTICATION: u8 = 51;
+pub(super) const EXTENSION_DESTINATION: u8 = 60;
 
 /// "More fragments" and the fragment offset; "do not fragment" is of no interest.
 pub(super) const IPV4_FRAGMENT_BITS: u16 = 0x3fff;
 
 /// A packet's bytes and how far they have been read.
 #[derive(Clone, Copy)]
-struct Cursor<'a> {
-    bytes: &'a [u8],
-    at: usize,
+pub(super) struct Cursor<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    fn rest(&self) -> &'a [u8] {
+    pub(super) fn rest(&self) -> &'a [u8] {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
@@ -59,7 +68,7 @@ struct Network<'a> {
 
 pub(super) fn parse(link_type: LinkType, bytes: &[u8]) -> Result<Datagram<'_>, HeaderError> {
     let mut cursor = Cursor { bytes, at: 0 };
-    let (ethertype, vlan) = link(link_type, &mut cursor)?;
+    let Link { ethertype, vlan, .. } = link(link_type, &mut cursor)?;
     let network = match ethertype {
         ETHERTYPE_IPV4 => ipv4(cursor)?,
         ETHERTYPE_IPV6 => ipv6(cursor)?,
@@ -72,8 +81,18 @@ pub(super) fn parse(link_type: LinkType, bytes: &[u8]) -> Result<Datagram<'_>, H
     }
 }
 
-/// Passes the link layer's header and VLAN tags; tells the EtherType of what follows.
-fn link(link_type: LinkType, cursor: &mut Cursor<'_>) -> Result<(u16, Option<u16>), HeaderError> {
+/// What the link layer says.
+pub(super) struct Link {
+    /// The EtherType of what follows its header and tags.
+    pub(super) ethertype: u16,
+    /// The identifier of the innermost tag.
+    vlan: Option<u16>,
+    /// How many tags there are, of four bytes each, before the cursor.
+    pub(super) tags: u8,
+}
+
+/// Passes the link layer's header and VLAN tags.
+pub(super) fn link(link_type: LinkType, cursor: &mut Cursor<'_>) -> Result<Link, HeaderError> {
     let mut ethertype = match link_type {
         LinkType::ETHERNET => {
             let header = cursor.header::<14>(Layer::Link)?;
@@ -113,13 +132,15 @@ fn link(link_type: LinkType, cursor: &mut Cursor<'_>) -> Result<(u16, Option<u16
         other => return Err(HeaderError::UnsupportedLink(other)),
     };
     let mut vlan = None;
+    let mut tags = 0u8;
     while ethertype == ETHERTYPE_VLAN || ETHERTYPES_OUTER_VLAN.contains(&ethertype) {
         let tag = cursor.header::<4>(Layer::Vlan)?;
         cursor.at += 4;
         vlan = Some(u16::from_be_bytes([tag[0], tag[1]]) & VLAN_IDENTIFIER_BITS);
         ethertype = u16::from_be_bytes([tag[2], tag[3]]);
+        tags = tags.saturating_add(1);
     }
-    Ok((ethertype, vlan))
+    Ok(Link { ethertype, vlan, tags })
 }
 
 fn ipv4(cursor: Cursor<'_>) -> Result<Network<'_>, HeaderError> {

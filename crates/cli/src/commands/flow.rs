@@ -1,0 +1,390 @@
+//! `tapeworks flow`: packets through a graph of readers, filters, rewriters and writers that a file describes.
+
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Value, json};
+use tapeworks_flow::graph::{EdgeKind, Graph, draw};
+use tapeworks_flow::packets::{Note, Reason};
+use tapeworks_flow::runner::{NodeCounts, Snapshot};
+use tapeworks_plant::flow::{self, FlowError, Report};
+use tapeworks_plant::flow_config::{self, FlowConfig};
+
+use crate::ending::{Ending, Failure, Result};
+use crate::table::{Align, Table, counted, number, thousands};
+use crate::{complain, interrupt, output, terminal};
+
+/// A run shorter than this shows no live counts.
+const QUIET_TIME: Duration = Duration::from_secs(1);
+
+/// A modular packet processor: readers, filters, rewriters and writers, wired by a file.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(Run),
+    Check(Check),
+    Graph(Draw),
+}
+
+/// Run a flow until its readers have ended, or Ctrl-C, and tell what became of every packet.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tapeworks flow run examples/flow/thesis.toml
+  tapeworks flow run examples/flow/one-to-many.toml --json
+
+Exit code 78: the configuration is wrong. 3: an input is damaged or cut; what came before it went through.")]
+struct Run {
+    /// The configuration, a TOML file.
+    #[arg(value_name = "CONFIG")]
+    config: PathBuf,
+    /// The report as one JSON object.
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+/// Check a configuration: everything that is wrong, with line and column and what would be right.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  tapeworks flow check examples/flow/thesis.toml
+
+Exit code 78: the configuration is wrong.")]
+struct Check {
+    /// The configuration, a TOML file.
+    #[arg(value_name = "CONFIG")]
+    config: PathBuf,
+}
+
+/// Draw the graph of a configuration.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tapeworks flow graph examples/flow/thesis.toml > thesis.svg
+  tapeworks flow graph examples/flow/thesis.toml --format mermaid")]
+struct Draw {
+    /// The configuration, a TOML file.
+    #[arg(value_name = "CONFIG")]
+    config: PathBuf,
+    /// What is drawn.
+    #[arg(short, long, value_enum, default_value_t = Format::Svg)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Format {
+    Svg,
+    Mermaid,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result {
+    match arguments.command {
+        Command::Run(arguments) => run_flow(&arguments),
+        Command::Check(arguments) => {
+            let FlowConfig { graph, .. } = load(&arguments.config)?;
+            let threads = graph.threads().into_iter().max().map_or(0, |last| last as u64 + 1);
+            output::print(&format!(
+                "{}: sound: {}, {}, {}\n",
+                arguments.config.display(),
+                counted(graph.nodes.len() as u64, "stage", "stages"),
+                counted(graph.edges.len() as u64, "edge", "edges"),
+                counted(threads, "thread", "threads"),
+            ))?;
+            Ok(Ending::Complete)
+        }
+        Command::Graph(arguments) => {
+            let FlowConfig { graph, .. } = load(&arguments.config)?;
+            output::print(&match arguments.format {
+                Format::Svg => draw::svg(&graph),
+                Format::Mermaid => draw::mermaid(&graph),
+            })?;
+            Ok(Ending::Complete)
+        }
+    }
+}
+
+fn load(path: &std::path::Path) -> Result<FlowConfig> {
+    flow_config::load(path)
+        .map_err(|errors| Failure::Config(errors.iter().map(ToString::to_string).collect()))
+}
+
+impl From<FlowError> for Failure {
+    fn from(error: FlowError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+fn run_flow(arguments: &Run) -> Result {
+    let config = load(&arguments.config)?;
+    let mut live = Live::new(&config.graph);
+    let report = flow::run(&config, |counts, elapsed| {
+        live.show(&config.graph, counts, elapsed);
+        if interrupt::is_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    live.clear();
+    let text = if arguments.json {
+        format!("{:#}\n", to_json(&config.graph, &report))
+    } else {
+        tables(&config.graph, &report)
+    };
+    output::print(&text)?;
+    ending(&config.graph, &report)
+}
+
+/// Tells what went wrong.
+fn ending(graph: &Graph, report: &Report) -> Result {
+    let line = |failure: &tapeworks_flow::runner::Failure| {
+        format!("{}: {}", graph.nodes[failure.node].name, failure.error)
+    };
+    let (damaged, mut fatal): (Vec<_>, Vec<_>) =
+        report.failures.iter().partition(|failure| failure.error.is_damage);
+    damaged.iter().for_each(|failure| complain(&line(failure)));
+    if let Some(last) = fatal.pop() {
+        fatal.iter().for_each(|failure| complain(&line(failure)));
+        return Err(Failure::Failed(line(last)));
+    }
+    if let Some(imbalance) = report.counts.imbalances(graph).first() {
+        return Err(Failure::Failed(format!("the counts do not add up: {imbalance}")));
+    }
+    if report.is_interrupted {
+        complain("stopped before the end of the input; what is written is complete up to there");
+        return Ok(Ending::Interrupted);
+    }
+    Ok(if damaged.is_empty() { Ending::Complete } else { Ending::WithProblems })
+}
+
+/// One line for each stage, on a terminal only.
+struct Live {
+    lines: Vec<ProgressBar>,
+    is_terminal: bool,
+    all: MultiProgress,
+    widest: usize,
+}
+
+impl Live {
+    fn new(graph: &Graph) -> Self {
+        let widest = graph.nodes.iter().map(|node| node.name.chars().count()).max().unwrap_or(0);
+        Self {
+            lines: Vec::new(),
+            is_terminal: std::io::stderr().is_terminal(),
+            all: MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)),
+            widest,
+        }
+    }
+
+    fn show(&mut self, graph: &Graph, counts: &Snapshot, elapsed: Duration) {
+        if !self.is_terminal || elapsed < QUIET_TIME {
+            return;
+        }
+        if self.lines.is_empty() {
+            for _ in &graph.nodes {
+                let line = self.all.add(ProgressBar::new_spinner());
+                // The template is valid; without it the line has the library's own form.
+                if let Ok(style) = ProgressStyle::with_template("{msg}") {
+                    line.set_style(style);
+                }
+                self.lines.push(line);
+            }
+        }
+        let seconds = elapsed.as_secs_f64();
+        for ((line, node), counts) in self.lines.iter().zip(&graph.nodes).zip(&counts.nodes) {
+            line.set_message(format!(
+                "{:<widest$}  in {:>13}  out {:>13}  dropped {:>11}  {:>8.3} M/s",
+                node.name,
+                thousands(counts.taken),
+                thousands(counts.all_out()),
+                thousands(counts.all_dropped()),
+                counts.taken as f64 / seconds / 1e6,
+                widest = self.widest,
+            ));
+        }
+    }
+
+    fn clear(&mut self) {
+        for line in self.lines.drain(..) {
+            line.finish_and_clear();
+        }
+    }
+}
+
+/// Reasons and notes that were counted, in words.
+fn words(counts: &NodeCounts) -> String {
+    let mut words = String::new();
+    let reasons = Reason::ALL.iter().map(|reason| reason.name()).zip(counts.dropped);
+    let notes = Note::ALL.iter().map(|note| note.name()).zip(counts.notes);
+    for (name, count) in reasons.chain(notes).filter(|(_, count)| *count > 0) {
+        let _infallible =
+            write!(words, "{}{name} {}", if words.is_empty() { "" } else { ", " }, thousands(count));
+    }
+    words
+}
+
+/// The port of a writer is what it wrote; others have theirs.
+fn outputs(graph: &Graph, node: usize, counts: &NodeCounts) -> String {
+    let ports = graph.nodes[node].ports;
+    match ports {
+        [] => thousands(counts.consumed),
+        [_] => thousands(counts.ports[0]),
+        ports => {
+            let counts = ports.iter().zip(counts.ports);
+            counts
+                .map(|(port, count)| format!("{} {}", port.name, thousands(count)))
+                .collect::<Vec<_>>()
+                .join(", ")
+        }
+    }
+}
+
+fn tables(graph: &Graph, report: &Report) -> String {
+    let (width, paint) = (terminal::width(), terminal::paint());
+    let seconds = report.elapsed.as_secs_f64().max(1e-9);
+    let mut stages = Table::new(&[
+        ("stage", Align::Left),
+        ("type", Align::Left),
+        ("in", Align::Right),
+        ("out", Align::Right),
+        ("dropped", Align::Right),
+        ("M/s", Align::Right),
+        ("reasons and notes", Align::Left),
+    ]);
+    for (index, (node, counts)) in graph.nodes.iter().zip(&report.counts.nodes).enumerate() {
+        stages.row([
+            node.name.clone(),
+            node.kind.to_owned(),
+            thousands(counts.taken),
+            outputs(graph, index, counts),
+            thousands(counts.all_dropped()),
+            number(counts.taken as f64 / seconds / 1e6),
+            words(counts),
+        ]);
+    }
+    let mut edges = Table::new(&[
+        ("edge", Align::Left),
+        ("kind", Align::Left),
+        ("capacity", Align::Right),
+        ("in", Align::Right),
+        ("out", Align::Right),
+        ("full", Align::Right),
+        ("fill mean", Align::Right),
+        ("most", Align::Right),
+    ]);
+    for (edge, counts) in graph.edges.iter().zip(&report.counts.edges) {
+        let is_inline = edge.kind == EdgeKind::Inline;
+        let ring = |text: String| if is_inline { "-".to_owned() } else { text };
+        edges.row([
+            format!("{} > {}", graph.port_name(edge.from, edge.port), graph.nodes[edge.to].name),
+            edge.kind.name().to_owned(),
+            ring(thousands(edge.capacity as u64)),
+            thousands(counts.offered),
+            thousands(counts.delivered),
+            ring(thousands(counts.full)),
+            ring(number(counts.mean)),
+            ring(thousands(counts.most)),
+        ]);
+    }
+    let mut latencies = Table::new(&[
+        ("from reader to", Align::Left),
+        ("p50 us", Align::Right),
+        ("p99", Align::Right),
+        ("p99.9", Align::Right),
+        ("max", Align::Right),
+    ]);
+    for (node, histogram) in &report.latencies_ns {
+        if !histogram.is_empty() {
+            let us = |quantile| number(histogram.value_at_quantile(quantile) as f64 / 1e3);
+            latencies.row([graph.nodes[*node].name.clone(), us(0.5), us(0.99), us(0.999), us(1.0)]);
+        }
+    }
+    let read: u64 = graph
+        .nodes
+        .iter()
+        .zip(&report.counts.nodes)
+        .filter(|(node, _)| node.is_reader())
+        .map(|(_, counts)| counts.taken)
+        .sum();
+    let mut text = format!(
+        "{} in {:.3} s, {} million a second\n\n",
+        counted(read, "packet", "packets"),
+        report.elapsed.as_secs_f64(),
+        number(read as f64 / seconds / 1e6)
+    );
+    for table in [&stages, &edges, &latencies] {
+        if !table.is_empty() {
+            text.push_str(&table.render(width, paint));
+            text.push('\n');
+        }
+    }
+    text
+}
+
+fn to_json(graph: &Graph, report: &Report) -> Value {
+    let seconds = report.elapsed.as_secs_f64();
+    let counted_by = |names: &mut dyn Iterator<Item = (&'static str, u64)>| -> Value {
+        names
+            .filter(|(_, count)| *count > 0)
+            .map(|(name, count)| (name.to_owned(), Value::from(count)))
+            .collect()
+    };
+    let stages = graph.nodes.iter().zip(&report.counts.nodes).enumerate().map(|(index, (node, counts))| {
+        let ports = node
+            .ports
+            .iter()
+            .zip(counts.ports)
+            .map(|(port, count)| (port.name.to_owned(), Value::from(count)));
+        let latency =
+            report.latencies_ns.iter().find(|(of, histogram)| *of == index && !histogram.is_empty());
+        json!({
+            "name": node.name,
+            "type": node.kind,
+            "in": counts.taken,
+            "bytes": counts.bytes,
+            "ports": ports.collect::<Value>(),
+            "consumed": counts.consumed,
+            "dropped": counted_by(&mut Reason::ALL.iter().map(|reason| reason.name()).zip(counts.dropped)),
+            "notes": counted_by(&mut Note::ALL.iter().map(|note| note.name()).zip(counts.notes)),
+            "packets_per_second": counts.taken as f64 / seconds.max(1e-9),
+            "latency_ns": latency.map(|(_, histogram)| json!({
+                "p50": histogram.value_at_quantile(0.5),
+                "p99": histogram.value_at_quantile(0.99),
+                "p999": histogram.value_at_quantile(0.999),
+                "max": histogram.max(),
+            })),
+        })
+    });
+    let edges = graph.edges.iter().zip(&report.counts.edges).map(|(edge, counts)| {
+        let is_inline = edge.kind == EdgeKind::Inline;
+        json!({
+            "from": graph.port_name(edge.from, edge.port),
+            "to": graph.nodes[edge.to].name,
+            "kind": edge.kind.name(),
+            "capacity": (!is_inline).then_some(edge.capacity),
+            "in": counts.offered,
+            "out": counts.delivered,
+            "dropped": counts.full + counts.abandoned,
+            "fill_mean": (!is_inline).then_some(counts.mean),
+            "fill_most": (!is_inline).then_some(counts.most),
+        })
+    });
+    let failures = report
+        .failures
+        .iter()
+        .map(|failure| json!({ "stage": graph.nodes[failure.node].name, "problem": failure.error.text }));
+    json!({
+        "seconds": seconds,
+        "interrupted": report.is_interrupted,
+        "stages": stages.collect::<Vec<_>>(),
+        "edges": edges.collect::<Vec<_>>(),
+        "failures": failures.collect::<Vec<_>>(),
+    })
+}

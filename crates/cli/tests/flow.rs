@@ -1,0 +1,323 @@
+//! `tapeworks flow` as a user runs it: configurations, captures in, captures out, counts.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::Value;
+#[cfg(unix)]
+use support::interrupt_once;
+use support::{Folder, assert_told, command, root, run, stderr, stdout};
+use tapeworks_packet::capture::CaptureReader;
+use tapeworks_packet::net;
+
+const MARKET: &str = "testdata/captures/nasdaq-itch50/Multiple.Packets.pcap";
+
+/// The packets of a capture: time and bytes.
+fn packets(path: &str) -> Vec<(u64, Vec<u8>)> {
+    let mut reader = CaptureReader::open(&root().join(path)).unwrap();
+    let mut packets = Vec::new();
+    while let Some(packet) = reader.next_packet().unwrap() {
+        packets.push((packet.timestamp_ns, packet.bytes.to_vec()));
+    }
+    packets
+}
+
+/// A reader of `file`, a rewriter, and a writer to `out`, joined by edges of this kind.
+fn line(file: &str, more: &str, out: &str, edge: &str) -> String {
+    format!(
+        "[[stage]]\nname = \"in\"\ntype = \"capture_reader\"\nfile = \"{file}\"\n{more}\n\
+         [[stage]]\nname = \"to\"\ntype = \"rewriter\"\ndestination = \"10.9.8.7\"\n\
+         [[stage]]\nname = \"out\"\ntype = \"capture_writer\"\nfile = \"{out}\"\n\
+         [[edge]]\nfrom = \"in\"\nto = \"to\"\n{edge}\n[[edge]]\nfrom = \"to\"\nto = \"out\"\n{edge}\n"
+    )
+}
+
+/// The counts of a stage in a JSON report.
+fn stage<'r>(report: &'r Value, name: &str) -> &'r Value {
+    report["stages"].as_array().unwrap().iter().find(|stage| stage["name"] == name).unwrap()
+}
+
+fn report(output: &std::process::Output) -> Value {
+    serde_json::from_str(&stdout(output)).unwrap_or_else(|_| panic!("{}{}", stdout(output), stderr(output)))
+}
+
+fn examples() -> Vec<String> {
+    let folder = root().join("examples/flow");
+    let mut files: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| format!("examples/flow/{}", entry.unwrap().file_name().to_str().unwrap()))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn every_example_is_sound_and_is_drawn_the_same_each_time() {
+    let files = examples();
+    assert_eq!(files.len(), 4, "{files:?}");
+    for file in files {
+        let told = run(&["flow", "check", &file]);
+        assert_eq!(told.status.code(), Some(0), "{}", stderr(&told));
+        assert!(stdout(&told).contains("sound"), "{}", stdout(&told));
+        for (format, begins) in [("svg", "<svg "), ("mermaid", "flowchart LR\n")] {
+            let drawn = stdout(&run(&["flow", "graph", &file, "--format", format]));
+            assert!(drawn.starts_with(begins), "{drawn}");
+            assert_eq!(drawn, stdout(&run(&["flow", "graph", &file, "--format", format])));
+        }
+    }
+}
+
+#[test]
+fn the_thesis_sends_tcp_to_one_address_and_udp_to_another_into_one_file() {
+    let folder = Folder::new("flow-thesis");
+    let out = folder.path("thesis.pcap");
+    let text = std::fs::read_to_string(root().join("examples/flow/thesis.toml")).unwrap();
+    let config = folder.write("thesis.toml", text.replace("thesis.pcap", &out).as_bytes());
+    let output = run(&["flow", "run", &config]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let link = tapeworks_packet::capture::LinkType::ETHERNET;
+    let mut seen: Vec<String> = packets(&out)
+        .iter()
+        .map(|(_, bytes)| {
+            let datagram = net::parse(link, bytes).unwrap();
+            let kind = if matches!(datagram.transport, net::Transport::Udp) { "udp" } else { "tcp" };
+            format!("{kind} {}", datagram.destination)
+        })
+        .collect();
+    seen.sort();
+    assert_eq!(seen, ["tcp 10.1.0.1:9001", "udp 239.1.1.1:26477", "udp 239.1.1.1:26477"]);
+    assert_eq!(folder.files(), ["thesis.pcap", "thesis.toml"], "nothing partial is left");
+}
+
+#[test]
+fn the_three_shapes_run_and_lose_nothing() {
+    let folder = Folder::new("flow-shapes");
+    for (name, read, written) in
+        [("pipeline", 200, 200), ("one-to-many", 200, 600), ("many-to-one", 400, 200)]
+    {
+        let text = std::fs::read_to_string(root().join(format!("examples/flow/{name}.toml"))).unwrap();
+        let config = folder.write("shape.toml", text.replace("10_000", "100").as_bytes());
+        let output = run(&["flow", "run", "--json", &config]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let report = report(&output);
+        let taken: u64 = report["stages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|stage| stage["type"] == "capture reader")
+            .map(|stage| stage["in"].as_u64().unwrap())
+            .sum();
+        assert_eq!((taken, stage(&report, "end")["consumed"].as_u64()), (read, Some(written)), "{name}");
+    }
+}
+
+#[test]
+fn every_kind_of_edge_and_way_to_wait_gives_the_same_file() {
+    let folder = Folder::new("flow-kinds");
+    let mut files = Vec::new();
+    for edge in [
+        "kind = \"inline\"",
+        "kind = \"spsc\"\ncapacity = 3\nwait = \"yielding\"",
+        "kind = \"spsc\"\nwait = \"park\"",
+        "kind = \"disruptor\"\ncapacity = 8\nwait = \"busy_spin\"",
+        "kind = \"queue\"\ncapacity = 2",
+    ] {
+        let out = folder.path(&format!("{}.pcap", files.len()));
+        let config = folder.write("flow.toml", line(MARKET, "repeat = 50", &out, edge).as_bytes());
+        let output = run(&["flow", "run", &config]);
+        assert_eq!(output.status.code(), Some(0), "{edge}: {}", stderr(&output));
+        assert_eq!(packets(&out).len(), 100);
+        files.push(std::fs::read(out).unwrap());
+    }
+    assert!(files.iter().all(|file| *file == files[0]));
+}
+
+#[test]
+fn a_pcapng_ending_gives_pcapng_with_the_same_packets() {
+    let folder = Folder::new("flow-pcapng");
+    let mut all = Vec::new();
+    for name in ["out.pcap", "out.pcapng"] {
+        let out = folder.path(name);
+        let config = folder.write("flow.toml", line(MARKET, "", &out, "").as_bytes());
+        assert_eq!(run(&["flow", "run", &config]).status.code(), Some(0));
+        all.push(packets(&out));
+    }
+    assert_eq!(std::fs::read(folder.path("out.pcapng")).unwrap()[..4], [0x0a, 0x0d, 0x0d, 0x0a]);
+    assert_eq!(all[0].len(), 2);
+    assert_eq!(all[0], all[1]);
+}
+
+#[test]
+fn a_bad_configuration_is_told_whole_by_check_and_run_and_nothing_is_written() {
+    let folder = Folder::new("flow-bad");
+    let out = folder.path("out.pcap");
+    let text = line("nowhere.pcap", "speed = \"fast\"", &out, "capacity = 0\nkind = \"ring\"");
+    let config = folder.write("flow.toml", text.as_bytes());
+    for command in ["check", "run", "graph"] {
+        let output = run(&["flow", command, &config]);
+        assert_eq!(output.status.code(), Some(78));
+        let told: Vec<String> =
+            stderr(&output).lines().map(|line| line.replace(&config, "flow.toml")).collect();
+        let expected = [
+            "tapeworks: flow.toml:4:8: nowhere.pcap: no such file; paths count from the current directory",
+            "tapeworks: flow.toml:5:9: 'speed' must be a number from 0.000001 to 1000000000, not a string",
+            "tapeworks: flow.toml:17:12: 'capacity' must be a whole number from 1 to 1048576",
+            "tapeworks: flow.toml:18:8: 'ring' for 'kind' is not known; there are inline, spsc, disruptor, queue",
+            "tapeworks: flow.toml:22:12: 'capacity' must be a whole number from 1 to 1048576",
+            "tapeworks: flow.toml:23:8: 'ring' for 'kind' is not known; there are inline, spsc, disruptor, queue",
+        ];
+        assert_eq!(told, expected);
+    }
+    assert!(!Path::new(&out).exists());
+    assert_told(&run(&["flow", "check", "nowhere.toml"]), 78, "nowhere.toml:1:1: no such file");
+}
+
+#[test]
+fn a_cut_capture_goes_through_up_to_there() {
+    let folder = Folder::new("flow-cut");
+    let bytes = std::fs::read(root().join(MARKET)).unwrap();
+    let cut = folder.write("cut.pcap", &bytes[..bytes.len() - 100]);
+    let out = folder.path("out.pcap");
+    let config = folder.write("flow.toml", line(&cut, "", &out, "kind = \"spsc\"").as_bytes());
+    let output = run(&["flow", "run", "--json", &config]);
+    assert_told(&output, 3, "cut.pcap: packet 2 at offset");
+    assert_eq!(packets(&out).len(), 1);
+    let report = report(&output);
+    assert_eq!((&stage(&report, "in")["in"], &stage(&report, "out")["consumed"]), (&1.into(), &1.into()));
+    let noise = folder.write("noise.pcap", b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n");
+    let config = folder.write("flow.toml", line(&noise, "", &folder.path("none.pcap"), "").as_bytes());
+    assert_told(&run(&["flow", "run", &config]), 1, "47 45 54 20");
+    assert!(!folder.files().iter().any(|file| file.starts_with("none")), "{:?}", folder.files());
+}
+
+#[test]
+fn a_file_that_exists_is_replaced_only_if_the_configuration_says_so() {
+    let folder = Folder::new("flow-exists");
+    let out = folder.write("out.pcap", b"mine");
+    let config = folder.write("flow.toml", line(MARKET, "", &out, "").as_bytes());
+    assert_told(&run(&["flow", "run", &config]), 1, "overwrite = true");
+    assert_eq!(std::fs::read(&out).unwrap(), b"mine");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_ends_the_run_and_the_counts_are_right() {
+    let folder = Folder::new("flow-full");
+    for edge in ["", "kind = \"spsc\"\ncapacity = 16", "kind = \"queue\"\ncapacity = 16"] {
+        let config = folder.write("flow.toml", line(MARKET, "repeat = 1000", "/dev/full", edge).as_bytes());
+        let output = run(&["flow", "run", "--json", &config]);
+        assert_told(&output, 1, "out: /dev/full: cannot write: No space left on device");
+        let report = report(&output);
+        let (first, last) = (stage(&report, "in"), stage(&report, "out"));
+        assert_eq!(last["consumed"], 0);
+        assert_eq!(first["ports"]["out"], last["in"]);
+        assert_eq!(last["dropped"]["failed"], last["in"]);
+        assert!(report["failures"][0]["problem"].as_str().unwrap().contains("No space left"));
+    }
+}
+
+#[test]
+fn udp_payloads_are_sent_as_they_are() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    let folder = Folder::new("flow-udp");
+    let text = format!(
+        "[[stage]]\nname = \"in\"\ntype = \"capture_reader\"\nfile = \"{MARKET}\"\n\
+         [[stage]]\nname = \"out\"\ntype = \"udp_writer\"\nto = \"{}\"\n[[edge]]\nfrom = \"in\"\nto = \"out\"\n",
+        socket.local_addr().unwrap()
+    );
+    let config = folder.write("flow.toml", text.as_bytes());
+    let output = run(&["flow", "run", "--json", &config]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(stage(&report(&output), "out")["consumed"], 2);
+    for (_, packet) in packets(MARKET) {
+        let sent = net::parse(tapeworks_packet::capture::LinkType::ETHERNET, &packet).unwrap();
+        let mut buffer = [0; 2048];
+        let length = socket.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..length], sent.payload);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn datagrams_become_packets_of_a_capture() {
+    let folder = Folder::new("flow-udp-in");
+    let out = folder.path("out.pcap");
+    // A port that was free a moment ago.
+    let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let text = format!(
+        "[[stage]]\nname = \"in\"\ntype = \"udp_reader\"\nlisten = \"{address}\"\ncount = 10\n\
+         [[stage]]\nname = \"it\"\ntype = \"filter\"\nmatch = {{ destination_port = {} }}\n\
+         [[stage]]\nname = \"out\"\ntype = \"capture_writer\"\nfile = \"{out}\"\n\
+         [[edge]]\nfrom = \"in\"\nto = \"it\"\nkind = \"spsc\"\n[[edge]]\nfrom = \"it\"\nto = \"out\"\n",
+        address.port()
+    );
+    let config = folder.write("flow.toml", text.as_bytes());
+    let child = command(&["flow", "run", "--json", &config])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let partial = format!("{out}.partial");
+    for _ in 0..600 {
+        if Path::new(&partial).exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    (0..10u8).for_each(|number| assert_eq!(sender.send_to(&[number; 30], address).unwrap(), 30));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let payloads: Vec<u8> = packets(&out)
+        .iter()
+        .map(|(_, bytes)| {
+            net::parse(tapeworks_packet::capture::LinkType::ETHERNET, bytes).unwrap().payload[0]
+        })
+        .collect();
+    assert_eq!(payloads, (0..10).collect::<Vec<u8>>());
+    assert_eq!(stage(&report(&output), "it")["ports"]["pass"], 10);
+}
+
+#[test]
+fn payloads_without_headers_do_not_fit_into_a_filter() {
+    let folder = Folder::new("flow-bare");
+    let text = "[[stage]]\nname = \"in\"\ntype = \"udp_reader\"\nlisten = \"127.0.0.1:5000\"\nheaders = false\n\
+                [[stage]]\nname = \"it\"\ntype = \"filter\"\nexpression = \"udp\"\n\
+                [[stage]]\nname = \"end\"\ntype = \"dropper\"\n\
+                [[edge]]\nfrom = \"in\"\nto = \"it\"\n[[edge]]\nfrom = \"it\"\nto = \"end\"\n";
+    let config = folder.write("flow.toml", text.as_bytes());
+    let told = "flow.toml:14:8: 'in' gives payloads without headers, but 'it' takes packets with headers";
+    assert_told(&run(&["flow", "check", &config]), 78, told);
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_drains_and_leaves_a_whole_file() {
+    let folder = Folder::new("flow-interrupt");
+    let out = folder.path("out.pcap");
+    // At a hundred millionth of its speed the second packet never comes.
+    let config = folder.write(
+        "flow.toml",
+        line(MARKET, "speed = 1e-6\nrepeat = 1000000", &out, "kind = \"spsc\"").as_bytes(),
+    );
+    let child = command(&["flow", "run", "--json", &config])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let partial = format!("{out}.partial");
+    // It is under way once the first packet is written, behind the header of 24 bytes.
+    let output = interrupt_once(child, || std::fs::metadata(&partial).is_ok_and(|file| file.len() > 24));
+    assert_told(&output, 130, "stopped");
+    let report = report(&output);
+    let written = stage(&report, "out")["consumed"].as_u64().unwrap();
+    assert_eq!(packets(&out).len() as u64, written);
+    assert!(written >= 1);
+    assert!(!Path::new(&partial).exists());
+}

@@ -1,0 +1,404 @@
+//! The ends of an edge between two threads, whatever it is made of.
+//!
+//! A thread waits in one place for all that leads into it ([`Waiter`]), so the rings are polled, never waited for; what a
+//! sleeping thread needs is to be woken ([`Bell`]) after something was put in.
+//!
+//! Where several edges lead into one stage, each is a ring of its own, and the thread behind polls them in turn. A ring
+//! that several producers share would have them all write one counter: each claim takes that line away from the core that
+//! had it, some 50 to 100 ns under contention, for every packet or batch, and the consumer waits for the slowest claim. Rings
+//! of one producer each share nothing, and looking at an empty one costs a load from a line that nobody has changed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tapeworks_packet::pool::Packet;
+use tapeworks_ring::disruptor::{self, Builder, Single};
+use tapeworks_ring::spsc;
+use tapeworks_ring::wait::{Backoff, BusySpin, Park, WaitStrategy as _, Yielding};
+
+use crate::graph::{EdgeKind, Wait, WhenFull};
+use crate::packets::Passing;
+use crate::queue::{self, BlockingQueue};
+
+/// The longest that a thread sleeps at a queue before it looks whether the run shall end.
+const LONGEST_SLEEP: Duration = Duration::from_millis(10);
+
+/// Counts of an edge; written by its ends, read by whoever watches.
+#[derive(Debug, Default)]
+pub(crate) struct EdgeCounters {
+    /// Packets that the stage before had for it.
+    pub(crate) offered: AtomicU64,
+    /// Packets that the stage behind got.
+    pub(crate) delivered: AtomicU64,
+    /// Packets for which there was no room.
+    pub(crate) full: AtomicU64,
+    /// Packets that nobody was there for any more.
+    pub(crate) abandoned: AtomicU64,
+    /// The most packets that it was seen to hold.
+    pub(crate) most: AtomicU64,
+    /// The sum of what it was seen to hold, and how often it was looked at.
+    pub(crate) held: AtomicU64,
+    pub(crate) looks: AtomicU64,
+}
+
+/// Adds to a counter that only this thread writes: no locked instruction.
+#[inline]
+pub(crate) fn add(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+}
+
+/// Wakes a thread that parks.
+#[derive(Debug, Clone)]
+pub(crate) struct Bell(Option<Arc<Park>>);
+
+impl Bell {
+    #[inline]
+    pub(crate) fn ring(&self) {
+        if let Some(park) = &self.0 {
+            park.notify();
+        }
+    }
+}
+
+/// How a thread waits.
+#[derive(Debug, Clone)]
+pub(crate) enum Waiter {
+    BusySpin(BusySpin),
+    Yielding(Yielding),
+    Backoff(Backoff),
+    Park(Arc<Park>),
+}
+
+impl Waiter {
+    pub(crate) fn new(wait: Wait) -> Self {
+        match wait {
+            Wait::BusySpin => Self::BusySpin(BusySpin),
+            Wait::Yielding => Self::Yielding(Yielding::default()),
+            Wait::Backoff => Self::Backoff(Backoff::default()),
+            Wait::Park => Self::Park(Arc::new(Park::default())),
+        }
+    }
+
+    /// For an end that nobody wakes: parking becomes backing off.
+    pub(crate) fn unwoken(wait: Wait) -> Self {
+        Self::new(if wait == Wait::Park { Wait::Backoff } else { wait })
+    }
+
+    pub(crate) fn bell(&self) -> Bell {
+        match self {
+            Self::Park(park) => Bell(Some(Arc::clone(park))),
+            _ => Bell(None),
+        }
+    }
+
+    pub(crate) fn wait_until(&self, is_ready: impl FnMut() -> bool) {
+        match self {
+            Self::BusySpin(strategy) => strategy.wait_until(is_ready),
+            Self::Yielding(strategy) => strategy.wait_until(is_ready),
+            Self::Backoff(strategy) => strategy.wait_until(is_ready),
+            Self::Park(strategy) => strategy.wait_until(is_ready),
+        }
+    }
+}
+
+/// A slot of a Disruptor: empty before its first packet, and where a mutating consumer took it out.
+type Slot = Option<Packet>;
+
+/// Where packets go in.
+#[derive(Debug)]
+enum Producing {
+    Spsc(spsc::Producer<Packet>),
+    Disruptor(disruptor::Producer<Slot, BusySpin>),
+    Queue(BlockingQueue<Packet>),
+}
+
+/// Where packets come out.
+#[derive(Debug)]
+enum Consuming {
+    Spsc(spsc::Consumer<Packet>),
+    /// The ring's only consumer, who takes the packets out.
+    Taking(disruptor::Consumer<Slot, BusySpin, Single>),
+    /// One of several, who shares them.
+    Sharing(disruptor::Consumer<Slot, BusySpin, Single>),
+    Queue(BlockingQueue<Packet>),
+}
+
+/// What an edge is made of, as far as its ends need to know.
+pub(crate) struct Making {
+    pub(crate) kind: EdgeKind,
+    pub(crate) capacity: usize,
+    pub(crate) wait: Wait,
+    pub(crate) when_full: WhenFull,
+}
+
+/// The end that a stage puts packets into; for a Disruptor it leads to several stages.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    producing: Producing,
+    /// Packets of the batch at hand.
+    pending: Vec<Packet>,
+    waiter: Waiter,
+    when_full: WhenFull,
+    /// One for each edge: with its bell.
+    edges: Vec<(Arc<EdgeCounters>, Bell)>,
+    is_closed: Arc<AtomicBool>,
+}
+
+/// The end that a thread takes packets out of.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    consuming: Consuming,
+    counters: Arc<EdgeCounters>,
+    is_closed: Arc<AtomicBool>,
+}
+
+/// Makes an edge, or several of a Disruptor, for counters and the bells of the threads behind.
+pub(crate) fn make(
+    making: &Making,
+    edges: Vec<(Arc<EdgeCounters>, Bell)>,
+    batch: usize,
+) -> (Sender, Vec<Receiver>) {
+    let is_closed = Arc::new(AtomicBool::new(false));
+    let (producing, consuming) = match making.kind {
+        EdgeKind::Queue | EdgeKind::Inline => {
+            let queue = queue::bounded(making.capacity);
+            (Producing::Queue(queue.clone()), vec![Consuming::Queue(queue)])
+        }
+        EdgeKind::Spsc => {
+            let (producer, consumer) = spsc::exact(making.capacity);
+            (Producing::Spsc(producer), vec![Consuming::Spsc(consumer)])
+        }
+        EdgeKind::Disruptor => {
+            let mut builder = Builder::new(making.capacity, || None, || BusySpin);
+            let is_alone = edges.len() == 1;
+            let declare =
+                |_: &_| if is_alone { builder.mutator("stage", &[]) } else { builder.consumer("stage", &[]) };
+            let ids: Vec<_> = edges.iter().map(declare).collect();
+            let (producer, mut ends) = builder.single_producer();
+            let consumers = ids.into_iter().filter_map(|id| ends.take(id));
+            let consuming = consumers.map(|consumer| {
+                if is_alone { Consuming::Taking(consumer) } else { Consuming::Sharing(consumer) }
+            });
+            (Producing::Disruptor(producer), consuming.collect())
+        }
+    };
+    let receivers = consuming
+        .into_iter()
+        .zip(&edges)
+        .map(|(consuming, (counters, _))| Receiver {
+            consuming,
+            counters: Arc::clone(counters),
+            is_closed: Arc::clone(&is_closed),
+        })
+        .collect();
+    let sender = Sender {
+        producing,
+        pending: Vec::with_capacity(batch),
+        waiter: Waiter::unwoken(making.wait),
+        when_full: making.when_full,
+        edges,
+        is_closed,
+    };
+    (sender, receivers)
+}
+
+/// What a try to put packets in came to.
+#[derive(PartialEq)]
+enum Put {
+    Done,
+    Full,
+    /// Nobody is behind; so many packets were lost in the try.
+    Gone(usize),
+}
+
+impl Producing {
+    /// Puts in what has room; what has not stays in `items`. A queue sleeps until all has room, after a `wake` of the
+    /// other side.
+    fn put(&mut self, items: &mut std::vec::Drain<'_, Packet>, wake: impl Fn()) -> Put {
+        match self {
+            Self::Spsc(producer) => {
+                if producer.is_closed() {
+                    return Put::Gone(0);
+                }
+                producer.push_batch(items);
+                if items.len() == 0 { Put::Done } else { Put::Full }
+            }
+            Self::Disruptor(producer) => loop {
+                let free = producer.capacity() - producer.fill();
+                let count = free.min(items.len());
+                if count == 0 {
+                    if items.len() == 0 {
+                        return Put::Done;
+                    }
+                    // The look at who is behind tells whether anybody is there at all.
+                    return match producer.try_publish(|slot| *slot = items.next()) {
+                        Ok(_) => continue,
+                        Err(disruptor::PublishError::Full) => Put::Full,
+                        Err(_) => Put::Gone(0),
+                    };
+                }
+                if producer.publish_batch(count, |_, slot| *slot = items.next()).is_err() {
+                    return Put::Gone(0);
+                }
+            },
+            Self::Queue(queue) => {
+                for packet in items.by_ref() {
+                    let Err(packet) = queue.try_push(packet) else { continue };
+                    // Whoever makes room may be asleep elsewhere, with other edges to look after.
+                    wake();
+                    if queue.push(packet).is_err() {
+                        return Put::Gone(1);
+                    }
+                }
+                Put::Done
+            }
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        match self {
+            Self::Spsc(producer) => producer.free_slots() > 0 || producer.is_closed(),
+            Self::Disruptor(producer) => producer.fill() < producer.capacity(),
+            Self::Queue(queue) => queue.len() < queue.capacity() || queue.is_closed(),
+        }
+    }
+}
+
+impl Sender {
+    /// Holds a packet until the batch ends.
+    #[inline]
+    pub(crate) fn hold(&mut self, packet: Packet) {
+        self.pending.push(packet);
+    }
+
+    /// The batch has ended: puts everything in, waiting for room or dropping, as it is set.
+    pub(crate) fn flush(&mut self) {
+        let offered = self.pending.len();
+        if offered == 0 {
+            return;
+        }
+        for (counters, _) in &self.edges {
+            add(&counters.offered, offered as u64);
+        }
+        if let (Producing::Queue(queue), WhenFull::Drop) = (&self.producing, self.when_full) {
+            let full = self.pending.drain(..).filter_map(|packet| queue.try_push(packet).err()).count();
+            self.count_lost(full, Put::Full);
+            return;
+        }
+        let mut items = self.pending.drain(..);
+        loop {
+            let wake = || self.edges.iter().for_each(|(_, bell)| bell.ring());
+            let put = self.producing.put(&mut items, wake);
+            wake();
+            match put {
+                Put::Done => return,
+                Put::Full if self.when_full == WhenFull::Wait => {
+                    self.waiter.wait_until(|| self.producing.has_room());
+                }
+                lost => {
+                    let count = items.len() + if let Put::Gone(lost) = lost { lost } else { 0 };
+                    drop(items);
+                    self.count_lost(count, lost);
+                    return;
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn count_lost(&self, count: usize, why: Put) {
+        for (counters, _) in &self.edges {
+            let counter = if why == Put::Full { &counters.full } else { &counters.abandoned };
+            add(counter, count as u64);
+        }
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        self.is_closed.store(true, Ordering::Release);
+        if let Producing::Queue(queue) = &self.producing {
+            queue.close();
+        }
+        for (_, bell) in &self.edges {
+            bell.ring();
+        }
+    }
+}
+
+/// What a look into an edge found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Received {
+    Some,
+    None,
+    Ended,
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        // A thread that panicked must not leave the one before it asleep; rings tell by themselves.
+        if let Consuming::Queue(queue) = &self.consuming {
+            queue.close();
+        }
+    }
+}
+
+impl Receiver {
+    /// Moves up to `most` packets into `inbox`.
+    pub(crate) fn receive(&mut self, most: usize, inbox: &mut Vec<Passing>) -> Received {
+        // Before the look: what was put in before the closing is seen by a look after it.
+        let is_closed = self.is_closed.load(Ordering::Acquire);
+        let held = self.held();
+        let count = match &mut self.consuming {
+            Consuming::Spsc(consumer) => consumer.pop_batch(most, |packet| inbox.push(Passing::new(packet))),
+            Consuming::Taking(consumer) => consumer
+                .poll_mut(|slot, _, _| inbox.extend(slot.take().map(Passing::new)))
+                .unwrap_or_default(),
+            Consuming::Sharing(consumer) => {
+                consumer.poll(|slot, _, _| inbox.extend(slot.clone().map(Passing::new))).unwrap_or_default()
+            }
+            Consuming::Queue(queue) => {
+                let before = inbox.len();
+                inbox.extend(std::iter::from_fn(|| queue.try_pop()).take(most).map(Passing::new));
+                inbox.len() - before
+            }
+        };
+        if count == 0 {
+            return if is_closed { Received::Ended } else { Received::None };
+        }
+        let counters = &self.counters;
+        add(&counters.delivered, count as u64);
+        add(&counters.held, held.max(count) as u64);
+        add(&counters.looks, 1);
+        if (held.max(count) as u64) > counters.most.load(Ordering::Relaxed) {
+            counters.most.store(held.max(count) as u64, Ordering::Relaxed);
+        }
+        Received::Some
+    }
+
+    /// Packets inside now.
+    fn held(&self) -> usize {
+        match &self.consuming {
+            Consuming::Spsc(consumer) => consumer.len(),
+            Consuming::Taking(consumer) | Consuming::Sharing(consumer) => consumer.lag(),
+            Consuming::Queue(queue) => queue.len(),
+        }
+    }
+
+    /// Whether a look would not be in vain.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.held() > 0 || self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Sleeps at a queue until there is something; `false` if this is none.
+    pub(crate) fn sleep(&self) -> bool {
+        match &self.consuming {
+            Consuming::Queue(queue) => {
+                queue.wait_for_items(LONGEST_SLEEP);
+                true
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,604 @@
+//! A graph of packet stages: what there is, what is joined to what and how, and whether that can run.
+//!
+//! The description is typed and knows nothing of files: whoever reads a configuration makes a [`Graph`] and asks
+//! [`Graph::faults`]. The [`runner`](crate::runner) runs one that has none.
+//!
+//! Stages that are joined by [`EdgeKind::Inline`] edges share a thread; every other edge is a ring or queue between
+//! two threads. [`Graph::threads`] tells who shares with whom. Edges carry packets in order; where several lead into one
+//! stage, the order between them is nobody's.
+
+pub mod draw;
+
+use std::collections::HashMap;
+
+/// How many times one packet may reach one stage, over all ways to it.
+pub const MAX_WAYS: usize = 256;
+
+/// The most packets that are handed on at once.
+pub const MAX_BATCH: usize = 1024;
+
+/// The most packets that an edge may hold.
+pub const MAX_CAPACITY: usize = 1 << 20;
+
+/// What flows out of a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carries {
+    /// Packets with their headers.
+    Frames,
+    /// Payloads without any header.
+    Payloads,
+}
+
+impl Carries {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Frames => "packets with headers",
+            Self::Payloads => "payloads without headers",
+        }
+    }
+}
+
+/// An output of a stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Port {
+    /// Its name in the configuration.
+    pub name: &'static str,
+    /// What comes out.
+    pub carries: Carries,
+    /// Nothing need be joined to it: what comes out is dropped and counted.
+    pub may_be_open: bool,
+}
+
+/// How a thread waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Wait {
+    /// Looks again at once: the whole core.
+    BusySpin,
+    /// Lets other threads have the core between looks.
+    Yielding,
+    /// Spins, yields, then sleeps a little longer each time, up to 100 us.
+    #[default]
+    Backoff,
+    /// Sleeps until it is woken. A thread that reads files or sockets cannot be woken by them and backs off instead; so
+    /// does one that waits for room.
+    Park,
+}
+
+impl Wait {
+    /// Every strategy, from the most eager.
+    pub const ALL: [Self; 4] = [Self::BusySpin, Self::Yielding, Self::Backoff, Self::Park];
+
+    /// Its name in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BusySpin => "busy_spin",
+            Self::Yielding => "yielding",
+            Self::Backoff => "backoff",
+            Self::Park => "park",
+        }
+    }
+}
+
+/// What joins two stages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EdgeKind {
+    /// Nothing: the second stage is called where the first one is, on the same thread.
+    #[default]
+    Inline,
+    /// A ring from one thread to one other.
+    Spsc,
+    /// A Disruptor: a ring whose consumers all see every packet. All edges of this kind that leave one port share it.
+    Disruptor,
+    /// A queue with a lock.
+    Queue,
+}
+
+impl EdgeKind {
+    /// Every kind.
+    pub const ALL: [Self; 4] = [Self::Inline, Self::Spsc, Self::Disruptor, Self::Queue];
+
+    /// Its name in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Inline => "inline",
+            Self::Spsc => "spsc",
+            Self::Disruptor => "disruptor",
+            Self::Queue => "queue",
+        }
+    }
+}
+
+/// What a stage does with a packet for which an edge has no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WhenFull {
+    /// Waits: nothing is lost, and the wait goes back to the reader.
+    #[default]
+    Wait,
+    /// Drops it and counts that: a slow consumer does not hold up the others.
+    Drop,
+}
+
+impl WhenFull {
+    /// Every choice.
+    pub const ALL: [Self; 2] = [Self::Wait, Self::Drop];
+
+    /// Its name in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Wait => "wait",
+            Self::Drop => "drop",
+        }
+    }
+}
+
+/// A stage of the graph.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Its name: unique, for people.
+    pub name: String,
+    /// What it is, in a word or two.
+    pub kind: &'static str,
+    /// What it does in particular, for the drawing: `dst net 224.0.0.0/4`.
+    pub label: String,
+    /// What may flow into it; nothing, if it is a reader.
+    pub accepts: &'static [Carries],
+    /// Its outputs; none, if it is a writer.
+    pub ports: &'static [Port],
+    /// How its thread waits if no ring leads into that thread.
+    pub wait: Wait,
+}
+
+impl Node {
+    /// Whether it is where packets come from.
+    pub fn is_reader(&self) -> bool {
+        self.accepts.is_empty()
+    }
+
+    /// Whether it is where packets leave.
+    pub fn is_writer(&self) -> bool {
+        self.ports.is_empty()
+    }
+}
+
+/// A join of a port to a stage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edge {
+    /// Index of the stage that it leaves.
+    pub from: usize,
+    /// Index of the port there.
+    pub port: usize,
+    /// Index of the stage that it leads into.
+    pub to: usize,
+    /// What it is made of.
+    pub kind: EdgeKind,
+    /// How many packets it holds; of no meaning inline.
+    pub capacity: usize,
+    /// How its ends wait; of no meaning inline.
+    pub wait: Wait,
+    /// What happens when it is full; of no meaning inline.
+    pub when_full: WhenFull,
+}
+
+/// Stages and what joins them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Graph {
+    /// The stages.
+    pub nodes: Vec<Node>,
+    /// The joins.
+    pub edges: Vec<Edge>,
+    /// The most packets that are handed on at once, at least one.
+    pub batch: usize,
+}
+
+/// Where a fault lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// At the stage with this index.
+    Node(usize),
+    /// At the edge with this index.
+    Edge(usize),
+}
+
+/// Why a graph cannot run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Where.
+    pub place: Place,
+    /// What is wrong and what would be right, in one line.
+    pub text: String,
+}
+
+impl Graph {
+    /// `stage.port` as the configuration writes it; without the port where there is only one.
+    pub fn port_name(&self, node: usize, port: usize) -> String {
+        let node = &self.nodes[node];
+        match node.ports.get(port) {
+            Some(port) if node.ports.len() > 1 => format!("{}.{}", node.name, port.name),
+            _ => node.name.clone(),
+        }
+    }
+
+    /// Everything that is wrong, in the order of stages and edges. Empty: the graph can run.
+    pub fn faults(&self) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        if self.nodes.is_empty() {
+            return faults;
+        }
+        self.check_names(&mut faults);
+        self.check_joins(&mut faults);
+        let is_acyclic = self.check_cycles(&mut faults);
+        if is_acyclic {
+            self.check_threads(&mut faults);
+            self.check_ways(&mut faults);
+        }
+        self.check_disruptors(&mut faults);
+        faults.sort_by_key(|fault| fault.place);
+        faults
+    }
+
+    fn check_names(&self, faults: &mut Vec<Fault>) {
+        let mut seen = HashMap::new();
+        for (index, node) in self.nodes.iter().enumerate() {
+            if seen.insert(node.name.as_str(), index).is_some() {
+                let text =
+                    format!("a stage named '{}' is there already; each needs a name of its own", node.name);
+                faults.push(Fault { place: Place::Node(index), text });
+            }
+        }
+    }
+
+    fn check_joins(&self, faults: &mut Vec<Fault>) {
+        for (index, edge) in self.edges.iter().enumerate() {
+            let place = Place::Edge(index);
+            let (from, to) = (&self.nodes[edge.from], &self.nodes[edge.to]);
+            let Some(port) = from.ports.get(edge.port) else {
+                let text = format!("'{}' is a {} and has no output", from.name, from.kind);
+                faults.push(Fault { place, text });
+                continue;
+            };
+            if to.is_reader() {
+                let text = format!("'{}' is a {}: nothing can flow into it", to.name, to.kind);
+                faults.push(Fault { place, text });
+            } else if !to.accepts.contains(&port.carries) {
+                let wanted: Vec<&str> = to.accepts.iter().map(|carries| carries.name()).collect();
+                let text = format!(
+                    "'{}' gives {}, but '{}' takes {}",
+                    self.port_name(edge.from, edge.port),
+                    port.carries.name(),
+                    to.name,
+                    wanted.join(" or ")
+                );
+                faults.push(Fault { place, text });
+            }
+            let same = |other: &&Edge| (other.from, other.port, other.to) == (edge.from, edge.port, edge.to);
+            if self.edges[..index].iter().any(|other| same(&other)) {
+                let text =
+                    format!("'{}' is joined to '{}' already", self.port_name(edge.from, edge.port), to.name);
+                faults.push(Fault { place, text });
+            }
+        }
+        for (index, node) in self.nodes.iter().enumerate() {
+            let place = Place::Node(index);
+            if !node.is_reader() && !self.edges.iter().any(|edge| edge.to == index) {
+                let text =
+                    format!("nothing flows into '{}': an edge with to = \"{0}\" is missing", node.name);
+                faults.push(Fault { place, text });
+            }
+            for (number, port) in node.ports.iter().enumerate() {
+                let is_open = !self.edges.iter().any(|edge| (edge.from, edge.port) == (index, number));
+                if is_open && !port.may_be_open {
+                    let name = self.port_name(index, number);
+                    let text = format!(
+                        "the output of '{name}' leads nowhere: an edge with from = \"{name}\" is missing (a dropper ends \
+                         it on purpose)"
+                    );
+                    faults.push(Fault { place, text });
+                }
+            }
+        }
+    }
+
+    /// The indices of edges that lie on a cycle of `vertices` vertices, each edge given by its ends.
+    fn cycle(vertices: usize, ends: &[(usize, usize, usize)]) -> Option<Vec<usize>> {
+        let mut incoming = vec![0; vertices];
+        for (_, _, to) in ends {
+            incoming[*to] += 1;
+        }
+        let mut ready: Vec<usize> = (0..vertices).filter(|vertex| incoming[*vertex] == 0).collect();
+        while let Some(vertex) = ready.pop() {
+            for (_, from, to) in ends {
+                if *from == vertex {
+                    incoming[*to] -= 1;
+                    if incoming[*to] == 0 {
+                        ready.push(*to);
+                    }
+                }
+            }
+        }
+        // Every vertex that is left has an edge that leads into it from one that is left: going back along them closes.
+        let start = (0..vertices).find(|vertex| incoming[*vertex] > 0)?;
+        let mut way: Vec<(usize, usize)> = Vec::new();
+        let mut vertex = start;
+        loop {
+            let (edge, from, _) =
+                ends.iter().find(|(_, from, to)| *to == vertex && incoming[*from] > 0).copied()?;
+            way.push((edge, vertex));
+            vertex = from;
+            if let Some(begin) = way.iter().position(|(_, to)| *to == from) {
+                let mut edges: Vec<usize> = way[begin..].iter().map(|(edge, _)| *edge).collect();
+                edges.reverse();
+                return Some(edges);
+            }
+        }
+    }
+
+    fn check_cycles(&self, faults: &mut Vec<Fault>) -> bool {
+        let ends: Vec<_> =
+            self.edges.iter().enumerate().map(|(index, edge)| (index, edge.from, edge.to)).collect();
+        let Some(cycle) = Self::cycle(self.nodes.len(), &ends) else { return true };
+        let mut names: Vec<&str> =
+            cycle.iter().map(|edge| self.nodes[self.edges[*edge].from].name.as_str()).collect();
+        names.push(names[0]);
+        let text = format!("packets would go in a circle: {}", names.join(" -> "));
+        faults.push(Fault { place: Place::Edge(cycle[cycle.len() - 1]), text });
+        false
+    }
+
+    /// A thread that waits for room in a ring must not be the one that makes it, not even by way of others.
+    fn check_threads(&self, faults: &mut Vec<Fault>) {
+        let threads = self.threads();
+        let mut ends = Vec::new();
+        for (index, edge) in self.edges.iter().enumerate().filter(|(_, edge)| edge.kind != EdgeKind::Inline) {
+            let (from, to) = (threads[edge.from], threads[edge.to]);
+            if from == to {
+                let text = format!(
+                    "'{}' and '{}' are also joined by inline edges and so share a thread, which would wait for itself: \
+                     make this edge inline, or one of the others {}",
+                    self.nodes[edge.from].name,
+                    self.nodes[edge.to].name,
+                    edge.kind.name()
+                );
+                faults.push(Fault { place: Place::Edge(index), text });
+            } else {
+                ends.push((index, from, to));
+            }
+        }
+        if let Some(cycle) = Self::cycle(self.nodes.len(), &ends) {
+            let names: Vec<String> = cycle
+                .iter()
+                .map(|edge| {
+                    let edge = &self.edges[*edge];
+                    format!("{} -> {}", self.nodes[edge.from].name, self.nodes[edge.to].name)
+                })
+                .collect();
+            let text = format!(
+                "these rings lead from thread to thread in a circle, which would wait for itself: {}; stages joined by \
+                 inline edges share a thread",
+                names.join(", ")
+            );
+            faults.push(Fault { place: Place::Edge(cycle[cycle.len() - 1]), text });
+        }
+    }
+
+    fn check_ways(&self, faults: &mut Vec<Fault>) {
+        for (index, ways) in self.ways().into_iter().enumerate() {
+            if ways > MAX_WAYS {
+                let text = format!(
+                    "there are {ways} ways by which one packet reaches '{}', at most {MAX_WAYS} are possible",
+                    self.nodes[index].name
+                );
+                faults.push(Fault { place: Place::Node(index), text });
+                return;
+            }
+        }
+    }
+
+    fn check_disruptors(&self, faults: &mut Vec<Fault>) {
+        for (index, edge) in self.edges.iter().enumerate() {
+            let is_of_same_ring = |other: &&Edge| {
+                other.kind == EdgeKind::Disruptor
+                    && edge.kind == EdgeKind::Disruptor
+                    && (other.from, other.port) == (edge.from, edge.port)
+            };
+            let Some(first) = self.edges[..index].iter().find(is_of_same_ring) else { continue };
+            if (first.capacity, first.when_full) != (edge.capacity, edge.when_full) {
+                let text = format!(
+                    "the disruptor edges of '{}' are one ring: capacity and when_full must be those of the first, {} and \
+                     \"{}\"",
+                    self.port_name(edge.from, edge.port),
+                    first.capacity,
+                    first.when_full.name()
+                );
+                faults.push(Fault { place: Place::Edge(index), text });
+            }
+        }
+    }
+
+    /// The thread of each stage: numbered from 0 in the order of their first stages.
+    pub fn threads(&self) -> Vec<usize> {
+        let mut of: Vec<usize> = (0..self.nodes.len()).collect();
+        for edge in self.edges.iter().filter(|edge| edge.kind == EdgeKind::Inline) {
+            let (keep, gone) = (of[edge.from].min(of[edge.to]), of[edge.from].max(of[edge.to]));
+            of.iter_mut().filter(|thread| **thread == gone).for_each(|thread| *thread = keep);
+        }
+        let mut numbers = HashMap::new();
+        of.into_iter()
+            .map(|thread| {
+                let next = numbers.len();
+                *numbers.entry(thread).or_insert(next)
+            })
+            .collect()
+    }
+
+    /// The stages in an order in which every edge leads forward; of several such orders the one nearest to that of the
+    /// description. Stages on a cycle are left out.
+    pub fn order(&self) -> Vec<usize> {
+        let mut incoming = vec![0; self.nodes.len()];
+        for edge in &self.edges {
+            incoming[edge.to] += 1;
+        }
+        let mut order: Vec<usize> = Vec::with_capacity(self.nodes.len());
+        let mut is_placed = vec![false; self.nodes.len()];
+        while let Some(next) = (0..self.nodes.len()).find(|node| !is_placed[*node] && incoming[*node] == 0) {
+            is_placed[next] = true;
+            order.push(next);
+            for edge in self.edges.iter().filter(|edge| edge.from == next) {
+                incoming[edge.to] -= 1;
+            }
+        }
+        order
+    }
+
+    /// By how many ways one packet reaches each stage. The graph has no cycles.
+    pub fn ways(&self) -> Vec<usize> {
+        let mut ways = vec![0usize; self.nodes.len()];
+        for node in self.order() {
+            if self.nodes[node].is_reader() {
+                ways[node] = 1;
+            }
+            // A filter's ports share what comes in: a packet leaves by one of them only.
+            let mut by_port: HashMap<(usize, usize), usize> = HashMap::new();
+            for edge in self.edges.iter().filter(|edge| edge.to == node) {
+                *by_port.entry((edge.from, edge.port)).or_default() += 1;
+            }
+            for ((from, _), count) in by_port {
+                ways[node] = ways[node].saturating_add(ways[from].saturating_mul(count));
+            }
+        }
+        ways
+    }
+
+    /// Packet buffers that stage `node` needs so that it never finds all in use: one for each packet that can be
+    /// anywhere behind it. The graph has no faults.
+    pub fn buffers(&self, node: usize) -> usize {
+        let ways = self.ways();
+        let mut is_behind = vec![false; self.nodes.len()];
+        is_behind[node] = true;
+        let mut buffers = 0usize;
+        for at in self.order() {
+            if !is_behind[at] {
+                continue;
+            }
+            // In its inbox, in its outbox, on their way into its edges; and one batch in a reader's hands.
+            buffers = buffers
+                .saturating_add(crate::runner::burst(self).saturating_mul(ways[at].max(1)).saturating_mul(4));
+            for edge in self.edges.iter().filter(|edge| edge.from == at) {
+                is_behind[edge.to] = true;
+                if edge.kind != EdgeKind::Inline {
+                    buffers = buffers.saturating_add(edge.capacity.next_power_of_two());
+                }
+            }
+        }
+        buffers
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    const OUT: &[Port] = &[Port { name: "out", carries: Carries::Frames, may_be_open: false }];
+    const TWO: &[Port] = &[
+        Port { name: "pass", carries: Carries::Frames, may_be_open: false },
+        Port { name: "reject", carries: Carries::Frames, may_be_open: true },
+    ];
+
+    fn node(name: &str, accepts: &'static [Carries], ports: &'static [Port]) -> Node {
+        Node { name: name.into(), kind: "stage", label: String::new(), accepts, ports, wait: Wait::default() }
+    }
+
+    pub(crate) fn reader(name: &str) -> Node {
+        node(name, &[], OUT)
+    }
+
+    pub(crate) fn filter(name: &str) -> Node {
+        node(name, &[Carries::Frames], TWO)
+    }
+
+    pub(crate) fn writer(name: &str) -> Node {
+        node(name, &[Carries::Frames], &[])
+    }
+
+    pub(crate) fn edge(from: usize, port: usize, to: usize, kind: EdgeKind) -> Edge {
+        Edge { from, port, to, kind, capacity: 8, wait: Wait::Yielding, when_full: WhenFull::Wait }
+    }
+
+    fn faults(graph: &Graph) -> Vec<String> {
+        graph.faults().into_iter().map(|fault| fault.text).collect()
+    }
+
+    #[test]
+    fn a_sound_graph_has_no_faults_and_inline_stages_share_a_thread() {
+        use EdgeKind::{Inline, Spsc};
+        let graph = Graph {
+            nodes: vec![reader("in"), filter("tcp"), writer("a"), writer("b")],
+            edges: vec![edge(0, 0, 1, Inline), edge(1, 0, 2, Spsc), edge(1, 1, 3, Spsc), edge(0, 0, 3, Spsc)],
+            batch: 64,
+        };
+        assert_eq!(faults(&graph), Vec::<String>::new());
+        assert_eq!(graph.threads(), [0, 0, 1, 2]);
+        assert_eq!(graph.order(), [0, 1, 2, 3]);
+        assert_eq!(graph.ways(), [1, 1, 1, 2]);
+    }
+
+    #[test]
+    fn each_fault_is_told_and_all_at_once() {
+        use EdgeKind::{Disruptor, Inline, Spsc};
+        let told = |nodes: Vec<Node>, edges: Vec<Edge>, text: &str| {
+            let told = faults(&Graph { nodes, edges, batch: 1 });
+            assert!(told.iter().any(|fault| fault.contains(text)), "{text}: {told:?}");
+        };
+        let ends = || vec![reader("in"), writer("out")];
+        told(ends(), vec![], "output of 'in' leads nowhere");
+        told(ends(), vec![], "nothing flows into 'out'");
+        told(ends(), vec![edge(1, 0, 0, Inline)], "'out' is a stage and has no output");
+        told(ends(), vec![edge(0, 0, 0, Inline)], "nothing can flow into it");
+        told(ends(), vec![edge(0, 0, 1, Inline), edge(0, 0, 1, Spsc)], "joined to 'out' already");
+        told(vec![reader("x"), writer("x")], vec![edge(0, 0, 1, Inline)], "named 'x' is there already");
+        let filters = || vec![reader("in"), filter("a"), filter("b"), writer("out")];
+        let circle =
+            vec![edge(0, 0, 1, Inline), edge(1, 0, 2, Inline), edge(2, 0, 1, Inline), edge(2, 1, 3, Inline)];
+        told(filters(), circle, "in a circle: a -> b -> a");
+        let itself =
+            vec![edge(0, 0, 1, Inline), edge(1, 0, 2, Inline), edge(1, 1, 2, Spsc), edge(2, 0, 3, Inline)];
+        told(filters(), itself, "would wait for itself: make this edge inline");
+        let by_way =
+            vec![edge(0, 0, 1, Inline), edge(1, 0, 2, Spsc), edge(2, 0, 3, Spsc), edge(1, 1, 3, Inline)];
+        told(filters(), by_way, "from thread to thread in a circle");
+        let unlike = vec![
+            edge(0, 0, 1, Disruptor),
+            Edge { capacity: 99, ..edge(0, 0, 2, Disruptor) },
+            edge(1, 0, 3, Inline),
+            edge(2, 0, 3, Inline),
+        ];
+        told(filters(), unlike, "are one ring");
+        const BARE: &[Port] = &[Port { name: "out", carries: Carries::Payloads, may_be_open: false }];
+        let bare = vec![node("udp", &[], BARE), writer("out")];
+        told(
+            bare,
+            vec![edge(0, 0, 1, Inline)],
+            "'udp' gives payloads without headers, but 'out' takes packets with headers",
+        );
+    }
+
+    #[test]
+    fn a_graph_that_multiplies_packets_without_bound_is_refused() {
+        // Ten times both: each doubling is a filter pair that joins again.
+        let mut nodes = vec![reader("in")];
+        let mut edges = Vec::new();
+        let mut last = vec![0];
+        for layer in 0..10 {
+            let pair = [nodes.len(), nodes.len() + 1];
+            nodes.extend([filter(&format!("{layer}a")), filter(&format!("{layer}b"))]);
+            for from in last {
+                edges.extend(pair.map(|to| edge(from, 0, to, EdgeKind::Inline)));
+            }
+            last = pair.to_vec();
+        }
+        nodes.push(writer("out"));
+        edges.extend(last.into_iter().map(|from| edge(from, 0, nodes.len() - 1, EdgeKind::Inline)));
+        let told = faults(&Graph { nodes, edges, batch: 1 });
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].contains("512 ways") || told[0].contains("ways by which"), "{told:?}");
+    }
+}

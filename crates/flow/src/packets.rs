@@ -1,0 +1,306 @@
+//! Packets through stages: what flows, what may become of it, and the stages that a packet processor is made of.
+//!
+//! A packet is a handle to a buffer of a [`Pool`](tapeworks_packet::pool::Pool). A stage takes each packet of its batch
+//! and puts out exactly one [`Routed`] for it: to a port, consumed, or dropped for a [`Reason`]. So what goes in is what
+//! comes out, by construction, and the runner counts it.
+//!
+//! | module | stages |
+//! | --- | --- |
+//! | [`reader`] | capture files, UDP sockets, network interfaces |
+//! | [`filter`] | a [`Predicate`](filter::Predicate) over headers; ports `pass` and `reject` |
+//! | [`expression`] | predicates as text: `udp and dst net 224.0.0.0/4` |
+//! | [`rewriter`] | Ethernet and IP addresses, ports, VLAN tags, with checksums |
+//! | [`writer`] | capture files, UDP sockets, network interfaces, the dropper |
+//!
+//! They are [`Stage`]s like those of the books, so they compose without a runner too: see
+//! [`Chain`](crate::Chain). Behind `dyn` they are [`PacketStage`]s.
+
+pub mod expression;
+pub mod filter;
+pub mod reader;
+pub mod rewriter;
+pub mod writer;
+
+use std::cell::Cell;
+use std::fmt;
+
+use tapeworks_packet::capture::LinkType;
+use tapeworks_packet::pool::Packet;
+
+use crate::{Sink, Stage};
+
+/// A packet in a batch. The stage takes it out, because a batch is lent and a packet is owned: whoever is the only
+/// holder may rewrite it without a copy.
+#[derive(Default)]
+pub struct Passing(Cell<Option<Packet>>);
+
+impl Passing {
+    /// Holds `packet` until somebody takes it.
+    #[inline]
+    pub const fn new(packet: Packet) -> Self {
+        Self(Cell::new(Some(packet)))
+    }
+
+    /// The packet, once.
+    #[inline]
+    pub fn take(&self) -> Option<Packet> {
+        self.0.take()
+    }
+}
+
+impl fmt::Debug for Passing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Passing")
+    }
+}
+
+/// What becomes of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum To {
+    /// It goes out of the port with this number.
+    Port(u8),
+    /// The stage has done with it what the stage is for: written, sent, counted.
+    Consumed,
+    /// It ends here.
+    Dropped(Reason),
+}
+
+/// A packet that a stage has done with.
+#[derive(Debug)]
+pub struct Routed {
+    /// The packet.
+    pub packet: Packet,
+    /// Where it goes.
+    pub to: To,
+}
+
+/// Why a packet was dropped. Each has a counter in each stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Reason {
+    /// A filter rejected it, and nothing is connected to the filter's `reject` port.
+    Rejected,
+    /// It is longer than a packet buffer.
+    TooLong,
+    /// Every packet buffer was in use.
+    NoBuffer,
+    /// There is no room for one more VLAN tag.
+    NoHeadroom,
+    /// It has another link type than the file or interface it would be written to.
+    LinkType,
+    /// It is no UDP packet, or not whole: there is no payload to send.
+    NoPayload,
+    /// The write or the send failed; the first failure ends the run.
+    Failed,
+}
+
+impl Reason {
+    /// Every reason, in the order of their numbers.
+    pub const ALL: [Self; 7] = [
+        Self::Rejected,
+        Self::TooLong,
+        Self::NoBuffer,
+        Self::NoHeadroom,
+        Self::LinkType,
+        Self::NoPayload,
+        Self::Failed,
+    ];
+
+    /// A short name for tables and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rejected => "rejected",
+            Self::TooLong => "too_long",
+            Self::NoBuffer => "no_buffer",
+            Self::NoHeadroom => "no_headroom",
+            Self::LinkType => "link_type",
+            Self::NoPayload => "no_payload",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// What a stage noticed of packets that went on all the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Note {
+    /// A packet that others hold too was copied before it was rewritten.
+    Copied,
+    /// The capture kept less than the packet had.
+    Cut,
+    /// Ethernet addresses were to be rewritten; the packet has none.
+    NoMac,
+    /// A VLAN identifier was to be set or a tag to be popped; the packet has no tag.
+    NoTag,
+    /// IP addresses were to be rewritten; the packet has none of that version.
+    NoAddress,
+    /// Ports were to be rewritten; the packet is neither TCP nor UDP, or cut before them.
+    NoPort,
+    /// Ports were to be rewritten; the packet is a later fragment, which has none.
+    Fragment,
+    /// The kernel dropped it before it could be read. It is in no other count.
+    KernelDropped,
+}
+
+impl Note {
+    /// Every note, in the order of their numbers.
+    pub const ALL: [Self; 8] = [
+        Self::Copied,
+        Self::Cut,
+        Self::NoMac,
+        Self::NoTag,
+        Self::NoAddress,
+        Self::NoPort,
+        Self::Fragment,
+        Self::KernelDropped,
+    ];
+
+    /// A short name for tables and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Copied => "copied",
+            Self::Cut => "cut",
+            Self::NoMac => "no_mac",
+            Self::NoTag => "no_tag",
+            Self::NoAddress => "no_address",
+            Self::NoPort => "no_port",
+            Self::Fragment => "fragment",
+            Self::KernelDropped => "kernel_dropped",
+        }
+    }
+}
+
+/// Counts of notes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Notes([u64; Note::ALL.len()]);
+
+impl Notes {
+    /// Counts one more.
+    #[inline]
+    pub fn count(&mut self, note: Note) {
+        self.0[note as usize] += 1;
+    }
+
+    /// Sets a count that is kept elsewhere.
+    pub fn set(&mut self, note: Note, count: u64) {
+        self.0[note as usize] = count;
+    }
+
+    /// How often.
+    pub fn of(&self, note: Note) -> u64 {
+        self.0[note as usize]
+    }
+}
+
+/// Why a stage cannot begin or go on: one line that names the file, address or interface.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct StageError {
+    /// The line.
+    pub text: String,
+    /// An input is damaged or cut: what came before is good, and the run goes on without it. Otherwise the run ends.
+    pub is_damage: bool,
+}
+
+impl StageError {
+    /// Something that ends the run.
+    pub fn failed(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_damage: false }
+    }
+
+    /// An input that ends before its time.
+    pub fn damaged(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_damage: true }
+    }
+}
+
+/// The link type of a payload that has lost its headers (LINKTYPE_USER0: of private meaning).
+pub const PAYLOAD: LinkType = LinkType(147);
+
+/// Where a stage behind `dyn` puts its outputs; allocated once.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    pub(crate) items: Vec<Routed>,
+    /// Packets that never became one: by reason.
+    pub(crate) unread: [u64; Reason::ALL.len()],
+}
+
+impl Outbox {
+    /// An empty outbox with room for `capacity` packets.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self { items: Vec::with_capacity(capacity), unread: [0; Reason::ALL.len()] }
+    }
+
+    /// What is in it, taken out.
+    pub fn drain(&mut self) -> impl Iterator<Item = Routed> {
+        self.items.drain(..)
+    }
+
+    /// A packet that a reader met and could not take into a buffer.
+    pub fn drop_unread(&mut self, reason: Reason) {
+        self.unread[reason as usize] += 1;
+    }
+
+    /// Packets that were not taken into buffers, by reason.
+    pub fn unread(&self, reason: Reason) -> u64 {
+        self.unread[reason as usize]
+    }
+}
+
+impl Sink<Routed> for Outbox {
+    #[inline]
+    fn put(&mut self, item: Routed) {
+        self.items.push(item);
+    }
+}
+
+/// A stage as a graph holds it: chosen by a file, run behind `dyn`.
+pub trait PacketStage: Stage<Passing, Outbox> + Send {
+    /// What it noticed so far.
+    fn notes(&self) -> Notes {
+        Notes::default()
+    }
+
+    /// Why it cannot go on, once; from then on it drops what it gets as [`Reason::Failed`].
+    fn take_failure(&mut self) -> Option<StageError> {
+        None
+    }
+
+    /// The last packet has come: what is buffered is written, files get their names.
+    ///
+    /// # Errors
+    /// What could not be finished.
+    fn finish(&mut self) -> Result<(), StageError> {
+        Ok(())
+    }
+}
+
+/// What a reader has to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Polled {
+    /// There were packets.
+    Some,
+    /// There are none now; perhaps later.
+    None,
+    /// There will be none any more.
+    Ended,
+}
+
+/// Where packets come from.
+pub trait Reader: Send {
+    /// Puts out up to `most` packets that are there now, to port 0. `now_ns` is the time that they enter at.
+    ///
+    /// # Errors
+    /// Why there will be no more; what came before has been put out.
+    fn poll(&mut self, most: usize, now_ns: u64, outbox: &mut Outbox) -> Result<Polled, StageError>;
+
+    /// Whether there may be packets to poll: cheap, for whoever waits.
+    fn is_ready(&mut self, _now_ns: u64) -> bool {
+        true
+    }
+
+    /// What it noticed so far.
+    fn notes(&self) -> Notes {
+        Notes::default()
+    }
+}

@@ -1,0 +1,221 @@
+//! Readers: where packets come into a graph.
+//!
+//! [`CaptureFile`] takes them from a file, as fast as the graph takes them or at the pace of their times; [`Repeated`] from
+//! memory; [`Udp`] from a socket. Cost: the copy of the packet into a buffer, and the walk over its headers.
+
+use std::path::{Path, PathBuf};
+
+use tapeworks_packet::CaptureError;
+use tapeworks_packet::capture::{CaptureReader, LinkType};
+#[cfg(target_os = "linux")]
+use tapeworks_packet::live::{Received, UdpOptions, UdpReceiver};
+use tapeworks_packet::pool::{Description, Pool};
+
+use super::{Note, Notes, Outbox, Polled, Reader, Reason, Routed, StageError, To};
+use crate::Sink as _;
+
+/// How a capture file is read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pace {
+    /// As many times as fast as it was captured; `None`: as fast as it goes.
+    pub speed: Option<f64>,
+    /// How often the file is read from its beginning, at least once.
+    pub repeat: u64,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { speed: None, repeat: 1 }
+    }
+}
+
+/// Reads a capture file: pcap or pcapng, plain, gzip or zstd.
+#[derive(Debug)]
+pub struct CaptureFile {
+    path: PathBuf,
+    reader: CaptureReader,
+    pool: Pool,
+    pace: Pace,
+    /// Times that the file will still be read after this one.
+    left: u64,
+    /// The first packet's time, and when it went out: of each reading.
+    began: Option<(u64, u64)>,
+    notes: Notes,
+}
+
+impl CaptureFile {
+    /// Opens `path`; packets go into buffers of `pool`.
+    ///
+    /// # Errors
+    /// Why it cannot be opened, in one line that names it.
+    pub fn open(path: &Path, pace: Pace, pool: Pool) -> Result<Self, StageError> {
+        let reader = CaptureReader::open(path).map_err(|error| StageError::failed(error.to_string()))?;
+        let left = pace.repeat.max(1) - 1;
+        Ok(Self { path: path.to_owned(), reader, pool, pace, left, began: None, notes: Notes::default() })
+    }
+
+    /// Whether the next packet's time has come, by the pace.
+    fn is_due(&mut self, now_ns: u64) -> Result<bool, CaptureError> {
+        let Some(speed) = self.pace.speed else { return Ok(true) };
+        let Some(next_ns) = self.reader.next_timestamp_ns()? else { return Ok(true) };
+        let (first_ns, began_ns) = *self.began.get_or_insert((next_ns, now_ns));
+        let after_ns = (next_ns.saturating_sub(first_ns) as f64 / speed) as u64;
+        Ok(now_ns.saturating_sub(began_ns) >= after_ns)
+    }
+}
+
+impl Reader for CaptureFile {
+    fn poll(&mut self, most: usize, now_ns: u64, outbox: &mut Outbox) -> Result<Polled, StageError> {
+        let damaged = |error: CaptureError| StageError::damaged(error.to_string());
+        for taken in 0..most {
+            // Backpressure keeps a slot free for every packet that the graph can hold, so this is seldom asked in vain.
+            if !self.pool.has_room() || !self.is_due(now_ns).map_err(damaged)? {
+                return Ok(if taken == 0 { Polled::None } else { Polled::Some });
+            }
+            if self.reader.next_timestamp_ns().map_err(damaged)?.is_none() {
+                if self.left == 0 {
+                    return Ok(Polled::Ended);
+                }
+                self.left -= 1;
+                self.began = None;
+                self.reader = CaptureReader::open(&self.path).map_err(damaged)?;
+                return Ok(Polled::Some);
+            }
+            let Some(captured) = self.reader.next_packet().map_err(damaged)? else {
+                return Ok(Polled::Ended);
+            };
+            if captured.is_cut() {
+                self.notes.count(Note::Cut);
+            }
+            let description = Description {
+                timestamp_ns: captured.timestamp_ns,
+                entered_ns: now_ns,
+                original_length: captured.original_length,
+                link_type: captured.link_type,
+            };
+            match self.pool.packet(captured.bytes, description) {
+                Ok(packet) => outbox.put(Routed { packet, to: To::Port(0) }),
+                Err(_) => outbox.drop_unread(Reason::TooLong),
+            }
+        }
+        Ok(Polled::Some)
+    }
+
+    fn is_ready(&mut self, now_ns: u64) -> bool {
+        // What is damaged is told by the poll.
+        self.pool.has_room() && self.is_due(now_ns).unwrap_or(true)
+    }
+
+    fn notes(&self) -> Notes {
+        self.notes
+    }
+}
+
+/// Gives the same few frames over and over: for measurements and tests.
+#[derive(Debug)]
+pub struct Repeated {
+    frames: Vec<Vec<u8>>,
+    pool: Pool,
+    /// Packets given, and how many will be.
+    given: u64,
+    count: u64,
+}
+
+impl Repeated {
+    /// Gives `count` packets: the Ethernet `frames` in turns, with the packet's number as its time.
+    pub fn new(frames: Vec<Vec<u8>>, count: u64, pool: Pool) -> Self {
+        let count = if frames.is_empty() { 0 } else { count };
+        Self { frames, pool, given: 0, count }
+    }
+}
+
+impl Reader for Repeated {
+    fn poll(&mut self, most: usize, now_ns: u64, outbox: &mut Outbox) -> Result<Polled, StageError> {
+        for taken in 0..most {
+            if self.given == self.count {
+                return Ok(Polled::Ended);
+            }
+            if !self.pool.has_room() {
+                return Ok(if taken == 0 { Polled::None } else { Polled::Some });
+            }
+            let frame = &self.frames[(self.given % self.frames.len() as u64) as usize];
+            let description = Description {
+                timestamp_ns: self.given,
+                entered_ns: now_ns,
+                original_length: frame.len() as u32,
+                link_type: LinkType::ETHERNET,
+            };
+            self.given += 1;
+            match self.pool.packet(frame, description) {
+                Ok(packet) => outbox.put(Routed { packet, to: To::Port(0) }),
+                Err(_) => outbox.drop_unread(Reason::TooLong),
+            }
+        }
+        Ok(Polled::Some)
+    }
+
+    fn is_ready(&mut self, _now_ns: u64) -> bool {
+        self.pool.has_room()
+    }
+}
+
+/// Reads datagrams from a UDP socket, unicast or multicast.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+pub struct Udp {
+    receiver: UdpReceiver,
+    pool: Pool,
+    /// Packets until the end; `None`: there is none.
+    left: Option<u64>,
+    /// Polls until the kernel is asked for its drops again.
+    polls: u32,
+    notes: Notes,
+}
+
+#[cfg(target_os = "linux")]
+impl Udp {
+    /// Opens the socket; ends after `count` datagrams, if that is given.
+    ///
+    /// # Errors
+    /// Why it cannot be opened, in one line that names the address.
+    pub fn open(options: UdpOptions, count: Option<u64>, pool: Pool) -> Result<Self, StageError> {
+        let told = |error| StageError::failed(format!("cannot listen at {}: {error}", options.listen));
+        let receiver = UdpReceiver::open(options, super::PAYLOAD).map_err(told)?;
+        Ok(Self { receiver, pool, left: count, polls: 0, notes: Notes::default() })
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Reader for Udp {
+    fn poll(&mut self, most: usize, now_ns: u64, outbox: &mut Outbox) -> Result<Polled, StageError> {
+        let most = self.left.map_or(most, |left| most.min(usize::try_from(left).unwrap_or(usize::MAX)));
+        if most == 0 {
+            self.notes.set(Note::KernelDropped, self.receiver.kernel_drops());
+            return Ok(Polled::Ended);
+        }
+        let received = self.receiver.receive(&mut self.pool, most, now_ns, |received| match received {
+            Received::Packet(packet) => outbox.put(Routed { packet, to: To::Port(0) }),
+            Received::TooLong => outbox.drop_unread(Reason::TooLong),
+        });
+        // A question to the kernel: seldom enough to cost nothing, often enough to be seen.
+        self.polls = self.polls.wrapping_add(1);
+        if self.polls.is_multiple_of(1024) {
+            self.notes.set(Note::KernelDropped, self.receiver.kernel_drops());
+        }
+        match received {
+            Ok(0) => Ok(Polled::None),
+            Ok(count) => {
+                self.left = self.left.map(|left| left - count as u64);
+                Ok(Polled::Some)
+            }
+            Err(error) => {
+                let address = self.receiver.local_address();
+                Err(StageError::failed(format!("cannot receive at {address}: {error}")))
+            }
+        }
+    }
+
+    fn notes(&self) -> Notes {
+        self.notes
+    }
+}

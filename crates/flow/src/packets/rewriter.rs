@@ -1,0 +1,91 @@
+//! The rewriter: new addresses, ports and VLAN tags, with checksums that follow.
+//!
+//! Whoever is the only holder of a packet has it rewritten in place; otherwise the packet is copied once, into a buffer
+//! of the rewriter's own pool, and the others keep what they have. How often that was, [`Note::Copied`] tells. What a
+//! packet has no place for (the ports of a later fragment, the addresses of ARP) is passed over and noted; the packet goes
+//! on. See [`tapeworks_packet::net::rewrite`] for the checksums.
+//!
+//! Cost: some 10 ns in place; a copy of the packet more where others hold it too.
+
+use tapeworks_packet::net::rewrite::{Rewrite, Unfit};
+use tapeworks_packet::pool::{Packet, Pool};
+
+use super::{Note, Notes, PacketStage, Passing, Reason, Routed, To};
+use crate::{Sink, Stage};
+
+/// What is done to each packet, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Steps {
+    /// First the outermost VLAN tag is taken away.
+    pub pop_vlan: bool,
+    /// Then fields are set.
+    pub set: Rewrite,
+    /// Last a VLAN tag with this identifier is put outermost.
+    pub push_vlan: Option<u16>,
+}
+
+/// The rewriter.
+#[derive(Debug)]
+pub struct Rewriter {
+    steps: Steps,
+    pool: Pool,
+    notes: Notes,
+}
+
+impl Rewriter {
+    /// Copies, where they are needed, go into `pool`.
+    pub fn new(steps: Steps, pool: Pool) -> Self {
+        Self { steps, pool, notes: Notes::default() }
+    }
+
+    fn rewrite(&mut self, packet: &mut Packet) -> Result<(), Reason> {
+        if !packet.is_unique() {
+            packet.make_unique(&mut self.pool).map_err(|_| Reason::NoBuffer)?;
+            self.notes.count(Note::Copied);
+        }
+        // The handle is unique from here on: `None` of these calls stands for one that is not.
+        if self.steps.pop_vlan && packet.pop_tag() != Some(true) {
+            self.notes.count(Note::NoTag);
+        }
+        let Unfit { mac, vlan, address, port, fragment } =
+            packet.rewrite(&self.steps.set).unwrap_or_default();
+        for (is_unfit, note) in [
+            (mac, Note::NoMac),
+            (vlan, Note::NoTag),
+            (address, Note::NoAddress),
+            (port, Note::NoPort),
+            (fragment, Note::Fragment),
+        ] {
+            if is_unfit {
+                self.notes.count(note);
+            }
+        }
+        match self.steps.push_vlan.map(|vlan| packet.push_tag(vlan)) {
+            None | Some(Some(true)) => Ok(()),
+            Some(_) if packet.layout().is_ethernet => Err(Reason::NoHeadroom),
+            Some(_) => {
+                self.notes.count(Note::NoMac);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl<S: Sink<Routed>> Stage<Passing, S> for Rewriter {
+    #[inline]
+    fn process(&mut self, batch: &[Passing], sink: &mut S) {
+        for mut packet in batch.iter().filter_map(Passing::take) {
+            let to = match self.rewrite(&mut packet) {
+                Ok(()) => To::Port(0),
+                Err(reason) => To::Dropped(reason),
+            };
+            sink.put(Routed { packet, to });
+        }
+    }
+}
+
+impl PacketStage for Rewriter {
+    fn notes(&self) -> Notes {
+        self.notes
+    }
+}

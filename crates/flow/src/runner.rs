@@ -1,0 +1,601 @@
+//! Runs a graph: threads' loops, routing, counts.
+//!
+//! [`build`] turns a [`Graph`] without faults and its stages into [`Worker`]s, one for each thread that the graph needs;
+//! who starts threads, and where they run, is the caller's business. A worker's loop reads top to bottom: poll each source
+//! for a batch, hand it through the stages that are joined inline, put what leaves into rings, wait if there was nothing.
+//!
+//! | per packet and stage | cost |
+//! | --- | --- |
+//! | inline | a handle moved into the stage's inbox and out of its outbox: 8 and 16 bytes, in the first-level cache |
+//! | fan-out | one atomic addition for each further consumer; bytes are not copied |
+//! | ring | as the ring; one release store for each batch |
+//! | counts | plain additions, once a batch |
+//!
+//! The clock is read once for each batch that comes in and once for each batch that a writer has taken. Nothing is
+//! allocated after [`build`].
+//!
+//! # Order
+//! Packets that take the same way keep their order. Those that took different ways to one stage come batch by batch, in no
+//! particular order; with a batch of one and inline edges only, in the order in which they came in.
+//!
+//! # The end
+//! A reader ends by itself or when [`Control::stop`] is asked for; then each thread drains what leads into it, finishes
+//! its stages (files get their names) and closes what leads out of it. A stage that fails ends the run in the same way: it
+//! drops what still comes, counted as [`Reason::Failed`], so that the counts stay right.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use hdrhistogram::Histogram;
+
+use crate::edge::{self, EdgeCounters, Making, Received, Receiver, Sender, Waiter, add};
+use crate::graph::{EdgeKind, Graph, Wait};
+use crate::packets::{Note, Outbox, PacketStage, Passing, Polled, Reader, Reason, Routed, StageError, To};
+
+/// The longest latency that is told apart, in ns: what takes longer is counted as this.
+const LONGEST_LATENCY_NS: u64 = 3_600_000_000_000;
+
+/// A stage of the graph, ready to run.
+pub enum Part {
+    /// Where packets come from.
+    Reader(Box<dyn Reader>),
+    /// Where they go through, or leave.
+    Stage(Box<dyn PacketStage>),
+}
+
+impl std::fmt::Debug for Part {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Reader(_) => "Reader",
+            Self::Stage(_) => "Stage",
+        })
+    }
+}
+
+/// Counts of a stage; written by its thread, read by whoever watches.
+#[derive(Debug, Default)]
+struct NodeCounters {
+    taken: AtomicU64,
+    bytes: AtomicU64,
+    ports: [AtomicU64; 2],
+    consumed: AtomicU64,
+    dropped: [AtomicU64; Reason::ALL.len()],
+    notes: [AtomicU64; Note::ALL.len()],
+}
+
+/// What all workers of a run share.
+#[derive(Debug, Default)]
+struct Shared {
+    is_stopping: AtomicBool,
+    nodes: Vec<NodeCounters>,
+    edges: Vec<Arc<EdgeCounters>>,
+    failures: Mutex<Vec<Failure>>,
+}
+
+/// Why a stage could not go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The stage's index.
+    pub node: usize,
+    /// Why.
+    pub error: StageError,
+}
+
+/// A handle to a run: to end it, and to look at its counts.
+#[derive(Debug, Clone)]
+pub struct Control {
+    shared: Arc<Shared>,
+}
+
+/// Counts of a stage at some time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NodeCounts {
+    /// Packets that came in; of a reader, that it met.
+    pub taken: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets that left, by port.
+    pub ports: [u64; 2],
+    /// Packets that the stage did with what it is for.
+    pub consumed: u64,
+    /// Packets that ended here, by [`Reason`] in the order of [`Reason::ALL`].
+    pub dropped: [u64; Reason::ALL.len()],
+    /// What was noticed, by [`Note`] in the order of [`Note::ALL`].
+    pub notes: [u64; Note::ALL.len()],
+}
+
+impl NodeCounts {
+    /// Packets that ended here for any reason.
+    pub fn all_dropped(&self) -> u64 {
+        self.dropped.iter().sum()
+    }
+
+    /// Packets that left by a port or were consumed.
+    pub fn all_out(&self) -> u64 {
+        self.ports.iter().sum::<u64>() + self.consumed
+    }
+}
+
+/// Counts of an edge at some time.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct EdgeCounts {
+    /// Packets that the stage before had for it.
+    pub offered: u64,
+    /// Packets that the stage behind got.
+    pub delivered: u64,
+    /// Packets for which there was no room.
+    pub full: u64,
+    /// Packets that nobody was there for any more.
+    pub abandoned: u64,
+    /// The most packets that the stage behind found in it.
+    pub most: u64,
+    /// How many it found on average.
+    pub mean: f64,
+}
+
+/// Counts of a whole run at some time.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Snapshot {
+    /// By stage.
+    pub nodes: Vec<NodeCounts>,
+    /// By edge.
+    pub edges: Vec<EdgeCounts>,
+}
+
+impl Snapshot {
+    /// What does not add up after the run: each packet that went into a stage or an edge came out, or was dropped for a
+    /// reason. Empty, always; a line for each stage and edge where it is not.
+    pub fn imbalances(&self, graph: &Graph) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (index, (node, counts)) in graph.nodes.iter().zip(&self.nodes).enumerate() {
+            let (out, dropped) = (counts.all_out(), counts.all_dropped());
+            if counts.taken != out + dropped {
+                lines.push(format!("{}: {} in, {out} out, {dropped} dropped", node.name, counts.taken));
+            }
+            let came: u64 = graph
+                .edges
+                .iter()
+                .zip(&self.edges)
+                .filter(|(edge, _)| edge.to == index)
+                .map(|(_, counts)| counts.delivered)
+                .sum();
+            if !node.is_reader() && came != counts.taken {
+                lines.push(format!("{}: {came} delivered, {} taken", node.name, counts.taken));
+            }
+        }
+        for (edge, counts) in graph.edges.iter().zip(&self.edges) {
+            let left = self.nodes[edge.from].ports[edge.port];
+            let name =
+                || format!("{} -> {}", graph.port_name(edge.from, edge.port), graph.nodes[edge.to].name);
+            if left != counts.offered {
+                lines.push(format!("{}: {left} left the port, {} offered", name(), counts.offered));
+            }
+            if counts.offered != counts.delivered + counts.full + counts.abandoned {
+                lines.push(format!("{}: {counts:?}", name()));
+            }
+        }
+        lines
+    }
+}
+
+impl Control {
+    /// Asks the readers to end. Threads drain what is under way and finish.
+    pub fn stop(&self) {
+        self.shared.stop();
+    }
+
+    /// Whether the run is ending before its readers have: somebody asked for it, or a stage failed.
+    pub fn is_stopping(&self) -> bool {
+        self.shared.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// The counts now. Those of one stage or edge may be a batch apart while it runs.
+    pub fn snapshot(&self) -> Snapshot {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let nodes = self.shared.nodes.iter().map(|counters| NodeCounts {
+            taken: read(&counters.taken),
+            bytes: read(&counters.bytes),
+            ports: counters.ports.each_ref().map(read),
+            consumed: read(&counters.consumed),
+            dropped: counters.dropped.each_ref().map(read),
+            notes: counters.notes.each_ref().map(read),
+        });
+        let edges = self.shared.edges.iter().map(|counters| EdgeCounts {
+            offered: read(&counters.offered),
+            delivered: read(&counters.delivered),
+            full: read(&counters.full),
+            abandoned: read(&counters.abandoned),
+            most: read(&counters.most),
+            mean: read(&counters.held) as f64 / read(&counters.looks).max(1) as f64,
+        });
+        Snapshot { nodes: nodes.collect(), edges: edges.collect() }
+    }
+
+    /// What went wrong so far, in the order in which it did.
+    pub fn failures(&self) -> Vec<Failure> {
+        self.shared.failures.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Shared {
+    fn stop(&self) {
+        // Readers look at it when they are polled, and no thread with a reader sleeps until it is woken.
+        self.is_stopping.store(true, Ordering::Relaxed);
+    }
+
+    #[cold]
+    fn fail(&self, node: usize, error: StageError) {
+        let ends_the_run = !error.is_damage;
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).push(Failure { node, error });
+        if ends_the_run {
+            self.stop();
+        }
+    }
+}
+
+/// Where a port leads.
+#[derive(Debug)]
+enum Target {
+    /// Into the inbox of a stage further down the same worker.
+    Inline { seat: usize, counters: Arc<EdgeCounters> },
+    /// Into a ring, by its place in [`Worker::senders`].
+    Sender(usize),
+}
+
+/// A stage at its place in a worker.
+#[derive(Debug)]
+struct Seat {
+    node: usize,
+    part: Part,
+    inbox: Vec<Passing>,
+    outbox: Outbox,
+    ports: Vec<Vec<Target>>,
+    /// From entering the process to being consumed here; writers only.
+    latency_ns: Option<Histogram<u64>>,
+}
+
+/// Where packets come into a worker.
+#[derive(Debug)]
+enum Source {
+    Reader { seat: usize },
+    Edge { seat: usize, receiver: Receiver },
+}
+
+/// The loop of one thread. Run it with [`Worker::run`], on a thread of your choice.
+#[derive(Debug)]
+pub struct Worker {
+    /// In an order in which every inline edge leads forward.
+    seats: Vec<Seat>,
+    sources: Vec<Source>,
+    senders: Vec<Sender>,
+    waiter: Waiter,
+    batch: usize,
+    began: Instant,
+    shared: Arc<Shared>,
+    name: String,
+}
+
+/// What a worker leaves behind.
+#[derive(Debug)]
+pub struct Finished {
+    /// For each writer, by its index: the time in ns from entering the process to being consumed.
+    pub latencies_ns: Vec<(usize, Histogram<u64>)>,
+}
+
+/// The most packets that are handed on at once: a Disruptor hands out up to an eighth of its ring.
+pub(crate) fn burst(graph: &Graph) -> usize {
+    let rings = graph.edges.iter().filter(|edge| edge.kind == EdgeKind::Disruptor);
+    rings.map(|edge| edge.capacity.next_power_of_two() / 8).fold(graph.batch.max(1), usize::max)
+}
+
+/// Makes the workers of a graph that has no [faults](Graph::faults), with a part for each of its stages.
+///
+/// # Panics
+/// When there are not as many parts as stages.
+pub fn build(graph: &Graph, parts: Vec<Part>) -> (Vec<Worker>, Control) {
+    assert_eq!(parts.len(), graph.nodes.len(), "each stage of the graph has a part");
+    let threads = graph.threads();
+    let ways = graph.ways();
+    let burst = burst(graph);
+    let shared = Arc::new(Shared {
+        nodes: graph.nodes.iter().map(|_| NodeCounters::default()).collect(),
+        edges: graph.edges.iter().map(|_| Arc::default()).collect(),
+        ..Shared::default()
+    });
+    let began = Instant::now();
+    let mut workers: Vec<Worker> = (0..threads.iter().max().map_or(0, |last| last + 1))
+        .map(|thread| {
+            let waiter = waiter_of(graph, &threads, thread);
+            Worker {
+                seats: Vec::new(),
+                sources: Vec::new(),
+                senders: Vec::new(),
+                waiter,
+                batch: graph.batch.clamp(1, crate::graph::MAX_BATCH),
+                began,
+                shared: Arc::clone(&shared),
+                name: String::new(),
+            }
+        })
+        .collect();
+    let mut parts: Vec<Option<Part>> = parts.into_iter().map(Some).collect();
+    // The seat of each stage in its worker.
+    let mut seats = vec![0; graph.nodes.len()];
+    for node in graph.order() {
+        let Some(part) = parts[node].take() else { continue };
+        let worker = &mut workers[threads[node]];
+        seats[node] = worker.seats.len();
+        if matches!(part, Part::Reader(_)) {
+            worker.sources.push(Source::Reader { seat: seats[node] });
+        }
+        if worker.name.is_empty() {
+            worker.name.clone_from(&graph.nodes[node].name);
+        }
+        let most = burst.saturating_mul(ways[node].max(1));
+        // An histogram of these bounds can always be made.
+        let latency_ns = graph.nodes[node]
+            .is_writer()
+            .then(|| Histogram::new_with_bounds(1, LONGEST_LATENCY_NS, 2).ok())
+            .flatten();
+        worker.seats.push(Seat {
+            node,
+            part,
+            inbox: Vec::with_capacity(most),
+            outbox: Outbox::with_capacity(most),
+            ports: graph.nodes[node].ports.iter().map(|_| Vec::new()).collect(),
+            latency_ns,
+        });
+    }
+    let mut is_made = vec![false; graph.edges.len()];
+    for (index, edge) in graph.edges.iter().enumerate() {
+        let seat = seats[edge.from];
+        if edge.kind == EdgeKind::Inline {
+            let counters = Arc::clone(&shared.edges[index]);
+            let target = Target::Inline { seat: seats[edge.to], counters };
+            workers[threads[edge.from]].seats[seat].ports[edge.port].push(target);
+            continue;
+        }
+        if is_made[index] {
+            continue;
+        }
+        // All disruptor edges of a port are one ring.
+        let group: Vec<usize> = (index..graph.edges.len())
+            .filter(|other| {
+                let (kind, from, port) =
+                    (graph.edges[*other].kind, graph.edges[*other].from, graph.edges[*other].port);
+                *other == index
+                    || (edge.kind, edge.from, edge.port) == (kind, from, port) && kind == EdgeKind::Disruptor
+            })
+            .collect();
+        let ends = group.iter().map(|member| {
+            is_made[*member] = true;
+            (Arc::clone(&shared.edges[*member]), workers[threads[graph.edges[*member].to]].waiter.bell())
+        });
+        let making = Making {
+            kind: edge.kind,
+            capacity: edge.capacity.max(1),
+            wait: edge.wait,
+            when_full: edge.when_full,
+        };
+        let (sender, receivers) =
+            edge::make(&making, ends.collect(), burst.saturating_mul(ways[edge.from].max(1)));
+        for (member, receiver) in group.iter().zip(receivers) {
+            let to = graph.edges[*member].to;
+            workers[threads[to]].sources.push(Source::Edge { seat: seats[to], receiver });
+        }
+        let worker = &mut workers[threads[edge.from]];
+        worker.senders.push(sender);
+        let place = worker.senders.len() - 1;
+        worker.seats[seat].ports[edge.port].push(Target::Sender(place));
+    }
+    (workers, Control { shared })
+}
+
+/// A thread waits as the most eager of the edges that lead into it; without one, as its first reader says.
+fn waiter_of(graph: &Graph, threads: &[usize], thread: usize) -> Waiter {
+    let into = graph.edges.iter().filter(|edge| threads[edge.to] == thread && edge.kind != EdgeKind::Inline);
+    let readers = graph.nodes.iter().zip(threads).filter(|(node, of)| **of == thread && node.is_reader());
+    let mut readers = readers.map(|(node, _)| node.wait).peekable();
+    let has_reader = readers.peek().is_some();
+    let wait = into.map(|edge| edge.wait).chain(readers).min().unwrap_or(Wait::Backoff);
+    if has_reader { Waiter::unwoken(wait) } else { Waiter::new(wait) }
+}
+
+impl Worker {
+    /// The name of its first stage, for the thread.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs until all that leads into it has ended.
+    pub fn run(mut self) -> Finished {
+        while !self.sources.is_empty() {
+            if !self.poll() {
+                self.wait();
+            }
+        }
+        self.finish();
+        let latencies_ns =
+            self.seats.iter_mut().filter_map(|seat| Some((seat.node, seat.latency_ns.take()?))).collect();
+        Finished { latencies_ns }
+    }
+
+    fn now_ns(&self) -> u64 {
+        // 584 years fit.
+        self.began.elapsed().as_nanos() as u64
+    }
+
+    /// Takes a batch from each source, one after the other, and hands it through. Whether there was any.
+    fn poll(&mut self) -> bool {
+        let mut was_any = false;
+        let mut at = 0;
+        while at < self.sources.len() {
+            let now_ns = self.now_ns();
+            let (seat, received) = match &mut self.sources[at] {
+                Source::Edge { seat, receiver } => {
+                    let received = receiver.receive(self.batch, &mut self.seats[*seat].inbox);
+                    (*seat, received)
+                }
+                Source::Reader { seat } => {
+                    (*seat, poll_reader(&mut self.seats[*seat], self.batch, now_ns, &self.shared))
+                }
+            };
+            if matches!(self.sources[at], Source::Reader { .. }) {
+                self.route(seat);
+            }
+            if received != Received::None {
+                was_any = true;
+                self.hand_through(seat);
+            }
+            if received == Received::Ended {
+                self.sources.remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        was_any
+    }
+
+    /// Runs the stages from `first` on over what is in their inboxes.
+    fn hand_through(&mut self, first: usize) {
+        for index in first..self.seats.len() {
+            let seat = &mut self.seats[index];
+            if seat.inbox.is_empty() {
+                continue;
+            }
+            let Part::Stage(stage) = &mut seat.part else { continue };
+            let counters = &self.shared.nodes[seat.node];
+            add(&counters.taken, seat.inbox.len() as u64);
+            stage.process(&seat.inbox, &mut seat.outbox);
+            seat.inbox.clear();
+            publish_notes(counters, stage.notes());
+            if let Some(error) = stage.take_failure() {
+                self.shared.fail(seat.node, error);
+            }
+            self.route(index);
+        }
+        self.senders.iter_mut().for_each(Sender::flush);
+    }
+
+    /// Moves what is in a stage's outbox to where it goes.
+    fn route(&mut self, index: usize) {
+        let now_ns = if self.seats[index].latency_ns.is_some() { self.now_ns() } else { 0 };
+        let (before, behind) = self.seats.split_at_mut(index + 1);
+        let Seat { node, outbox, ports, latency_ns, part, .. } = &mut before[index];
+        let counters = &self.shared.nodes[*node];
+        let is_reader = matches!(part, Part::Reader(_));
+        let mut by_port = [0u64; 2];
+        let (mut consumed, mut bytes, mut taken) = (0, 0, 0);
+        for Routed { packet, to } in outbox.items.drain(..) {
+            taken += 1;
+            bytes += packet.bytes().len() as u64;
+            let targets = match to {
+                To::Consumed => {
+                    consumed += 1;
+                    if let Some(latency_ns) = latency_ns {
+                        latency_ns.saturating_record(now_ns.saturating_sub(packet.description().entered_ns));
+                    }
+                    continue;
+                }
+                To::Dropped(reason) => {
+                    add(&counters.dropped[reason as usize], 1);
+                    continue;
+                }
+                To::Port(port) => match ports.get(usize::from(port)).map(Vec::as_slice) {
+                    Some(targets @ [_, ..]) => {
+                        by_port[usize::from(port)] += 1;
+                        targets
+                    }
+                    _ => {
+                        add(&counters.dropped[Reason::Rejected as usize], 1);
+                        continue;
+                    }
+                },
+            };
+            let mut deliver = |target: &Target, packet| match target {
+                // Targets are further down: the order of the seats is that of the edges.
+                Target::Inline { seat, .. } => behind[*seat - index - 1].inbox.push(Passing::new(packet)),
+                Target::Sender(place) => self.senders[*place].hold(packet),
+            };
+            if let [others @ .., last] = targets {
+                others.iter().for_each(|target| deliver(target, packet.clone()));
+                deliver(last, packet);
+            }
+        }
+        add(&counters.bytes, bytes);
+        add(&counters.consumed, consumed);
+        for (port, count) in by_port.into_iter().enumerate().filter(|(_, count)| *count > 0) {
+            add(&counters.ports[port], count);
+            for target in &ports[port] {
+                if let Target::Inline { counters, .. } = target {
+                    add(&counters.offered, count);
+                    add(&counters.delivered, count);
+                }
+            }
+        }
+        if is_reader {
+            for (counter, unread) in counters.dropped.iter().zip(&mut outbox.unread) {
+                add(counter, *unread);
+                taken += *unread;
+                *unread = 0;
+            }
+            add(&counters.taken, taken);
+        }
+    }
+
+    fn wait(&mut self) {
+        let Self { sources, seats, waiter, shared, began, .. } = self;
+        if let [Source::Edge { receiver, .. }] = sources.as_slice()
+            && receiver.sleep()
+        {
+            return;
+        }
+        waiter.wait_until(|| {
+            let is_stopping = shared.is_stopping.load(Ordering::Relaxed);
+            sources.iter_mut().any(|source| match source {
+                Source::Edge { receiver, .. } => receiver.is_ready(),
+                Source::Reader { seat } => {
+                    let Part::Reader(reader) = &mut seats[*seat].part else { return true };
+                    is_stopping || reader.is_ready(began.elapsed().as_nanos() as u64)
+                }
+            })
+        });
+    }
+
+    /// Nothing comes any more.
+    fn finish(&mut self) {
+        for seat in &mut self.seats {
+            let Part::Stage(stage) = &mut seat.part else { continue };
+            if let Err(error) = stage.finish() {
+                self.shared.fail(seat.node, error);
+            }
+            publish_notes(&self.shared.nodes[seat.node], stage.notes());
+        }
+        self.senders.clear();
+    }
+}
+
+fn publish_notes(counters: &NodeCounters, notes: crate::packets::Notes) {
+    for (counter, note) in counters.notes.iter().zip(Note::ALL) {
+        counter.store(notes.of(note), Ordering::Relaxed);
+    }
+}
+
+fn poll_reader(seat: &mut Seat, most: usize, now_ns: u64, shared: &Shared) -> Received {
+    let Part::Reader(reader) = &mut seat.part else { return Received::Ended };
+    if shared.is_stopping.load(Ordering::Relaxed) {
+        return Received::Ended;
+    }
+    let polled = reader.poll(most, now_ns, &mut seat.outbox);
+    publish_notes(&shared.nodes[seat.node], reader.notes());
+    match polled {
+        Ok(Polled::Some) => Received::Some,
+        Ok(Polled::None) => Received::None,
+        Ok(Polled::Ended) => Received::Ended,
+        Err(error) => {
+            shared.fail(seat.node, error);
+            Received::Ended
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! A flow takes its memory at start-up: twenty times the packets allocate no more.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use tapeworks_flow::graph::{Carries, Edge, EdgeKind, Graph, Node, Port, Wait, WhenFull};
+use tapeworks_flow::packets::filter::{Filter, Predicate};
+use tapeworks_flow::packets::reader::Repeated;
+use tapeworks_flow::packets::rewriter::{Rewriter, Steps};
+use tapeworks_flow::packets::writer::Dropper;
+use tapeworks_flow::runner::{self, Part};
+use tapeworks_packet::pool::{HEADROOM_BYTES, Pool};
+use tapeworks_ring::counting::{CountingAllocator, allocations};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+const OUT: &[Port] = &[Port { name: "out", carries: Carries::Frames, may_be_open: false }];
+const PASS: &[Port] = &[
+    Port { name: "pass", carries: Carries::Frames, may_be_open: false },
+    Port { name: "reject", carries: Carries::Frames, may_be_open: true },
+];
+
+/// Allocations of all threads of a run of `count` packets through a filter, to two rewriters, to one end.
+fn allocations_of(kind: EdgeKind, count: u64) -> u64 {
+    let node = |name: &str, accepts: &'static [Carries], ports: &'static [Port]| Node {
+        name: name.to_owned(),
+        kind: "stage",
+        label: String::new(),
+        accepts,
+        ports,
+        wait: Wait::Yielding,
+    };
+    let frames: &[Carries] = &[Carries::Frames];
+    let edge = |from, to, kind| Edge {
+        from,
+        port: 0,
+        to,
+        kind,
+        capacity: 64,
+        wait: Wait::Yielding,
+        when_full: WhenFull::Wait,
+    };
+    let graph = Graph {
+        nodes: vec![
+            node("in", &[], OUT),
+            node("all", frames, PASS),
+            node("a", frames, OUT),
+            node("b", frames, OUT),
+            node("end", frames, &[]),
+        ],
+        edges: vec![
+            edge(0, 1, EdgeKind::Inline),
+            edge(1, 2, EdgeKind::Inline),
+            edge(1, 3, EdgeKind::Inline),
+            edge(2, 4, kind),
+            edge(3, 4, kind),
+        ],
+        batch: 64,
+    };
+    assert_eq!(graph.faults(), []);
+    let rewriter = |index| {
+        let steps = Steps { push_vlan: Some(5), ..Steps::default() };
+        Part::Stage(Box::new(Rewriter::new(steps, Pool::new(graph.buffers(index), 128 + HEADROOM_BYTES))))
+    };
+    let reader = Repeated::new(vec![vec![1; 100]], count, Pool::new(graph.buffers(0), 128));
+    let parts = vec![
+        Part::Reader(Box::new(reader)),
+        Part::Stage(Box::new(Filter::new(Predicate::All(vec![])))),
+        rewriter(2),
+        rewriter(3),
+        Part::Stage(Box::new(Dropper)),
+    ];
+    let (workers, control) = runner::build(&graph, parts);
+    // Each thread counts its own.
+    let during = std::thread::scope(|scope| {
+        let threads: Vec<_> = workers
+            .into_iter()
+            .map(|worker| {
+                scope.spawn(move || {
+                    let before = allocations();
+                    worker.run();
+                    allocations() - before
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(control.snapshot().nodes[4].consumed, 2 * count);
+    during
+}
+
+#[test]
+fn packets_allocate_nothing() {
+    for kind in EdgeKind::ALL {
+        let few = allocations_of(kind, 5_000);
+        let many = allocations_of(kind, 100_000);
+        // What there is comes at the beginning and at the end of a thread.
+        assert!(many <= few + 4, "{kind:?}: {few} allocations for 5,000 packets, {many} for 100,000");
+    }
+}

@@ -1,0 +1,664 @@
+//! The configuration of a packet flow: a TOML file becomes a graph and the description of its stages.
+//!
+//! Everything that is wrong is told at once, each with file, line and column and with what would be right: unknown keys,
+//! values of the wrong type or out of range, names that do not exist, and what keeps the graph from running
+//! ([`Graph::faults`]). Parsing happens once, at start-up; no limit of it matters there.
+
+mod reading;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use tapeworks_flow::graph::{
+    Carries, Edge, EdgeKind, Graph, MAX_BATCH, MAX_CAPACITY, Node, Place, Port, Wait, WhenFull,
+};
+use tapeworks_flow::packets::expression;
+use tapeworks_flow::packets::filter::{Cidr, Predicate, Side, parse_mac};
+use tapeworks_flow::packets::reader::Pace;
+use tapeworks_flow::packets::rewriter::Steps;
+use tapeworks_flow::packets::writer::capture_format;
+use tapeworks_packet::capture::MAX_CAPTURED_BYTES;
+use tapeworks_packet::live::UdpOptions;
+use tapeworks_packet::net::rewrite::Rewrite;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use self::reading::{Reading, Section};
+
+/// Memory that the packet buffers of one flow may take, in bytes.
+pub const MAX_BUFFER_BYTES: usize = 8 << 30;
+
+/// Something wrong in a configuration file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConfigError {
+    /// The file as the user named it.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// What is wrong, and what would be right.
+    pub problem: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}:{}: {}", self.file, self.line, self.column, self.problem)
+    }
+}
+
+/// What a stage is, as the file says it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Spec {
+    /// Reads a capture file.
+    CaptureReader {
+        /// The file.
+        file: PathBuf,
+        /// How fast and how often.
+        pace: Pace,
+    },
+    /// Listens at a UDP port.
+    UdpReader {
+        /// Where and how.
+        options: UdpOptions,
+        /// Ends after so many datagrams.
+        count: Option<u64>,
+    },
+    /// Two ways for packets.
+    Filter(Predicate),
+    /// Changes headers.
+    Rewriter(Steps),
+    /// Writes a capture file.
+    CaptureWriter {
+        /// The file; its ending is the format.
+        file: PathBuf,
+        /// Replaces one that exists.
+        overwrite: bool,
+    },
+    /// Sends UDP payloads.
+    UdpWriter {
+        /// The receiver.
+        to: SocketAddr,
+        /// How far multicast goes.
+        hops: Option<u32>,
+    },
+    /// Ends packets.
+    Dropper,
+}
+
+/// A flow that can run, as far as a look at the file tells.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FlowConfig {
+    /// Stages and edges.
+    pub graph: Graph,
+    /// What each stage is.
+    pub specs: Vec<Spec>,
+    /// The longest packet that is taken, in bytes.
+    pub packet_bytes: usize,
+}
+
+const FRAMES: &[Carries] = &[Carries::Frames];
+const ANY: &[Carries] = &[Carries::Frames, Carries::Payloads];
+const OUT: &[Port] = &[Port { name: "out", carries: Carries::Frames, may_be_open: false }];
+const PAYLOADS_OUT: &[Port] = &[Port { name: "out", carries: Carries::Payloads, may_be_open: false }];
+const PASS_AND_REJECT: &[Port] = &[
+    Port { name: "pass", carries: Carries::Frames, may_be_open: false },
+    Port { name: "reject", carries: Carries::Frames, may_be_open: true },
+];
+
+/// The types of stages: name in the file, words for people, what flows in, what flows out.
+type Kind = (&'static str, &'static str, &'static [Carries], &'static [Port]);
+
+const KINDS: &[Kind] = &[
+    ("capture_reader", "capture reader", &[], OUT),
+    ("udp_reader", "UDP reader", &[], OUT),
+    ("filter", "filter", FRAMES, PASS_AND_REJECT),
+    ("rewriter", "rewriter", FRAMES, OUT),
+    ("capture_writer", "capture writer", FRAMES, &[]),
+    ("udp_writer", "UDP writer", ANY, &[]),
+    ("dropper", "dropper", ANY, &[]),
+];
+
+/// Reads the configuration in `text`, which came from a file named `file`.
+///
+/// # Errors
+/// Everything that is wrong with it, in the order of the file; at least one.
+pub fn parse(file: &str, text: &str) -> Result<FlowConfig, Vec<ConfigError>> {
+    let mut reading = Reading::new(file, text);
+    let (document, syntax) = DeTable::parse_recoverable(text);
+    for error in &syntax {
+        let problem = format!("not TOML: {}", error.message().replace('\n', "; "));
+        reading.wrong(error.span().unwrap_or_default(), problem);
+    }
+    // What was recovered of a file that is not TOML would be told as missing here.
+    if !syntax.is_empty() {
+        return Err(reading.finish());
+    }
+    let config = read_document(&mut reading, &document);
+    let errors = reading.finish();
+    if errors.is_empty() { Ok(config) } else { Err(errors) }
+}
+
+/// Reads the configuration file at `path`.
+///
+/// # Errors
+/// As [`parse`]; a file that cannot be read is told at its first line.
+pub fn load(path: &Path) -> Result<FlowConfig, Vec<ConfigError>> {
+    let file = path.display().to_string();
+    match std::fs::read_to_string(path) {
+        Ok(text) => parse(&file, &text),
+        Err(error) => {
+            let problem = match error.kind() {
+                std::io::ErrorKind::NotFound => "no such file".to_owned(),
+                std::io::ErrorKind::InvalidData => "not a text file: not UTF-8".to_owned(),
+                _ => format!("cannot read: {error}"),
+            };
+            Err(vec![ConfigError { file, line: 1, column: 1, problem }])
+        }
+    }
+}
+
+/// What edges are unless they say otherwise.
+#[derive(Clone, Copy)]
+struct EdgeDefaults {
+    kind: EdgeKind,
+    capacity: usize,
+    wait: Wait,
+    when_full: WhenFull,
+}
+
+fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> FlowConfig {
+    let mut top = Section::new("the file", document.get_ref(), 0..0);
+    let flow = top.table(reading, "flow");
+    let stages = top.tables(reading, "stage");
+    let edges = top.tables(reading, "edge");
+    if stages.is_empty() {
+        reading.wrong(0..0, "there are no stages; each is a [[stage]] with name and type".to_owned());
+    }
+    top.refuse_the_rest(reading);
+
+    let mut batch = 64;
+    let mut packet_bytes = 2048;
+    let mut defaults = EdgeDefaults {
+        kind: EdgeKind::Inline,
+        capacity: 1024,
+        wait: Wait::Backoff,
+        when_full: WhenFull::Wait,
+    };
+    if let Some(mut flow) = flow {
+        batch = flow.integer(reading, "batch", 1..=MAX_BATCH).map_or(batch, |(value, _)| value);
+        packet_bytes = flow
+            .integer(reading, "packet_bytes", 64..=MAX_CAPTURED_BYTES)
+            .map_or(packet_bytes, |(value, _)| value);
+        defaults = read_edge_keys(reading, &mut flow, defaults);
+        flow.refuse_the_rest(reading);
+    }
+
+    let mut graph = Graph { nodes: Vec::new(), edges: Vec::new(), batch };
+    let mut specs = Vec::new();
+    let mut places = Places::default();
+    let mut written: HashMap<PathBuf, String> = HashMap::new();
+    for stage in stages {
+        read_stage(reading, stage, &mut graph, &mut specs, &mut places, &mut written);
+    }
+    for edge in edges {
+        read_edge(reading, edge, &mut graph, &mut places, defaults);
+    }
+    // A graph with pieces missing would be told to lack what the file has.
+    if reading.is_clean() {
+        for fault in graph.faults() {
+            let span = match fault.place {
+                Place::Node(node) => places.nodes[node].clone(),
+                Place::Edge(edge) => places.edges[edge].clone(),
+            };
+            reading.wrong(span, fault.text);
+        }
+    }
+    if reading.is_clean() {
+        let buffers: usize = (0..specs.len()).map(|node| pool_slots(&graph, &specs, node)).sum();
+        let bytes = buffers.saturating_mul(packet_bytes + 256);
+        if bytes > MAX_BUFFER_BYTES {
+            let problem = format!(
+                "the packet buffers would take {} GiB, at most {} are possible: use smaller capacities or packet_bytes",
+                bytes >> 30,
+                MAX_BUFFER_BYTES >> 30
+            );
+            reading.wrong(0..0, problem);
+        }
+    }
+    FlowConfig { graph, specs, packet_bytes }
+}
+
+/// Packet buffers that a stage has of its own: readers and rewriters have some.
+pub(crate) fn pool_slots(graph: &Graph, specs: &[Spec], node: usize) -> usize {
+    match specs[node] {
+        Spec::CaptureReader { .. } | Spec::UdpReader { .. } | Spec::Rewriter(_) => graph.buffers(node),
+        _ => 0,
+    }
+}
+
+/// Where stages and edges were read.
+#[derive(Default)]
+struct Places {
+    nodes: Vec<Range<usize>>,
+    edges: Vec<Range<usize>>,
+    /// Stages of no known type: edges to them are not told once more.
+    unreadable: Vec<String>,
+}
+
+fn read_stage(
+    reading: &mut Reading<'_>,
+    mut stage: Section<'_>,
+    graph: &mut Graph,
+    specs: &mut Vec<Spec>,
+    places: &mut Places,
+    written: &mut HashMap<PathBuf, String>,
+) {
+    let name = stage.text(reading, "name");
+    let kind = stage.text(reading, "type");
+    for key in [("name", name.is_none()), ("type", kind.is_none())] {
+        if key.1 && !stage.has(key.0) {
+            stage.missing(reading, key.0);
+        }
+    }
+    let known_name = name.as_ref().map(|(name, _)| name.clone());
+    let Some((kind, kind_span)) = kind else {
+        places.unreadable.extend(known_name);
+        return;
+    };
+    let Some((_, words, accepts, ports)) = KINDS.iter().find(|(name, ..)| *name == kind) else {
+        let known: Vec<&str> = KINDS.iter().map(|(name, ..)| *name).collect();
+        reading.unknown(kind_span, &format!("the type '{kind}'"), &kind, &known);
+        places.unreadable.extend(known_name);
+        return;
+    };
+    let wait = if accepts.is_empty() {
+        stage.choice(reading, "wait", &Wait::ALL, Wait::name).unwrap_or(Wait::Backoff)
+    } else {
+        Wait::Backoff
+    };
+    let (name, span) = name.unwrap_or_else(|| (String::new(), stage.span.clone()));
+    if name.contains('.') || (name.is_empty() && stage.has("name")) {
+        reading.wrong(
+            span.clone(),
+            "a name has at least one letter and no dot: 'stage.port' names a port".to_owned(),
+        );
+    }
+    let (spec, label) = match kind.as_str() {
+        "capture_reader" => read_capture_reader(reading, &mut stage),
+        "udp_reader" => read_udp_reader(reading, &mut stage),
+        "filter" => read_filter(reading, &mut stage),
+        "rewriter" => read_rewriter(reading, &mut stage),
+        "capture_writer" => read_capture_writer(reading, &mut stage, &name, written),
+        "udp_writer" => read_udp_writer(reading, &mut stage),
+        _ => (Spec::Dropper, String::new()),
+    };
+    stage.refuse_the_rest(reading);
+    let is_bare = matches!(&spec, Spec::UdpReader { options, .. } if !options.with_headers);
+    let ports = if is_bare { PAYLOADS_OUT } else { *ports };
+    graph.nodes.push(Node { name, kind: words, label, accepts, ports, wait });
+    specs.push(spec);
+    places.nodes.push(span);
+}
+
+fn read_capture_reader(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> (Spec, String) {
+    let file = stage.required_text(reading, "file");
+    if let Some((file, span)) = &file {
+        match std::fs::metadata(file) {
+            Ok(metadata) if metadata.is_dir() => {
+                reading.wrong(span.clone(), format!("{file}: is a directory, not a capture file"));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && file != "-" => {
+                reading.wrong(
+                    span.clone(),
+                    format!("{file}: no such file; paths count from the current directory"),
+                );
+            }
+            // What else keeps it from being read is told when it is opened.
+            _ => {}
+        }
+    }
+    let speed = stage.number(reading, "speed", 1e-6..=1e9).map(|(speed, _)| speed);
+    let repeat = stage.integer(reading, "repeat", 1..=1_000_000_000).map_or(1, |(repeat, _)| repeat as u64);
+    let file = file.map_or_else(String::new, |(file, _)| file);
+    if file == "-" && repeat > 1 {
+        reading
+            .wrong(stage.span.clone(), "standard input can be read once only: leave repeat out".to_owned());
+    }
+    (Spec::CaptureReader { file: file.clone().into(), pace: Pace { speed, repeat } }, file)
+}
+
+fn read_udp_reader(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> (Spec, String) {
+    let listen =
+        stage.parsed(reading, "listen", "an address with a port such as 233.54.12.111:26477", |text| {
+            text.parse::<SocketAddr>().ok()
+        });
+    if listen.is_none() && !stage.has("listen") {
+        stage.missing(reading, "listen");
+    }
+    let interface =
+        stage.parsed(reading, "interface", "the IPv4 address of an interface", |text| text.parse().ok());
+    let receive_buffer_bytes =
+        stage.integer(reading, "receive_buffer", 1024..=1 << 30).map(|(bytes, _)| bytes);
+    let count = stage.integer(reading, "count", 1..=usize::MAX).map(|(count, _)| count as u64);
+    let headers = stage.boolean(reading, "headers");
+    let listen = listen.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
+    if listen.is_ipv6() && headers == Some(true) {
+        stage.wrong_at(reading, "headers", "headers can be put before IPv4 payloads only");
+    }
+    if interface.is_some() && !(listen.is_ipv4() && listen.ip().is_multicast()) {
+        stage.wrong_at(reading, "interface", "an interface is chosen for IPv4 groups only");
+    }
+    let with_headers = headers.unwrap_or(listen.is_ipv4());
+    let options = UdpOptions { listen, interface, receive_buffer_bytes, with_headers };
+    (Spec::UdpReader { options, count }, format!("at {listen}"))
+}
+
+fn read_capture_writer(
+    reading: &mut Reading<'_>,
+    stage: &mut Section<'_>,
+    name: &str,
+    written: &mut HashMap<PathBuf, String>,
+) -> (Spec, String) {
+    let overwrite = stage.boolean(reading, "overwrite").unwrap_or(false);
+    let Some((file, span)) = stage.required_text(reading, "file") else {
+        return (Spec::CaptureWriter { file: PathBuf::new(), overwrite }, String::new());
+    };
+    let path = PathBuf::from(&file);
+    let is_special = std::fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir());
+    if capture_format(&path).is_none() && !is_special {
+        reading.wrong(
+            span.clone(),
+            format!("'{file}' ends in neither .pcap nor .pcapng, which says the format"),
+        );
+    }
+    let absolute = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
+    if let Some(other) = written.insert(absolute, name.to_owned())
+        && !is_special
+    {
+        let problem = format!("'{file}' is written by '{other}' already; join both to one stage");
+        reading.wrong(span, problem);
+    }
+    (Spec::CaptureWriter { file: path, overwrite }, file)
+}
+
+fn read_udp_writer(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> (Spec, String) {
+    let hops = stage.integer(reading, "hops", 1..=255).map(|(hops, _)| hops as u32);
+    let to = stage.parsed(reading, "to", "an address with a port such as 239.1.1.1:5000", |text| {
+        text.parse::<SocketAddr>().ok().filter(|to| to.port() != 0)
+    });
+    if to.is_none() && !stage.has("to") {
+        stage.missing(reading, "to");
+    }
+    let label = to.map_or_else(String::new, |to| format!("to {to}"));
+    (Spec::UdpWriter { to: to.unwrap_or_else(|| ([0, 0, 0, 0], 0).into()), hops }, label)
+}
+
+fn read_filter(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> (Spec, String) {
+    let matched = stage.table(reading, "match");
+    let text = stage.text(reading, "expression");
+    let label = text.as_ref().map_or_else(|| stage.source(reading, "match"), |(text, _)| text.clone());
+    let mut parts = Vec::new();
+    if matched.is_none() && text.is_none() && !stage.has("match") && !stage.has("expression") {
+        reading.wrong(
+            stage.span.clone(),
+            "a filter has match = { ... } or expression = \"...\", which says what passes".to_owned(),
+        );
+    }
+    parts.extend(text.and_then(|(text, span)| read_expression(reading, &text, span)));
+    parts.extend(matched.map(|matched| read_match(reading, matched, 0)));
+    let predicate = if parts.len() == 1 { parts.remove(0) } else { Predicate::All(parts) };
+    (Spec::Filter(predicate), label)
+}
+
+fn read_expression(reading: &mut Reading<'_>, text: &str, span: Range<usize>) -> Option<Predicate> {
+    match expression::parse(text) {
+        Ok(predicate) => Some(predicate),
+        Err(error) => {
+            // Behind the quote; where the string has escapes or three quotes, the place is a little off.
+            let at = (span.start + 1 + error.offset).min(span.end.saturating_sub(1));
+            reading.wrong(at..at, error.problem);
+            None
+        }
+    }
+}
+
+/// How deep `not`, `any` and `all` may nest.
+const MAX_DEPTH: usize = 32;
+
+fn read_match(reading: &mut Reading<'_>, mut matched: Section<'_>, depth: usize) -> Predicate {
+    let mut parts = Vec::new();
+    if depth > MAX_DEPTH {
+        reading.wrong(matched.span, format!("more than {MAX_DEPTH} levels of not, any and all"));
+        return Predicate::All(parts);
+    }
+    if let Some((version, span)) = matched.integer(reading, "ip", 0..=usize::MAX) {
+        match version {
+            4 => parts.push(Predicate::Ipv4),
+            6 => parts.push(Predicate::Ipv6),
+            _ => reading.wrong(span, "ip is 4 or 6".to_owned()),
+        }
+    }
+    let protocols = "tcp, udp, icmp, icmp6, igmp or a number from 0 to 255";
+    let protocol = matched.each(reading, "protocol", protocols, |text| match text {
+        "tcp" => Some(6),
+        "udp" => Some(17),
+        "icmp" => Some(1),
+        "icmp6" => Some(58),
+        "igmp" => Some(2),
+        text => text.parse().ok(),
+    });
+    parts.extend(protocol.map(|all| Predicate::Any(all.into_iter().map(Predicate::Protocol).collect())));
+    let ethertype = matched.each(reading, "ethertype", "a number from 0 to 65535", |text| text.parse().ok());
+    parts.extend(ethertype.map(|all| Predicate::Any(all.into_iter().map(Predicate::EtherType).collect())));
+    if let Some(is_tagged) = matched.boolean(reading, "tagged") {
+        parts.push(if is_tagged { Predicate::Tagged } else { Predicate::Not(Box::new(Predicate::Tagged)) });
+    }
+    let vlan = matched.each(
+        reading,
+        "vlan",
+        "a VLAN identifier from 0 to 4095, or a range such as \"100-199\"",
+        |text| expression::port_range(text).filter(|range| *range.end() < 4096),
+    );
+    parts.extend(vlan.map(Predicate::Vlan));
+    for (key, side) in
+        [("source", Side::Source), ("destination", Side::Destination), ("address", Side::Either)]
+    {
+        let ranges = matched.each_checked(reading, key, |text| text.parse::<Cidr>());
+        parts.extend(ranges.map(|ranges| Predicate::Address(side, ranges)));
+    }
+    for (key, side) in
+        [("source_mac", Side::Source), ("destination_mac", Side::Destination), ("mac", Side::Either)]
+    {
+        let macs = matched.each_checked(reading, key, parse_mac);
+        parts.extend(macs.map(|macs| Predicate::Mac(side, macs)));
+    }
+    for (key, side) in
+        [("source_port", Side::Source), ("destination_port", Side::Destination), ("port", Side::Either)]
+    {
+        let what = "a port from 0 to 65535, or a range such as \"5000-5010\"";
+        parts.extend(
+            matched
+                .each(reading, key, what, expression::port_range)
+                .map(|ranges| Predicate::Port(side, ranges)),
+        );
+    }
+    let length =
+        matched.each(reading, "length", "a length in bytes, or a range such as \"64-128\"", |text| {
+            let (first, last) = text.split_once('-').unwrap_or((text, text));
+            let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+            (first <= last).then_some(Predicate::Length(first..=last))
+        });
+    parts.extend(length.map(Predicate::Any));
+    if let Some(is_multicast) = matched.boolean(reading, "multicast") {
+        let multicast = Predicate::Multicast;
+        parts.push(if is_multicast { multicast } else { Predicate::Not(Box::new(multicast)) });
+    }
+    if let Some((text, span)) = matched.text(reading, "expression") {
+        parts.extend(read_expression(reading, &text, span));
+    }
+    if let Some(not) = matched.table(reading, "not") {
+        parts.push(Predicate::Not(Box::new(read_match(reading, not, depth + 1))));
+    }
+    for (key, join) in [("any", Predicate::Any as fn(_) -> _), ("all", Predicate::All)] {
+        let inner = matched.tables(reading, key);
+        if !inner.is_empty() {
+            parts.push(join(inner.into_iter().map(|inner| read_match(reading, inner, depth + 1)).collect()));
+        }
+    }
+    matched.refuse_the_rest(reading);
+    if parts.is_empty() && reading.is_clean() {
+        reading.wrong(matched.span, "no condition: everything would pass".to_owned());
+    }
+    if parts.len() == 1 { parts.remove(0) } else { Predicate::All(parts) }
+}
+
+fn read_rewriter(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> (Spec, String) {
+    let mut set = Rewrite::default();
+    let mut words = Vec::new();
+    for (key, is_source) in [("source_mac", true), ("destination_mac", false)] {
+        let mac = stage.each_checked(reading, key, parse_mac);
+        if let Some([mac]) = mac.as_deref() {
+            let field = if is_source { &mut set.source_mac } else { &mut set.destination_mac };
+            *field = Some(*mac);
+            words.push(key.to_owned());
+        } else if mac.is_some() {
+            stage.wrong_at(reading, key, "one Ethernet address is set, not several");
+        }
+    }
+    for (key, is_source) in [("source", true), ("destination", false)] {
+        let what = "an IP address such as 10.0.0.1; one of each version may be given";
+        let addresses = stage.each(reading, key, what, |text| text.parse::<IpAddr>().ok());
+        let Some(addresses) = addresses else { continue };
+        let of_v4 = addresses.iter().filter(|address| address.is_ipv4()).count();
+        if of_v4 > 1 || addresses.len() - of_v4 > 1 {
+            stage.wrong_at(reading, key, "at most one IPv4 and one IPv6 address are set");
+        }
+        for address in addresses {
+            set = if is_source { set.with_source(address) } else { set.with_destination(address) };
+            words.push(format!("{key} {address}"));
+        }
+    }
+    set.source_port = stage.integer(reading, "source_port", 0..=65535).map(|(port, _)| port as u16);
+    set.destination_port = stage.integer(reading, "destination_port", 0..=65535).map(|(port, _)| port as u16);
+    set.vlan = stage.integer(reading, "vlan", 0..=4095).map(|(vlan, _)| vlan as u16);
+    let push_vlan = stage.integer(reading, "push_vlan", 0..=4095).map(|(vlan, _)| vlan as u16);
+    let pop_vlan = stage.boolean(reading, "pop_vlan").unwrap_or(false);
+    for (name, value) in [
+        ("source_port", set.source_port),
+        ("destination_port", set.destination_port),
+        ("vlan", set.vlan),
+        ("push_vlan", push_vlan),
+    ] {
+        words.extend(value.map(|value| format!("{name} {value}")));
+    }
+    words.extend(pop_vlan.then(|| "pop_vlan".to_owned()));
+    if words.is_empty() && reading.is_clean() {
+        reading.wrong(
+            stage.span.clone(),
+            "a rewriter that rewrites nothing: set source, destination, source_port, destination_port, source_mac, \
+             destination_mac, vlan, push_vlan or pop_vlan"
+                .to_owned(),
+        );
+    }
+    (Spec::Rewriter(Steps { pop_vlan, set, push_vlan }), words.join(", "))
+}
+
+fn read_edge_keys(
+    reading: &mut Reading<'_>,
+    section: &mut Section<'_>,
+    defaults: EdgeDefaults,
+) -> EdgeDefaults {
+    EdgeDefaults {
+        kind: section.choice(reading, "kind", &EdgeKind::ALL, EdgeKind::name).unwrap_or(defaults.kind),
+        capacity: section
+            .integer(reading, "capacity", 1..=MAX_CAPACITY)
+            .map_or(defaults.capacity, |(value, _)| value),
+        wait: section.choice(reading, "wait", &Wait::ALL, Wait::name).unwrap_or(defaults.wait),
+        when_full: section
+            .choice(reading, "when_full", &WhenFull::ALL, WhenFull::name)
+            .unwrap_or(defaults.when_full),
+    }
+}
+
+fn read_edge(
+    reading: &mut Reading<'_>,
+    mut edge: Section<'_>,
+    graph: &mut Graph,
+    places: &mut Places,
+    defaults: EdgeDefaults,
+) {
+    let from = edge.names(reading, "from");
+    let to = edge.names(reading, "to");
+    let keys = read_edge_keys(reading, &mut edge, defaults);
+    if edge.source(reading, "kind").trim_matches(['"', '\'']) == EdgeKind::Inline.name() {
+        for key in ["capacity", "wait", "when_full"] {
+            if edge.has(key) {
+                edge.wrong_at(
+                    reading,
+                    key,
+                    "an inline edge has no capacity, wait or when_full: it is a call",
+                );
+            }
+        }
+    }
+    edge.refuse_the_rest(reading);
+    let stages: Vec<String> = graph.nodes.iter().map(|node| node.name.clone()).collect();
+    let names: Vec<&str> = stages.iter().map(String::as_str).collect();
+    let unreadable = &places.unreadable;
+    let find = |reading: &mut Reading<'_>, name: &str, span: &Range<usize>| {
+        let found = names.iter().position(|stage| *stage == name);
+        if found.is_none() && !unreadable.iter().any(|stage| stage == name) {
+            reading.unknown(span.clone(), &format!("a stage named '{name}'"), name, &names);
+        }
+        found
+    };
+    let mut starts = Vec::new();
+    for (name, span) in from {
+        let (stage, port_name) =
+            name.split_once('.').map_or((&*name, None), |(stage, port)| (stage, Some(port)));
+        let Some(node) = find(reading, stage, &span) else { continue };
+        let ports = graph.nodes[node].ports;
+        let port = match port_name {
+            None => Some(0),
+            Some(port_name) => {
+                let port = ports.iter().position(|port| port.name == port_name);
+                if port.is_none() {
+                    let known: Vec<&str> = ports.iter().map(|port| port.name).collect();
+                    reading.unknown(
+                        span.clone(),
+                        &format!("a port '{port_name}' of '{stage}'"),
+                        port_name,
+                        &known,
+                    );
+                }
+                port
+            }
+        };
+        starts.extend(port.map(|port| (node, port, span)));
+    }
+    let ends: Vec<_> =
+        to.into_iter().filter_map(|(name, span)| Some((find(reading, &name, &span)?, span))).collect();
+    for (to, span) in ends {
+        for (from, port, from_span) in &starts {
+            let EdgeDefaults { kind, capacity, wait, when_full } = keys;
+            graph.edges.push(Edge { from: *from, port: *port, to, kind, capacity, wait, when_full });
+            places.edges.push(from_span.start..span.end);
+        }
+    }
+}
+
+/// The value as a word, if it is one: a string, or a whole number in decimal.
+fn word(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(_) => reading::whole(value).map(|number| number.to_string()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,371 @@
+//! Tables read key by key: each value with its place, each key that nobody asked for told at the end.
+
+use std::fmt::Display;
+use std::ops::{Range, RangeInclusive};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::{ConfigError, word};
+
+/// The errors so far, and what is needed to place them.
+pub(super) struct Reading<'t> {
+    file: &'t str,
+    text: &'t str,
+    errors: Vec<ConfigError>,
+}
+
+impl<'t> Reading<'t> {
+    pub(super) fn new(file: &'t str, text: &'t str) -> Self {
+        Self { file, text, errors: Vec::new() }
+    }
+
+    /// Something is wrong at these bytes of the text.
+    pub(super) fn wrong(&mut self, span: Range<usize>, problem: String) {
+        let before = &self.text[..self.text.floor_char_boundary(span.start)];
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        self.errors.push(ConfigError { file: self.file.to_owned(), line, column, problem });
+    }
+
+    /// `what` is not known; tells what is, and which of it may have been meant.
+    pub(super) fn unknown(&mut self, span: Range<usize>, what: &str, name: &str, known: &[&str]) {
+        let nearest = known.iter().map(|candidate| (distance(name, candidate), candidate)).min();
+        let hint = match nearest {
+            Some((distance, nearest)) if distance < name.len() && distance <= 1 + name.len() / 4 => {
+                format!("did you mean '{nearest}'?")
+            }
+            Some(_) => format!("there are {}", known.join(", ")),
+            None => "there are none".to_owned(),
+        };
+        self.wrong(span, format!("{what} is not known; {hint}"));
+    }
+
+    pub(super) fn is_clean(&self) -> bool {
+        self.errors.is_empty()
+    }
+
+    /// All errors in the order of the file.
+    pub(super) fn finish(mut self) -> Vec<ConfigError> {
+        self.errors.sort();
+        self.errors.dedup();
+        self.errors
+    }
+}
+
+/// How many letters must be added, removed or changed to make one of the other.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], at + 1);
+        for (column, candidate) in other.iter().enumerate() {
+            let changed = diagonal + usize::from(letter != *candidate);
+            diagonal = row[column + 1];
+            row[column + 1] = changed.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[other.len()]
+}
+
+/// The whole number of a value, in whatever base it is written.
+pub(super) fn whole(value: &DeValue<'_>) -> Option<i64> {
+    let integer = value.as_integer()?;
+    i64::from_str_radix(integer.as_str(), integer.radix()).ok()
+}
+
+/// A table that is being read.
+pub(super) struct Section<'a> {
+    what: &'static str,
+    table: &'a DeTable<'a>,
+    /// Where it is in the text.
+    pub(super) span: Range<usize>,
+    /// Keys that were asked for.
+    asked: Vec<&'static str>,
+}
+
+impl<'a> Section<'a> {
+    pub(super) fn new(what: &'static str, table: &'a DeTable<'_>, span: Range<usize>) -> Self {
+        Self { what, table, span, asked: Vec::new() }
+    }
+
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.find(key).is_some()
+    }
+
+    fn find(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
+        self.table.iter().find(|(name, _)| name.get_ref() == key).map(|(_, value)| value)
+    }
+
+    fn get(&mut self, key: &'static str) -> Option<&'a Spanned<DeValue<'a>>> {
+        self.asked.push(key);
+        self.find(key)
+    }
+
+    /// The text of a value as it stands in the file.
+    pub(super) fn source(&self, reading: &Reading<'_>, key: &str) -> String {
+        let span = self.find(key).map_or(0..0, Spanned::span);
+        let text = reading.text.get(span).unwrap_or_default();
+        text.trim_matches(|c: char| c == '{' || c == '}' || c.is_whitespace()).replace('\n', " ")
+    }
+
+    pub(super) fn missing(&self, reading: &mut Reading<'_>, key: &str) {
+        reading.wrong(self.span.clone(), format!("{} lacks the key '{key}'", self.what));
+    }
+
+    pub(super) fn wrong_at(&self, reading: &mut Reading<'_>, key: &str, problem: &str) {
+        let span = self.find(key).map_or_else(|| self.span.clone(), Spanned::span);
+        reading.wrong(span, problem.to_owned());
+    }
+
+    fn wrong_type(reading: &mut Reading<'_>, key: &str, wanted: &dyn Display, value: &Spanned<DeValue<'_>>) {
+        let problem = format!("'{key}' must be {wanted}, not {}", article(value.get_ref().type_str()));
+        reading.wrong(value.span(), problem);
+    }
+
+    pub(super) fn text(
+        &mut self,
+        reading: &mut Reading<'_>,
+        key: &'static str,
+    ) -> Option<(String, Range<usize>)> {
+        let value = self.get(key)?;
+        match value.get_ref().as_str() {
+            Some(text) => Some((text.to_owned(), value.span())),
+            None => {
+                Self::wrong_type(reading, key, &"a string", value);
+                None
+            }
+        }
+    }
+
+    pub(super) fn required_text(
+        &mut self,
+        reading: &mut Reading<'_>,
+        key: &'static str,
+    ) -> Option<(String, Range<usize>)> {
+        let text = self.text(reading, key);
+        if !self.has(key) {
+            self.missing(reading, key);
+        }
+        text
+    }
+
+    pub(super) fn boolean(&mut self, reading: &mut Reading<'_>, key: &'static str) -> Option<bool> {
+        let value = self.get(key)?;
+        let boolean = value.get_ref().as_bool();
+        if boolean.is_none() {
+            Self::wrong_type(reading, key, &"true or false", value);
+        }
+        boolean
+    }
+
+    pub(super) fn integer(
+        &mut self,
+        reading: &mut Reading<'_>,
+        key: &'static str,
+        range: RangeInclusive<usize>,
+    ) -> Option<(usize, Range<usize>)> {
+        let value = self.get(key)?;
+        let wanted = format!("a whole number from {} to {}", range.start(), range.end());
+        if !value.get_ref().is_integer() {
+            Self::wrong_type(reading, key, &wanted, value);
+            return None;
+        }
+        match whole(value.get_ref()).and_then(|number| usize::try_from(number).ok()) {
+            Some(number) if range.contains(&number) => Some((number, value.span())),
+            _ => {
+                reading.wrong(value.span(), format!("'{key}' must be {wanted}"));
+                None
+            }
+        }
+    }
+
+    pub(super) fn number(
+        &mut self,
+        reading: &mut Reading<'_>,
+        key: &'static str,
+        range: RangeInclusive<f64>,
+    ) -> Option<(f64, Range<usize>)> {
+        let value = self.get(key)?;
+        let wanted = format!("a number from {} to {}", range.start(), range.end());
+        let number = match value.get_ref() {
+            DeValue::Float(float) => float.as_str().parse().ok(),
+            DeValue::Integer(_) => whole(value.get_ref()).map(|number| number as f64),
+            _ => {
+                Self::wrong_type(reading, key, &wanted, value);
+                return None;
+            }
+        };
+        match number {
+            Some(number) if range.contains(&number) => Some((number, value.span())),
+            _ => {
+                reading.wrong(value.span(), format!("'{key}' must be {wanted}"));
+                None
+            }
+        }
+    }
+
+    /// One of `all`, by its name.
+    pub(super) fn choice<T: Copy>(
+        &mut self,
+        reading: &mut Reading<'_>,
+        key: &'static str,
+        all: &[T],
+        name: impl Fn(T) -> &'static str,
+    ) -> Option<T> {
+        let (text, span) = self.text(reading, key)?;
+        let found = all.iter().copied().find(|choice| name(*choice) == text);
+        if found.is_none() {
+            let known: Vec<&str> = all.iter().map(|choice| name(*choice)).collect();
+            reading.unknown(span, &format!("'{text}' for '{key}'"), &text, &known);
+        }
+        found
+    }
+
+    /// A string that parses as `wanted`.
+    pub(super) fn parsed<T>(
+        &mut self,
+        reading: &mut Reading<'_>,
+        key: &'static str,
+        wanted: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Option<T> {
+        let (text, span) = self.text(reading, key)?;
+        let parsed = parse(&text);
+        if parsed.is_none() {
+            reading.wrong(span, format!("'{key}' must be {wanted}"));
+        }
+        parsed
+    }
+
+    /// A word or a list of words, each parsed; `None` if the key is not there. What is wrong has been told and is left out.
+    pub(super) fn each_checked<T>(
+        &mut self,
+        reading: &mut Reading<'_>,
+        key: &'static str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<Vec<T>> {
+        let value = self.get(key)?;
+        let values = match value.get_ref().as_array() {
+            Some(values) => values.iter().collect(),
+            None => vec![value],
+        };
+        if values.is_empty() {
+            reading.wrong(value.span(), format!("'{key}' is an empty list, which nothing matches"));
+        }
+        let mut all = Vec::new();
+        for value in values {
+            let Some(word) = word(value.get_ref()) else {
+                Self::wrong_type(reading, key, &"a string, a number or a list of them", value);
+                continue;
+            };
+            match parse(&word) {
+                Ok(parsed) => all.push(parsed),
+                Err(problem) => reading.wrong(value.span(), format!("'{key}': {problem}")),
+            }
+        }
+        Some(all)
+    }
+
+    /// As [`Section::each_checked`], of things described by `wanted`.
+    pub(super) fn each<T>(
+        &mut self,
+        reading: &mut Reading<'_>,
+        key: &'static str,
+        wanted: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        self.each_checked(reading, key, |text| parse(text).ok_or_else(|| format!("'{text}' is not {wanted}")))
+    }
+
+    /// A name or a list of names, which must be there.
+    pub(super) fn names(
+        &mut self,
+        reading: &mut Reading<'_>,
+        key: &'static str,
+    ) -> Vec<(String, Range<usize>)> {
+        let Some(value) = self.get(key) else {
+            self.missing(reading, key);
+            return Vec::new();
+        };
+        let values = match value.get_ref().as_array() {
+            Some(values) => values.iter().collect(),
+            None => vec![value],
+        };
+        let mut names = Vec::new();
+        for value in values {
+            match value.get_ref().as_str() {
+                Some(name) => names.push((name.to_owned(), value.span())),
+                None => Self::wrong_type(reading, key, &"a name or a list of names", value),
+            }
+        }
+        if names.is_empty() && reading.is_clean() {
+            reading.wrong(value.span(), format!("'{key}' names no stage"));
+        }
+        names
+    }
+
+    pub(super) fn table(&mut self, reading: &mut Reading<'_>, key: &'static str) -> Option<Section<'a>> {
+        let value = self.get(key)?;
+        match value.get_ref().as_table() {
+            Some(table) => Some(Section::new(key, table, value.span())),
+            None => {
+                Self::wrong_type(reading, key, &"a table", value);
+                None
+            }
+        }
+    }
+
+    /// The tables of a list; none if the key is not there.
+    pub(super) fn tables(&mut self, reading: &mut Reading<'_>, key: &'static str) -> Vec<Section<'a>> {
+        let Some(value) = self.get(key) else { return Vec::new() };
+        let Some(values) = value.get_ref().as_array() else {
+            let wanted = format!("a list of tables: write [[{key}]]");
+            Self::wrong_type(reading, key, &wanted, value);
+            return Vec::new();
+        };
+        let mut tables = Vec::new();
+        for value in values {
+            match value.get_ref().as_table() {
+                Some(table) => tables.push(Section::new(key, table, value.span())),
+                None => Self::wrong_type(reading, key, &"a list of tables", value),
+            }
+        }
+        tables
+    }
+
+    /// Every key that nobody asked for is a slip.
+    pub(super) fn refuse_the_rest(&self, reading: &mut Reading<'_>) {
+        for (name, _) in self.table {
+            if !self.asked.contains(&name.get_ref().as_ref()) {
+                reading.unknown(
+                    name.span(),
+                    &format!("the key '{}'", name.get_ref()),
+                    name.get_ref(),
+                    &self.asked,
+                );
+            }
+        }
+    }
+}
+
+/// A type's name as a sentence has it.
+fn article(kind: &str) -> String {
+    let article = if kind.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+    format!("{article} {kind}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::distance;
+
+    #[test]
+    fn distances_count_letters_added_removed_and_changed() {
+        for (one, other, letters) in
+            [("", "", 0), ("file", "fiel", 2), ("tp", "tcp", 1), ("abc", "", 3), ("a", "b", 1)]
+        {
+            assert_eq!(distance(one, other), letters, "{one} {other}");
+            assert_eq!(distance(other, one), letters, "{other} {one}");
+        }
+    }
+}
