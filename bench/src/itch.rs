@@ -264,7 +264,7 @@ fn with_nbbo(
     let mut group = 0u64;
     while frames.peek().is_some() {
         group += 1;
-        let is_measured = sink.timer.is_some() && group % 16 == 0;
+        let is_measured = sink.timer.is_some() && group.is_multiple_of(16);
         if let (true, Some(timer)) = (is_measured, &mut sink.timer) {
             timer.begin();
         }

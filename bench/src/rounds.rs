@@ -67,25 +67,24 @@ impl<'a> Rounds<'a> {
                 variant.ns_per_message.push(ns);
             }
         }
-        for variant in &mut self.variants {
-            variant.ns_per_message.sort_by(f64::total_cmp);
-        }
     }
 
-    /// Prints medians, the spread, and ratios to the variant `reference`.
+    /// Prints medians, the spread, and ratios to the variant `reference`: the median of each round's ratio, as what the
+    /// machine does at the time changes from round to round and changes both.
     pub fn print(&self, title: &str, reference: &str) {
-        let median = |variant: &Variant<'_>| variant.ns_per_message[variant.ns_per_message.len() / 2];
-        let base = self.variants.iter().find(|variant| variant.name == reference).map_or(f64::NAN, median);
+        let base = self.variants.iter().find(|variant| variant.name == reference);
         println!("{title}: ns/message over {} messages, median of rounds", self.messages);
         println!("{:<44} {:>8} {:>8} {:>8} {:>7}  {:>10}", "", "median", "least", "most", "ratio", "M msg/s");
         for variant in &self.variants {
-            let ns = median(variant);
+            let sorted = sorted(variant.ns_per_message.iter().copied());
+            let ns = sorted[sorted.len() / 2];
+            let ratios = sorted_ratios(variant, base);
             println!(
                 "{:<44} {ns:>8.2} {:>8.2} {:>8.2} {:>6.2}x  {:>10.2}",
                 variant.name,
-                variant.ns_per_message[0],
-                variant.ns_per_message[variant.ns_per_message.len() - 1],
-                ns / base,
+                sorted[0],
+                sorted[sorted.len() - 1],
+                ratios.get(ratios.len() / 2).copied().unwrap_or(f64::NAN),
                 1e3 / ns,
             );
         }
@@ -96,4 +95,15 @@ impl<'a> Rounds<'a> {
     pub fn answers(&self) -> Vec<(&str, u64)> {
         self.variants.iter().map(|variant| (variant.name.as_str(), variant.answer)).collect()
     }
+}
+
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+fn sorted_ratios(variant: &Variant<'_>, base: Option<&Variant<'_>>) -> Vec<f64> {
+    let base = base.map_or(&[][..], |base| &base.ns_per_message);
+    sorted(variant.ns_per_message.iter().zip(base).map(|(ns, base)| ns / base))
 }

@@ -49,7 +49,7 @@ fn statement(kind: usize, number: usize, this: &str) -> String {
         3 => format!("{this}sum ^= message << {};", number % 60),
         4 => format!("{this}sum -= message | {number};"),
         5 => format!("{this}counts[{slot}] ^= message; {this}last = {number};"),
-        6 => format!("{this}last += message >> {};", number % 7),
+        6 => format!("{this}last += message >> {};", 1 + number % 7),
         _ => format!("{this}counts[{slot}] = message; {this}sum += {this}last;"),
     }
 }

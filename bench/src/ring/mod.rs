@@ -30,7 +30,8 @@ pub fn run(rounds: usize, part: Option<&str>) {
     };
     println!("cores {one} and {two}; every thread that spins is pinned; sums are checked in every run\n");
     let shape = Shape { items: 50_000_000, capacity: 131_072, rounds, cores: [one, two] };
-    let parts: [(&str, fn(Shape)); 5] = [
+    type Part = (&'static str, fn(Shape));
+    let parts: [Part; 5] = [
         ("spsc", spsc::run),
         ("latency", latency::run),
         ("disruptor", disruptor::run),

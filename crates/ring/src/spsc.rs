@@ -210,10 +210,10 @@ fn build<T: Send, W: WaitStrategy>(
 /// How many slots ahead of the one at hand a line is asked for, in cache lines.
 const LINES_AHEAD: usize = 4;
 
-/// A look that finds so many items found the producer at work.
-const STREAM: usize = 16;
-/// Pauses before the next look then.
-const RESTS: usize = 4;
+/// Before a look the consumer makes a pause for each so many items that the last one found.
+const ITEMS_PER_PAUSE: usize = 16;
+/// The most pauses that it makes.
+const MOST_PAUSES: usize = 16;
 
 /// Items in a cache line, at least one; a power of two, so that lines begin where the low bits of an index are zero.
 const fn items_per_line<T>() -> usize {
@@ -229,7 +229,9 @@ fn pieces(place: usize, count: usize, mask: usize) -> [std::ops::Range<usize>; 2
     [place..place + first, 0..count - first]
 }
 
-/// The end that pushes. Dropping it closes the queue.
+/// The end that pushes. Dropping it closes the queue. It has cache lines of its own, so that two ends side by side do not
+/// slow each other down.
+#[repr(align(128))]
 pub struct Producer<T: Send, W: WaitStrategy = BusySpin> {
     slots: *const Slot<T>,
     mask: usize,
@@ -448,7 +450,8 @@ impl<T: Send, W: WaitStrategy> std::fmt::Debug for Producer<T, W> {
     }
 }
 
-/// The end that pops. Dropping it closes the queue.
+/// The end that pops. Dropping it closes the queue. It has cache lines of its own, as the producer has.
+#[repr(align(128))]
 pub struct Consumer<T: Send, W: WaitStrategy = BusySpin> {
     slots: *const Slot<T>,
     mask: usize,
@@ -493,13 +496,11 @@ impl<T: Send, W: WaitStrategy> Consumer<T, W> {
     }
 
     /// As `look`, after a rest when the last look found many: the producer is at work, and each look takes its counter's
-    /// line away from it.
+    /// line away from it. The rest grows with what was found, so that few items wait for none.
     #[inline(never)]
     fn look_after_stream(&mut self) -> usize {
-        if self.found >= STREAM {
-            for _ in 0..RESTS {
-                pause();
-            }
+        for _ in 0..(self.found / ITEMS_PER_PAUSE).min(MOST_PAUSES) {
+            pause();
         }
         self.found = self.look();
         self.found
