@@ -28,9 +28,10 @@ fn nanoseconds(printed: &str) -> f64 {
 pub struct Cpp(PathBuf);
 
 impl Cpp {
-    /// Builds `bench/peers/cpp/NAME.cpp` with `g++ -O3`.
+    /// Builds `bench/peers/cpp/NAME.cpp` with `g++ -O3`, beside this program.
     pub fn build(name: &str) -> Result<Self, String> {
-        let program = std::env::temp_dir().join(format!("tapeworks-peer-{name}-{}", std::process::id()));
+        let here = std::env::current_exe().map_err(|error| format!("this program's folder: {error}"))?;
+        let program = here.with_file_name(format!("peer-{name}"));
         let source = folder().join("cpp").join(name).with_extension("cpp");
         let flags = ["-std=c++17", "-O3", "-march=x86-64-v2", "-pthread", "-o"];
         output(Command::new("g++").args(flags).arg(&program).arg(source))

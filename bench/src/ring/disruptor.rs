@@ -20,7 +20,7 @@ const CAPACITY: usize = 65_536;
 
 pub fn run(Shape { items, rounds, cores, .. }: Shape) {
     // Divisible by batches and by producers.
-    let events = items / 5 / 30 * 30;
+    let events = items / 2 / 30 * 30;
     println!("Disruptor: {events} events of 8 bytes through {CAPACITY} slots; batches of {BATCH}");
     let java = Java::build();
     if let Err(why) = &java {
@@ -116,7 +116,6 @@ fn crate_unicast(events: u64, cores: [usize; 2], batch: u64) -> u64 {
     // Its consumer runs on a thread of its own; the producer's is pinned here.
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            cpu::pin(cores[0]).expect("the core is allowed");
             let mut producer = disruptor::build_single_producer(CAPACITY, || 0u64, disruptor::BusySpin)
                 .pin_at_core(cores[1])
                 .handle_events_with(move |event: &u64, sequence: Sequence, _end: bool| {
@@ -126,6 +125,8 @@ fn crate_unicast(events: u64, cores: [usize; 2], batch: u64) -> u64 {
                     }
                 })
                 .build();
+            // Not before: the crate lets its consumer have none but the cores of this thread.
+            cpu::pin(cores[0]).expect("the core is allowed");
             if batch == 1 {
                 for number in 0..events {
                     producer.publish(|event| *event = number);

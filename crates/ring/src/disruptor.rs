@@ -54,8 +54,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::align::CacheAligned;
-use crate::sync::{Arc, AtomicU32, AtomicUsize, Ordering, SharedCell, pause};
-use crate::wait::WaitStrategy;
+use crate::sync::{Arc, AtomicU32, AtomicUsize, Ordering, SharedCell};
+use crate::wait::{WaitStrategy, rest_after};
 
 /// A consumer panicked, or a producer did between its claim and its publication: the ring stands still.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -124,11 +124,6 @@ const FIRST_CONSUMER: usize = 2;
 
 /// The most events of one batch are this part of the ring, so that a long batch does not hold up whoever follows.
 const BATCHES_PER_RING: usize = 8;
-/// A look that finds so many events found the producer at work.
-const STREAM: usize = 16;
-/// Pauses before the next look then: each look takes the cursor's line away from the producer.
-const RESTS: usize = 4;
-
 mod sealed {
     pub trait Sealed {}
 }
@@ -793,11 +788,7 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
     /// Looks how far there is something to read; after a rest when the last look found much.
     #[inline(never)]
     fn look(&mut self) {
-        if self.found >= STREAM {
-            for _ in 0..RESTS {
-                pause();
-            }
-        }
+        rest_after(self.found);
         self.readable = self.shared.readable(self.place, self.done);
         self.found = self.readable - self.done;
     }

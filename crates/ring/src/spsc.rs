@@ -42,8 +42,8 @@ use std::mem::MaybeUninit;
 
 use crate::align::CacheAligned;
 use crate::prefetch;
-use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering, SharedCell, pause};
-use crate::wait::{BusySpin, WaitStrategy};
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering, SharedCell};
+use crate::wait::{BusySpin, WaitStrategy, rest_after};
 
 /// The most slots of a ring: half of what an index can number.
 pub const MAX_CAPACITY: usize = 1 << (usize::BITS - 2);
@@ -209,11 +209,6 @@ fn build<T: Send, W: WaitStrategy>(
 
 /// How many slots ahead of the one at hand a line is asked for, in cache lines.
 const LINES_AHEAD: usize = 4;
-
-/// Before a look the consumer makes a pause for each so many items that the last one found.
-const ITEMS_PER_PAUSE: usize = 16;
-/// The most pauses that it makes.
-const MOST_PAUSES: usize = 16;
 
 /// Items in a cache line, at least one; a power of two, so that lines begin where the low bits of an index are zero.
 const fn items_per_line<T>() -> usize {
@@ -495,13 +490,10 @@ impl<T: Send, W: WaitStrategy> Consumer<T, W> {
         self.head != self.seen_tail || self.look_after_stream() != 0
     }
 
-    /// As `look`, after a rest when the last look found many: the producer is at work, and each look takes its counter's
-    /// line away from it. The rest grows with what was found, so that few items wait for none.
+    /// As `look`, after a rest when the last look found many.
     #[inline(never)]
     fn look_after_stream(&mut self) -> usize {
-        for _ in 0..(self.found / ITEMS_PER_PAUSE).min(MOST_PAUSES) {
-            pause();
-        }
+        rest_after(self.found);
         self.found = self.look();
         self.found
     }

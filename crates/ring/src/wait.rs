@@ -33,6 +33,16 @@ pub trait WaitStrategy: Send + Sync {
     fn notify(&self) {}
 }
 
+/// A rest before a consumer looks at its producer again: a pause for every four items that the last look found, and 64
+/// pauses at most. Who found many found the producer at work, and each look takes its counter's line away from it, which
+/// costs the more the further the cores are apart; who found few does not rest.
+#[inline(always)]
+pub(crate) fn rest_after(found: usize) {
+    for _ in 0..(found / 4).min(64) {
+        pause();
+    }
+}
+
 /// Looks again at once.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct BusySpin;
