@@ -231,6 +231,16 @@ impl<T, W: WaitStrategy, P: Publication> Shared<T, W, P> {
         unsafe { self.slots.get_unchecked(sequence & (self.slots.len() - 1)) }
     }
 
+    /// The slots of `count` sequences from `first` on, in order: up to the last slot, then from the first.
+    #[inline(always)]
+    fn slots(&self, first: usize, count: usize) -> impl Iterator<Item = &SharedCell<T>> {
+        let place = first & (self.slots.len() - 1);
+        let until_end = count.min(self.slots.len() - place);
+        let [up_to_last, from_first] = [place..place + until_end, 0..count - until_end]
+            .map(|places| self.slots.get(places).unwrap_or_default());
+        up_to_last.iter().chain(from_first)
+    }
+
     /// How many events the slowest consumer has done; [`GONE`] when all are gone.
     fn slowest(&self) -> usize {
         self.done.iter().map(|done| done.load(Ordering::Acquire)).min().unwrap_or(GONE)
@@ -411,7 +421,8 @@ impl<T: Send + Sync, W: WaitStrategy> Builder<T, W> {
     }
 }
 
-/// The only producer of a ring. Dropping it closes the ring.
+/// The only producer of a ring. Dropping it closes the ring. As every end it has cache lines of its own.
+#[repr(align(128))]
 pub struct Producer<T: Send + Sync, W: WaitStrategy> {
     next: usize,
     /// What the slowest consumer had done when it was looked at last, and the capacity.
@@ -481,9 +492,9 @@ impl<T: Send + Sync, W: WaitStrategy> Producer<T, W> {
             self.wait_for(count)?;
         }
         let first = self.next;
-        for at in 0..count {
+        for (at, slot) in self.shared.slots(first, count).enumerate() {
             // SAFETY: as in `put`.
-            self.shared.slot(first + at).with_mut(|event| write(at, unsafe { &mut *event }));
+            slot.with_mut(|event| write(at, unsafe { &mut *event }));
         }
         self.advance(count);
         Ok(first)
@@ -544,6 +555,7 @@ impl<T: Send + Sync, W: WaitStrategy> std::fmt::Debug for Producer<T, W> {
 }
 
 /// One of several producers of a ring; clone it for the others. The ring closes when the last is dropped.
+#[repr(align(128))]
 pub struct MultiProducer<T: Send + Sync, W: WaitStrategy> {
     /// What the slowest consumer had done when this producer looked last.
     slowest: usize,
@@ -631,10 +643,10 @@ impl<T: Send + Sync, W: WaitStrategy> MultiProducer<T, W> {
             }
         }
         let claimed = Claimed(&self.shared);
-        for at in 0..count {
+        for (at, slot) in self.shared.slots(first, count).enumerate() {
             // SAFETY: the sequence was claimed by this producer alone and has room: every consumer is done with what was
             // in its slot. Its flag is not set, so none looks at it.
-            self.shared.slot(first + at).with_mut(|event| write(at, unsafe { &mut *event }));
+            slot.with_mut(|event| write(at, unsafe { &mut *event }));
         }
         std::mem::forget(claimed);
         for at in 0..count {
@@ -705,6 +717,7 @@ impl<T: Send + Sync, W: WaitStrategy> std::fmt::Debug for MultiProducer<T, W> {
 }
 
 /// A reader of every event. Dropping it lets the others go on without it.
+#[repr(align(128))]
 pub struct Consumer<T: Send + Sync, W: WaitStrategy, P: Publication> {
     place: usize,
     done: usize,
@@ -763,10 +776,10 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
         let end = self.readable.min(first + most);
         let mut at = first;
         let handled = catch_unwind(AssertUnwindSafe(|| {
-            while at != end {
-                handle(self.shared.slot(at), at, at + 1 == end);
+            self.shared.slots(first, end - first).for_each(|slot| {
+                handle(slot, at, at + 1 == end);
                 at += 1;
-            }
+            });
         }));
         self.done = at;
         self.done_slot().store(at, Ordering::Release);
