@@ -22,6 +22,12 @@
 //! reader; "one queue for all" is the usual form beside it: one queue of 1,024 that all readers push into, one packet at a
 //! time. "inline" is the same graph on one thread: batches of 64 handed from stage to stage.
 //!
+//! # In Java
+//! `bench/peers/java/src/main/java/Flow.java` has the same frames, work and shapes: by an `ArrayBlockingQueue` for each edge
+//! (many to one: one that the readers share), a new packet allocated for each; and by the LMAX Disruptor in its best
+//! form, one ring for the whole shape with its packets allocated ahead, consumers that yield, one event at a time. Its compiler is
+//! warmed up by runs that do not count, for up to 3 s. It does not count per stage, route, or time packets.
+//!
 //! # What is measured
 //! From the opening of a barrier that all threads wait at, to the end of the last thread. Threads and buffers are made before.
 //! With 100 packets that is mostly the waking and ending of threads. Per packet means: per packet of a reader. The answer of
@@ -43,6 +49,7 @@ use tapeworks_packet::net::rewrite::Rewrite;
 use tapeworks_packet::pool::{Packet, Pool};
 
 use crate::Options;
+use crate::foreign::Java;
 use crate::rounds::Rounds;
 
 /// Bytes of a packet, and of the buffer for it.
@@ -57,6 +64,9 @@ const BATCH: usize = 64;
 const MANY: usize = 3;
 const SIZES: [u64; 5] = [100, 1_000, 10_000, 100_000, 1_000_000];
 
+const JAVA_QUEUE: &str = "Java, ArrayBlockingQueue";
+const JAVA_DISRUPTOR: &str = "Java, LMAX Disruptor 4.0.0";
+
 const OUT: &[Port] = &[Port { name: "out", carries: Carries::Frames, may_be_open: false }];
 const PASS: &[Port] = &[
     Port { name: "pass", carries: Carries::Frames, may_be_open: false },
@@ -68,6 +78,17 @@ enum Shape {
     Pipeline,
     OneToMany,
     ManyToOne,
+}
+
+impl Shape {
+    /// As the Java program calls it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Pipeline => "pipeline",
+            Self::OneToMany => "one-to-many",
+            Self::ManyToOne => "many-to-one",
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -82,6 +103,10 @@ pub fn run(options: &Options) {
     println!(
         "packets of {PACKET_BYTES} bytes; rings and queues of {CAPACITY}; batches of {BATCH}; rings yield, queues sleep\n"
     );
+    let java = Java::build();
+    if let Err(why) = &java {
+        println!("SKIPPED, Java: {why}");
+    }
     for (shape, title) in [
         (Shape::Pipeline, "pipeline: reader, filter, rewriter, end"),
         (Shape::OneToMany, "one to many: reader, 3 ends"),
@@ -96,11 +121,27 @@ pub fn run(options: &Options) {
                 rounds.add_prepared("one queue for all", move || start_one_queue(packets));
             }
             // Short runs are noisier, and cheap.
-            rounds.run(options.rounds * (100_000 / packets).clamp(1, 20) as usize);
+            let count = options.rounds * (100_000 / packets).clamp(1, 20) as usize;
+            if let Ok(java) = &java {
+                for (join, name) in [("queue", JAVA_QUEUE), ("disruptor", JAVA_DISRUPTOR)] {
+                    let words =
+                        [shape.name(), join, &packets.to_string(), &CAPACITY.to_string(), &count.to_string()]
+                            .map(String::from);
+                    // All its runs at the first call: a start of Java for each would be most of the time.
+                    let mut runs = None;
+                    rounds.add_reported(name, move || {
+                        runs.get_or_insert_with(|| java.runs("Flow", &words).into_iter())
+                            .next()
+                            .unwrap_or(f64::NAN)
+                    });
+                }
+            }
+            rounds.run(count);
             rounds.print(title, EdgeKind::Queue.name());
             let expected = if shape == Shape::OneToMany { packets * MANY as u64 } else { packets };
             for (name, ended) in rounds.answers() {
-                assert_eq!(ended, expected, "{name}: packets were lost");
+                // The Java program checks its own.
+                assert!(ended == expected || name.starts_with("Java"), "{name}: packets were lost");
             }
         }
     }

@@ -20,7 +20,12 @@ use std::time::Duration;
 /// ```
 pub fn bounded<T>(capacity: usize) -> BlockingQueue<T> {
     let capacity = capacity.max(1);
-    let state = State { items: VecDeque::with_capacity(capacity), is_closed: false };
+    let state = State {
+        items: VecDeque::with_capacity(capacity),
+        is_closed: false,
+        waiting_for_items: 0,
+        waiting_for_room: 0,
+    };
     BlockingQueue {
         shared: Arc::new(Shared {
             capacity,
@@ -49,6 +54,9 @@ struct Shared<T> {
 struct State<T> {
     items: VecDeque<T>,
     is_closed: bool,
+    /// Threads asleep at each condition: the kernel is called only when there are any.
+    waiting_for_items: usize,
+    waiting_for_room: usize,
 }
 
 impl<T> Clone for BlockingQueue<T> {
@@ -70,15 +78,34 @@ impl<T> BlockingQueue<T> {
     pub fn push(&self, item: T) -> Result<(), T> {
         let mut state = self.lock();
         while state.items.len() >= self.shared.capacity && !state.is_closed {
+            state.waiting_for_room += 1;
             state = self.shared.has_room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiting_for_room -= 1;
         }
         if state.is_closed {
             return Err(item);
         }
-        state.items.push_back(item);
-        drop(state);
-        self.shared.has_items.notify_one();
+        self.put(state, item);
         Ok(())
+    }
+
+    fn put(&self, mut state: MutexGuard<'_, State<T>>, item: T) {
+        state.items.push_back(item);
+        let somebody_sleeps = state.waiting_for_items > 0;
+        drop(state);
+        if somebody_sleeps {
+            self.shared.has_items.notify_one();
+        }
+    }
+
+    fn take(&self, mut state: MutexGuard<'_, State<T>>) -> Option<T> {
+        let item = state.items.pop_front();
+        let somebody_sleeps = state.waiting_for_room > 0;
+        drop(state);
+        if item.is_some() && somebody_sleeps {
+            self.shared.has_room.notify_one();
+        }
+        item
     }
 
     /// Puts an item in if there is room now.
@@ -86,45 +113,38 @@ impl<T> BlockingQueue<T> {
     /// # Errors
     /// The item, if the queue is full or closed.
     pub fn try_push(&self, item: T) -> Result<(), T> {
-        let mut state = self.lock();
+        let state = self.lock();
         if state.is_closed || state.items.len() >= self.shared.capacity {
             return Err(item);
         }
-        state.items.push_back(item);
-        drop(state);
-        self.shared.has_items.notify_one();
+        self.put(state, item);
         Ok(())
     }
 
     /// Takes an item out, and sleeps while there is none. `None` when the queue is closed and empty.
     pub fn pop(&self) -> Option<T> {
         let mut state = self.lock();
-        loop {
-            if let Some(item) = state.items.pop_front() {
-                drop(state);
-                self.shared.has_room.notify_one();
-                return Some(item);
-            }
-            if state.is_closed {
-                return None;
-            }
+        while state.items.is_empty() && !state.is_closed {
+            state.waiting_for_items += 1;
             state = self.shared.has_items.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiting_for_items -= 1;
         }
+        self.take(state)
     }
 
     /// Takes an item out if there is one now.
     pub fn try_pop(&self) -> Option<T> {
-        let item = self.lock().items.pop_front()?;
-        self.shared.has_room.notify_one();
-        Some(item)
+        self.take(self.lock())
     }
 
     /// Sleeps until there is an item, the queue is closed, or `longest` is over.
     pub fn wait_for_items(&self, longest: Duration) {
-        let state = self.lock();
+        let mut state = self.lock();
         if state.items.is_empty() && !state.is_closed {
+            state.waiting_for_items += 1;
             // Whether it was woken or the time is over, the caller looks again.
-            drop(self.shared.has_items.wait_timeout(state, longest));
+            let waited = self.shared.has_items.wait_timeout(state, longest);
+            waited.unwrap_or_else(PoisonError::into_inner).0.waiting_for_items -= 1;
         }
     }
 

@@ -257,6 +257,7 @@ struct Seat {
 
 /// Where packets come into a worker.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one for each edge of a worker, made once")]
 enum Source {
     Reader { seat: usize },
     Edge { seat: usize, receiver: Receiver },
