@@ -140,9 +140,12 @@ fn format() -> Result<String, Lack> {
 }
 
 fn tests() -> Result<String, Lack> {
-    // A test that finds no tshark has nothing to compare with: it must be there where nothing may be skipped.
-    if let Err(Lack::Failed(why)) = tools::debian("tshark", "tshark") {
-        return Err(Lack::Failed(why));
+    // A test that finds no tshark has nothing to compare with, and one without `ip` no network of its own: they must be
+    // there where nothing may be skipped. `ip` does not know `--version`; `ss` comes with it.
+    for (program, package) in [("tshark", "tshark"), ("ss", "iproute2")] {
+        if let Err(Lack::Failed(why)) = tools::debian(program, package) {
+            return Err(Lack::Failed(why));
+        }
     }
     ran(cargo(["test", "--workspace", "--no-fail-fast", "--locked"]).run(), "all tests pass")
 }

@@ -209,7 +209,7 @@ impl FrameBuilder {
 
 /// The sum of the big-endian 16-bit words of `bytes`, the last padded with zero (RFC 1071). Four bytes at a time: the
 /// carries of the upper half come back in the folding. 64 bits overflow after 16 GiB.
-fn sum(bytes: &[u8]) -> u64 {
+pub(super) fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
     let mut total: u64 = words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum();
     let mut last = [0; 4];
@@ -219,7 +219,7 @@ fn sum(bytes: &[u8]) -> u64 {
 }
 
 /// Folds a sum into 16 bits with end-around carry.
-fn fold(mut total: u64) -> u16 {
+pub(super) fn fold(mut total: u64) -> u16 {
     while total > 0xffff {
         total = (total >> 16) + (total & 0xffff);
     }
