@@ -312,3 +312,48 @@ fn the_example_captures_what_is_sent_to_its_port() {
     let payloads: Vec<u8> = bytes(&out).iter().map(|frame| frame[42]).collect();
     assert_eq!(payloads, (0..20).collect::<Vec<u8>>());
 }
+
+#[cfg(feature = "af-xdp")]
+#[test]
+fn frames_come_by_xdp_in_every_mode() {
+    let Some(namespace) = Namespace::new("xdp") else { return };
+    let folder = Folder::new("flow-xdp");
+    for mode in ["skb", "native", "auto"] {
+        let out = folder.path(&format!("{mode}.pcap"));
+        let reader = format!("type = \"xdp_reader\"\ninterface = \"out\"\nmode = \"{mode}\"\ncount = 200");
+        let child = listening(namespace.flow(&into_capture(&folder, &reader, &out)), &out);
+        namespace.send(&folder, 100, TO_INTERFACE);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), &*stderr(&output)), (Some(0), ""), "{mode}");
+        assert_eq!(bytes(&out), market(100), "{mode}");
+        assert_eq!(stage(&report(&output), "line")["in"], 200);
+    }
+    let out = folder.path("gone.pcap");
+    let reader = "type = \"xdp_reader\"\ninterface = \"out\"\nframes = 64";
+    let child = listening(namespace.flow(&into_capture(&folder, reader, &out)), &out);
+    signal(&child, "-STOP");
+    namespace.send(&folder, 50, TO_INTERFACE);
+    namespace.ip("link del out");
+    signal(&child, "-CONT");
+    let output = child.wait_with_output().unwrap();
+    assert_told(&output, 1, "line: interface out is gone");
+    let report = report(&output);
+    let line = stage(&report, "line");
+    assert_eq!(
+        (&line["dropped"]["kernel_dropped"], &line["ports"]["out"]),
+        (&36.into(), &64.into()),
+        "{line}"
+    );
+    assert_eq!(bytes(&out), market(50)[..64]);
+}
+
+#[cfg(not(feature = "af-xdp"))]
+#[test]
+fn a_build_without_xdp_says_so_where_it_is_named() {
+    let folder = Folder::new("flow-no-xdp");
+    let text = "[[stage]]\nname = \"in\"\ntype = \"xdp_reader\"\ninterface = \"lo\"\n\
+                [[stage]]\nname = \"end\"\ntype = \"dropper\"\n[[edge]]\nfrom = \"in\"\nto = \"end\"\n";
+    let config = folder.write("flow.toml", text.as_bytes());
+    let told = "flow.toml:3:8: this build has no AF_XDP: build it with the feature af-xdp";
+    assert_told(&run(&["flow", "check", &config]), 78, told);
+}

@@ -238,6 +238,10 @@ impl StageError {
     }
 }
 
+/// What a build without the feature `af-xdp` says of AF_XDP.
+pub const LACKS_AF_XDP: &str =
+    "this build has no AF_XDP: build it with the feature af-xdp (cargo build --release --features af-xdp)";
+
 /// The link type of a payload that has lost its headers (LINKTYPE_USER0: of private meaning).
 pub const PAYLOAD: LinkType = LinkType(147);
 

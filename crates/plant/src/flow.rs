@@ -90,6 +90,9 @@ fn open_stage(config: &FlowConfig, node: usize) -> Result<Part, StageError> {
         Spec::PacketReader { options, count } => {
             Part::Reader(Box::new(Interface::open(options, *count, pool(0))?))
         }
+        Spec::XdpReader { options, count } => {
+            Part::Reader(Box::new(Interface::open_xdp(options, *count, pool(0))?))
+        }
         Spec::Filter(predicate) => Part::Stage(Box::new(Filter::new(predicate.clone()))),
         // A packet that came with tags pushed is longer than it was when it was read.
         Spec::Rewriter(steps) => Part::Stage(Box::new(Rewriter::new(*steps, pool(HEADROOM_BYTES)))),

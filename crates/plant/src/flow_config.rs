@@ -22,7 +22,7 @@ use tapeworks_flow::packets::reader::Pace;
 use tapeworks_flow::packets::rewriter::Steps;
 use tapeworks_flow::packets::writer::capture_format;
 use tapeworks_packet::capture::MAX_CAPTURED_BYTES;
-use tapeworks_packet::live::{PacketOptions, UdpOptions};
+use tapeworks_packet::live::{PacketOptions, UdpOptions, XdpOptions};
 use tapeworks_packet::net::rewrite::Rewrite;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -72,6 +72,13 @@ pub enum Spec {
     PacketReader {
         /// Which, and how.
         options: PacketOptions,
+        /// Ends after so many frames.
+        count: Option<u64>,
+    },
+    /// Reads a queue of a network interface by AF_XDP.
+    XdpReader {
+        /// Which, and how.
+        options: XdpOptions,
         /// Ends after so many frames.
         count: Option<u64>,
     },
@@ -129,6 +136,7 @@ const KINDS: &[Kind] = &[
     ("capture_reader", "capture reader", &[], OUT),
     ("udp_reader", "UDP reader", &[], OUT),
     ("packet_reader", "packet reader", &[], OUT),
+    ("xdp_reader", "XDP reader", &[], OUT),
     ("filter", "filter", FRAMES, PASS_AND_REJECT),
     ("rewriter", "rewriter", FRAMES, OUT),
     ("capture_writer", "capture writer", FRAMES, &[]),
@@ -309,6 +317,7 @@ fn read_stage(
         "capture_reader" => read_capture_reader(reading, &mut stage),
         "udp_reader" => network::read_udp_reader(reading, &mut stage),
         "packet_reader" => network::read_packet_reader(reading, &mut stage),
+        "xdp_reader" => network::read_xdp_reader(reading, &mut stage, kind_span),
         "filter" => read_filter(reading, &mut stage),
         "rewriter" => read_rewriter(reading, &mut stage),
         "capture_writer" => read_capture_writer(reading, &mut stage, &name, written),

@@ -97,6 +97,31 @@ pub(super) fn index(name: &str) -> Option<u32> {
     (index != 0).then_some(index)
 }
 
+/// Whether the interface `name`, which had the number `number`, is switched on. `socket` is any but one of AF_XDP.
+///
+/// # Errors
+/// [`InterfaceError::Gone`]; what else the operating system says.
+#[cfg(feature = "af-xdp")]
+pub(super) fn is_up(socket: &Socket, name: &str, number: u32) -> Result<bool, InterfaceError> {
+    if index(name) != Some(number) {
+        return Err(InterfaceError::Gone { name: name.to_owned() });
+    }
+    // SAFETY: zero is a valid value of every field.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    // SAFETY: the request holds a name that ends with zero, since an interface has it; the kernel writes the flags into it.
+    let told =
+        unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(socket), libc::SIOCGIFFLAGS, &raw mut request) };
+    if told != 0 {
+        return Err(failed(name, number, "ask for its flags", io::Error::last_os_error()));
+    }
+    // SAFETY: the kernel has written this field.
+    let flags = unsafe { request.ifr_ifru.ifru_flags };
+    Ok(libc::c_int::from(flags) & libc::IFF_UP != 0)
+}
+
 /// A raw socket and the interface that it is, or will be, bound to.
 #[derive(Debug)]
 pub(super) struct RawSocket {

@@ -355,3 +355,130 @@ fn payloads_are_sent_in_batches_and_those_that_udp_cannot_hold_are_told() {
     };
     assert!(nowhere.told(error).starts_with("cannot send to 127.0.0.1:0: "));
 }
+
+#[cfg(feature = "af-xdp")]
+mod xdp {
+    use super::*;
+
+    fn receive(receiver: &mut XdpReceiver, pool: &mut Pool, wanted: usize) -> Vec<Received> {
+        let began = Instant::now();
+        let mut all = Vec::new();
+        while all.len() < wanted && began.elapsed() < Duration::from_secs(20) {
+            let is_ready = receiver.is_ready();
+            let got = receiver.receive(pool, 7, 5, |received| all.push(received)).unwrap();
+            assert!(got <= 7 && (got > 0 || !is_ready), "{got}");
+        }
+        all
+    }
+
+    #[test]
+    fn frames_come_in_every_mode() {
+        with_veth(|| {
+            for mode in XdpMode::ALL {
+                let options = XdpOptions { mode, ..XdpOptions::new("out") };
+                let mut receiver = XdpReceiver::open(&options).unwrap();
+                assert_eq!(receiver.link_type(), LinkType::ETHERNET);
+                let (mut sender, _) = Sender::interface("in").unwrap();
+                let sent = frames(3000);
+                let mut pool = Pool::new(3000, 2048);
+                let before_ns = now_ns();
+                assert!(all_taken(&send(&mut sender, &sent)));
+                let all = receive(&mut receiver, &mut pool, sent.len());
+                assert!(all.iter().map(bytes).eq(sent.iter().map(Vec::as_slice)), "{mode:?}");
+                let Received::Packet(packet) = &all[0] else { panic!("{all:?}") };
+                let description = packet.description();
+                assert!((before_ns..=now_ns()).contains(&description.timestamp_ns));
+                assert_eq!(
+                    (description.entered_ns, description.original_length as usize),
+                    (5, sent[0].len())
+                );
+                assert_eq!(receiver.drops().unwrap(), 0);
+            }
+        });
+    }
+
+    #[test]
+    fn what_finds_no_place_is_counted_and_it_goes_on_behind() {
+        with_veth(|| {
+            for mode in [XdpMode::Skb, XdpMode::Native] {
+                let options = XdpOptions { mode, frames: 64, ..XdpOptions::new("out") };
+                let mut receiver = XdpReceiver::open(&options).unwrap();
+                let (mut sender, _) = Sender::interface("in").unwrap();
+                let mut pool = Pool::new(100, 500);
+                let mut seen = 0;
+                for round in 1..=3 {
+                    assert!(all_taken(&send(&mut sender, &frames(500))));
+                    thread::sleep(Duration::from_millis(20));
+                    let mut got = 1;
+                    while got > 0 {
+                        got = receiver.receive(&mut pool, 64, 0, drop).unwrap();
+                        seen += got as u64;
+                    }
+                    assert_eq!(receiver.drops().unwrap() + seen, 500 * round, "{mode:?}");
+                    assert_eq!(seen, 64 * round, "{mode:?}");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn long_frames_are_told_and_without_a_buffer_they_wait() {
+        with_veth(|| {
+            let mut receiver = XdpReceiver::open(&XdpOptions::new("out")).unwrap();
+            let (mut sender, _) = Sender::interface("in").unwrap();
+            let sent = frames(100);
+            assert!(all_taken(&send(&mut sender, &sent)));
+            let mut pool = Pool::new(3, sent[50].len());
+            let first = receive(&mut receiver, &mut pool, 3);
+            assert_eq!(receiver.receive(&mut pool, 64, 0, drop).unwrap(), 0);
+            drop(first);
+            let (mut fitting, mut too_long) = (3, 0);
+            while fitting + too_long < 100 {
+                receiver
+                    .receive(&mut pool, 64, 0, |received| match received {
+                        Received::Packet(packet) => {
+                            assert_eq!(packet.bytes(), sent[fitting]);
+                            fitting += 1;
+                        }
+                        Received::TooLong => too_long += 1,
+                    })
+                    .unwrap();
+            }
+            assert_eq!((fitting, too_long), (51, 49));
+        });
+    }
+
+    #[test]
+    fn what_cannot_be_opened_and_what_goes_is_told() {
+        with_veth(|| {
+            let told = |options: &XdpOptions| XdpReceiver::open(options).unwrap_err().to_string();
+            assert!(told(&XdpOptions::new("nowhere0")).starts_with("there is no interface 'nowhere0'"));
+            for (options, problem) in [
+                (
+                    XdpOptions { queue: 9, ..XdpOptions::new("out") },
+                    "out: cannot open an AF_XDP socket on this queue: ",
+                ),
+                (XdpOptions { frames: 100, ..XdpOptions::new("out") }, "out: cannot have so many frames: "),
+                (XdpOptions { frames: 0, ..XdpOptions::new("out") }, "out: cannot have so many frames: "),
+                (
+                    XdpOptions { frames: MAX_XDP_FRAMES * 2, ..XdpOptions::new("out") },
+                    "out: cannot have so many frames: ",
+                ),
+                (
+                    XdpOptions { mode: XdpMode::Native, ..XdpOptions::new("lo") },
+                    "lo: cannot open an AF_XDP socket on this ",
+                ),
+            ] {
+                let told = told(&options);
+                assert!(told.starts_with(&format!("interface {problem}")), "{told}");
+            }
+            let receiver = XdpReceiver::open(&XdpOptions::new("out")).unwrap();
+            assert!(receiver.check().is_ok());
+            assert!(told(&XdpOptions::new("out")).contains("busy"), "the queue has a socket");
+            assert!(Command::new("ip").args(["link", "set", "out", "down"]).status().unwrap().success());
+            assert_eq!(receiver.check().unwrap_err().to_string(), "interface out is down");
+            assert!(Command::new("ip").args(["link", "del", "out"]).status().unwrap().success());
+            assert_eq!(receiver.check().unwrap_err().to_string(), "interface out is gone");
+        });
+    }
+}

@@ -1,8 +1,10 @@
 //! Stages that read from the network and write to it.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 
-use tapeworks_packet::live::{self, PacketOptions, UdpOptions};
+use tapeworks_flow::packets::LACKS_AF_XDP;
+use tapeworks_packet::live::{self, MAX_XDP_FRAMES, PacketOptions, UdpOptions, XdpMode, XdpOptions};
 
 use super::Spec;
 use super::reading::{Reading, Section};
@@ -76,6 +78,32 @@ pub(super) fn read_packet_reader(reading: &mut Reading<'_>, stage: &mut Section<
     let label = format!("from {}", defaults.interface);
     let options = PacketOptions { block_bytes, blocks, block_timeout_ms, promiscuous, outgoing, ..defaults };
     (Spec::PacketReader { options, count }, label)
+}
+
+/// `kind` is where the file says that it is one.
+pub(super) fn read_xdp_reader(
+    reading: &mut Reading<'_>,
+    stage: &mut Section<'_>,
+    kind: Range<usize>,
+) -> (Spec, String) {
+    if !cfg!(feature = "af-xdp") {
+        reading.wrong(kind, LACKS_AF_XDP.to_owned());
+    }
+    let defaults = XdpOptions::new(read_interface(reading, stage));
+    let queue = stage.integer(reading, "queue", 0..=4095).map_or(defaults.queue, |(queue, _)| queue as u32);
+    let mode = stage.choice(reading, "mode", &XdpMode::ALL, XdpMode::name).unwrap_or(defaults.mode);
+    let frames = stage.integer(reading, "frames", 64..=MAX_XDP_FRAMES as usize).map_or(
+        defaults.frames,
+        |(frames, span)| {
+            if !frames.is_power_of_two() {
+                reading.wrong(span, "'frames' must be a power of two".to_owned());
+            }
+            frames as u32
+        },
+    );
+    let count = stage.integer(reading, "count", 1..=usize::MAX).map(|(count, _)| count as u64);
+    let label = format!("from {} queue {queue}", defaults.interface);
+    (Spec::XdpReader { options: XdpOptions { queue, mode, frames, ..defaults }, count }, label)
 }
 
 pub(super) fn read_packet_writer(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> (Spec, String) {
