@@ -30,13 +30,10 @@ pub(super) fn read_udp_reader(reading: &mut Reading<'_>, stage: &mut Section<'_>
     let count = stage.integer(reading, "count", 1..=usize::MAX).map(|(count, _)| count as u64);
     let headers = stage.boolean(reading, "headers");
     let listen = listen.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
-    if listen.is_ipv6() && headers == Some(true) {
-        stage.wrong_at(reading, "headers", "headers can be put before IPv4 payloads only");
-    }
     if interface.is_some() && !(listen.is_ipv4() && listen.ip().is_multicast()) {
         stage.wrong_at(reading, "interface", "an interface is chosen for IPv4 groups only");
     }
-    let with_headers = headers.unwrap_or(listen.is_ipv4());
+    let with_headers = headers.unwrap_or(true);
     let options = UdpOptions { listen, interface, receive_buffer_bytes, with_headers };
     (Spec::UdpReader { options, count }, format!("at {listen}"))
 }
