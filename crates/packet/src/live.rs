@@ -4,7 +4,7 @@
 //! | --- | --- | --- | --- |
 //! | [`UdpReceiver`] | a UDP socket, multicast groups too | `recvmmsg` | the kernel's, in ns |
 //! | [`PacketReceiver`] | every frame of a network interface | AF_PACKET: a TPACKET_V3 ring in shared memory | the kernel's, in ns |
-//! | [`XdpReceiver`] | the frames of a queue of an interface, before the kernel's stack; with the feature `af-xdp` | AF_XDP | the clock's |
+//! | `XdpReceiver` | the frames of a queue of an interface, before the kernel's stack; with the feature `af-xdp` | AF_XDP | the clock's |
 //! | [`Sender`] | UDP payloads to an address, or whole frames out of an interface | `sendmmsg` | |
 //!
 //! None of them starts a thread, none blocks but a [`Sender`] whose socket is full, and after the opening nothing is

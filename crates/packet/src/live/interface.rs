@@ -19,8 +19,8 @@ pub enum InterfaceError {
     },
     /// This user may not.
     #[error(
-        "interface {name}: not permitted: {doing} needs the capability {capability} (run as root, or give it to the program by \
-         setcap)"
+        "interface {name}: not permitted to {doing}: it needs the capability {capability} (run as root, or give it to the \
+         program by setcap)"
     )]
     Permission {
         /// The interface's name.

@@ -313,8 +313,8 @@ fn interfaces_that_are_not_there_or_not_for_everybody_are_told() {
     for told in told.join().unwrap() {
         assert_eq!(
             told,
-            "interface lo: not permitted: open a raw socket needs the capability CAP_NET_RAW (run as root, or give it to \
-             the program by setcap)"
+            "interface lo: not permitted to open a raw socket: it needs the capability CAP_NET_RAW (run as root, or give it \
+             to the program by setcap)"
         );
     }
 }
