@@ -30,6 +30,9 @@ const MDBOOK: &str = "0.5.4";
 /// Mutated inputs of each target in the step `fuzz`: some seconds each.
 const FUZZ_INPUTS: &str = "100000";
 
+/// The feature that needs more than the toolchain to build.
+const AF_XDP: &str = "af-xdp";
+
 const STEPS: &[Step] = &[
     Step { name: "format", what: "the sources are formatted", run: format },
     Step {
@@ -55,6 +58,11 @@ const STEPS: &[Step] = &[
     Step { name: "models", what: "loom finds no order of two threads that breaks a ring", run: models },
     Step { name: "lints", what: "clippy has nothing to say", run: lints },
     Step { name: "features", what: "each crate builds with each of its features alone", run: features },
+    Step {
+        name: "af-xdp",
+        what: "frames come by AF_XDP, a feature that is not in the default build",
+        run: af_xdp,
+    },
     Step {
         name: "documentation",
         what: "the API's documentation builds without warnings",
@@ -140,9 +148,12 @@ fn format() -> Result<String, Lack> {
 }
 
 fn tests() -> Result<String, Lack> {
-    // A test that finds no tshark has nothing to compare with: it must be there where nothing may be skipped.
-    if let Err(Lack::Failed(why)) = tools::debian("tshark", "tshark") {
-        return Err(Lack::Failed(why));
+    // A test that finds no tshark has nothing to compare with, and one without `ip` no network of its own: they must be
+    // there where nothing may be skipped. `ip` does not know `--version`; `ss` comes with it.
+    for (program, package) in [("tshark", "tshark"), ("ss", "iproute2")] {
+        if let Err(Lack::Failed(why)) = tools::debian(program, package) {
+            return Err(Lack::Failed(why));
+        }
     }
     ran(cargo(["test", "--workspace", "--no-fail-fast", "--locked"]).run(), "all tests pass")
 }
@@ -162,8 +173,25 @@ fn lints() -> Result<String, Lack> {
     ran(run, "no lints")
 }
 
-/// Each feature of each crate of ours alone, and none.
+/// The feature that lets frames past the kernel's stack: what is only there with it.
+fn af_xdp() -> Result<String, Lack> {
+    tools::af_xdp()?;
+    let run = || {
+        let build =
+            ["--locked", "--package", "tapeworks-packet", "--package", "tapeworks", "--features", AF_XDP];
+        cargo(["clippy", "--all-targets"]).args(build).args(["--", "--deny", "warnings"]).run()?;
+        cargo(["test"]).args(build).args(["xdp"]).run()
+    };
+    ran(run(), "frames come by AF_XDP")
+}
+
+/// Each feature of each crate of ours alone, and none. `af-xdp` is left out where it cannot be built.
 fn features() -> Result<String, Lack> {
+    let lacks = match tools::af_xdp() {
+        Ok(()) => None,
+        Err(Lack::Skipped(lacks)) => Some(lacks),
+        Err(failed) => return Err(failed),
+    };
     let run = || {
         let metadata = process::metadata(&["--no-deps"])?;
         let mut combinations = 0;
@@ -178,7 +206,8 @@ fn features() -> Result<String, Lack> {
             let check = ["check", "--locked", "--package", name, "--no-default-features"];
             cargo(check).run()?;
             combinations += 1;
-            for feature in features.keys().filter(|feature| *feature != "default") {
+            let is_left_out = |feature: &str| feature == "default" || feature == AF_XDP && lacks.is_some();
+            for feature in features.keys().filter(|feature| !is_left_out(feature)) {
                 cargo(check).args(["--features", feature]).run()?;
                 combinations += 1;
             }
@@ -186,7 +215,8 @@ fn features() -> Result<String, Lack> {
         Ok(combinations)
     };
     let combinations = run().map_err(Lack::Failed)?;
-    Ok(format!("{combinations} combinations of features build"))
+    let but = lacks.map_or_else(String::new, |lacks| format!(", {AF_XDP} left out: {lacks}"));
+    Ok(format!("{combinations} combinations of features build{but}"))
 }
 
 fn documentation() -> Result<String, Lack> {

@@ -30,6 +30,36 @@ pub(crate) fn debian(program: &str, package: &str) -> Result<(), Lack> {
     if !process::is_ci() {
         return Err(Lack::Skipped(format!("{program} is not installed (Debian: {package})")));
     }
+    install(package)?;
+    if process::is_installed(program) {
+        Ok(())
+    } else {
+        Err(Lack::Failed(format!("{program} is not there after the installation of {package}")))
+    }
+}
+
+/// What building the feature `af-xdp` takes: compilers of libxdp and its program, and headers.
+pub(crate) fn af_xdp() -> Result<(), Lack> {
+    let programs = [("clang", "clang"), ("m4", "m4"), ("make", "make"), ("pkg-config", "pkg-config")];
+    programs.iter().try_for_each(|(program, package)| debian(program, package))?;
+    for (library, package) in [("libelf", "libelf-dev"), ("libpcap", "libpcap-dev"), ("zlib", "zlib1g-dev")] {
+        let is_there = || process::program("pkg-config").args(["--exists", library]).output().is_ok();
+        if is_there() {
+            continue;
+        }
+        if !process::is_ci() {
+            return Err(Lack::Skipped(format!("{library} is not installed (Debian: {package})")));
+        }
+        install(package)?;
+        if !is_there() {
+            return Err(Lack::Failed(format!("{library} is not there after the installation of {package}")));
+        }
+    }
+    Ok(())
+}
+
+/// Installs a Debian package.
+fn install(package: &str) -> Result<(), Lack> {
     let install = || {
         process::program("apt-get").args(["update", "-qq"]).run()?;
         process::program("apt-get")
@@ -37,12 +67,7 @@ pub(crate) fn debian(program: &str, package: &str) -> Result<(), Lack> {
             .env("DEBIAN_FRONTEND", "noninteractive")
             .run()
     };
-    install().map_err(Lack::Failed)?;
-    if process::is_installed(program) {
-        Ok(())
-    } else {
-        Err(Lack::Failed(format!("{program} is not there after the installation of {package}")))
-    }
+    install().map_err(Lack::Failed)
 }
 
 /// A program of a crate, at one version: installed ones first, else one of our own below the target folder.

@@ -59,7 +59,7 @@ fn examples() -> Vec<String> {
 #[test]
 fn every_example_is_sound_and_is_drawn_the_same_each_time() {
     let files = examples();
-    assert_eq!(files.len(), 4, "{files:?}");
+    assert_eq!(files.len(), 5, "{files:?}");
     for file in files {
         let told = run(&["flow", "check", &file]);
         assert_eq!(told.status.code(), Some(0), "{}", stderr(&told));

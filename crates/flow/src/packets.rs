@@ -80,7 +80,7 @@ pub struct Routed {
 pub enum Reason {
     /// A filter rejected it, and nothing is connected to the filter's `reject` port.
     Rejected,
-    /// It is longer than a packet buffer.
+    /// It is longer than a packet buffer, or than what it was to be sent by takes.
     TooLong,
     /// Every packet buffer was in use.
     NoBuffer,
@@ -92,11 +92,19 @@ pub enum Reason {
     NoPayload,
     /// The write or the send failed; the first failure ends the run.
     Failed,
+    /// The kernel dropped it because the socket's buffer or ring was full.
+    KernelDropped,
+    /// It is not whole: a frame that is cut is not sent.
+    Cut,
+    /// The socket or the interface's queue was full.
+    QueueFull,
+    /// The kernel would not send it: it is shorter than its headers, or a firewall forbids it.
+    Refused,
 }
 
 impl Reason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 11] = [
         Self::Rejected,
         Self::TooLong,
         Self::NoBuffer,
@@ -104,6 +112,10 @@ impl Reason {
         Self::LinkType,
         Self::NoPayload,
         Self::Failed,
+        Self::KernelDropped,
+        Self::Cut,
+        Self::QueueFull,
+        Self::Refused,
     ];
 
     /// A short name for tables and JSON.
@@ -116,6 +128,10 @@ impl Reason {
             Self::LinkType => "link_type",
             Self::NoPayload => "no_payload",
             Self::Failed => "failed",
+            Self::KernelDropped => "kernel_dropped",
+            Self::Cut => "cut",
+            Self::QueueFull => "queue_full",
+            Self::Refused => "refused",
         }
     }
 }
@@ -138,13 +154,17 @@ pub enum Note {
     NoPort,
     /// Ports were to be rewritten; the packet is a later fragment, which has none.
     Fragment,
-    /// The kernel dropped it before it could be read. It is in no other count.
-    KernelDropped,
+    /// The kernel had left its checksum to the network card; the reader completed it.
+    ChecksumCompleted,
+    /// The ring that the kernel fills was full; what came meanwhile is counted as [`Reason::KernelDropped`].
+    RingFull,
+    /// It was in the ring when the reader ended. It is in no other count.
+    LeftBehind,
 }
 
 impl Note {
     /// Every note, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Copied,
         Self::Cut,
         Self::NoMac,
@@ -152,7 +172,9 @@ impl Note {
         Self::NoAddress,
         Self::NoPort,
         Self::Fragment,
-        Self::KernelDropped,
+        Self::ChecksumCompleted,
+        Self::RingFull,
+        Self::LeftBehind,
     ];
 
     /// A short name for tables and JSON.
@@ -165,7 +187,9 @@ impl Note {
             Self::NoAddress => "no_address",
             Self::NoPort => "no_port",
             Self::Fragment => "fragment",
-            Self::KernelDropped => "kernel_dropped",
+            Self::ChecksumCompleted => "checksum_completed",
+            Self::RingFull => "ring_full",
+            Self::LeftBehind => "left_behind",
         }
     }
 }
@@ -214,6 +238,10 @@ impl StageError {
     }
 }
 
+/// What a build without the feature `af-xdp` says of AF_XDP.
+pub const LACKS_AF_XDP: &str =
+    "this build has no AF_XDP: build it with the feature af-xdp (cargo build --release --features af-xdp)";
+
 /// The link type of a payload that has lost its headers (LINKTYPE_USER0: of private meaning).
 pub const PAYLOAD: LinkType = LinkType(147);
 
@@ -236,9 +264,9 @@ impl Outbox {
         self.items.drain(..)
     }
 
-    /// A packet that a reader met and could not take into a buffer.
-    pub fn drop_unread(&mut self, reason: Reason) {
-        self.unread[reason as usize] += 1;
+    /// Packets that a reader met, or heard of, and could not take into buffers.
+    pub fn drop_unread(&mut self, reason: Reason, count: u64) {
+        self.unread[reason as usize] += count;
     }
 
     /// Packets that were not taken into buffers, by reason.
@@ -293,6 +321,9 @@ pub trait Reader: Send {
     /// # Errors
     /// Why there will be no more; what came before has been put out.
     fn poll(&mut self, most: usize, now_ns: u64, outbox: &mut Outbox) -> Result<Polled, StageError>;
+
+    /// It will not be polled any more: what is still to be told of drops goes into the outbox.
+    fn finish(&mut self, _outbox: &mut Outbox) {}
 
     /// Whether there may be packets to poll: cheap, for whoever waits.
     fn is_ready(&mut self, _now_ns: u64) -> bool {

@@ -91,7 +91,7 @@ pub struct Control {
 /// Counts of a stage at some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NodeCounts {
-    /// Packets that came in; of a reader, that it met.
+    /// Packets that came in; of a reader, that it met or that the kernel dropped before it.
     pub taken: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -585,10 +585,14 @@ fn publish_notes(counters: &NodeCounters, notes: crate::packets::Notes) {
 
 fn poll_reader(seat: &mut Seat, most: usize, now_ns: u64, shared: &Shared) -> Received {
     let Part::Reader(reader) = &mut seat.part else { return Received::Ended };
-    if shared.is_stopping.load(Ordering::Relaxed) {
-        return Received::Ended;
+    let polled = if shared.is_stopping.load(Ordering::Relaxed) {
+        Ok(Polled::Ended)
+    } else {
+        reader.poll(most, now_ns, &mut seat.outbox)
+    };
+    if !matches!(polled, Ok(Polled::Some | Polled::None)) {
+        reader.finish(&mut seat.outbox);
     }
-    let polled = reader.poll(most, now_ns, &mut seat.outbox);
     publish_notes(&shared.nodes[seat.node], reader.notes());
     match polled {
         Ok(Polled::Some) => Received::Some,

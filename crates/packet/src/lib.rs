@@ -9,7 +9,7 @@
 //! | [`framed`] | files of length-prefixed messages (Nasdaq's raw ITCH), in batches that a decoder can look ahead in |
 //! | [`net`] | Ethernet, VLAN, Linux cooked, IPv4, IPv6, UDP and TCP headers; [`net::build`] writes them, [`net::rewrite`] changes them |
 //! | [`pool`] | packet buffers that several stages hold at once, copied only by who changes them |
-//! | [`live`] | UDP sockets, many datagrams a call, straight into those buffers (Linux) |
+//! | [`live`] | UDP sockets and network interfaces, straight into those buffers and out of them (Linux) |
 //! | [`tcp`] | puts the payload of TCP segments back in order |
 //!
 //! Nothing here knows of an exchange's protocol. Nothing allocates per packet, apart from out-of-order TCP segments.

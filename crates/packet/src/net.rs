@@ -13,7 +13,7 @@ pub mod layout;
 pub mod rewrite;
 
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 
 use crate::capture::LinkType;
 
@@ -251,6 +251,12 @@ fn parse_ipv4_udp(bytes: &[u8], at: usize, vlan: Option<u16>) -> Option<Datagram
 pub fn multicast_mac(group: Ipv4Addr) -> [u8; 6] {
     let [_, second, third, fourth] = group.octets();
     [0x01, 0x00, 0x5e, second & 0x7f, third, fourth]
+}
+
+/// The Ethernet address that an IPv6 multicast group is sent to (RFC 2464, section 7).
+pub fn multicast_mac_v6(group: Ipv6Addr) -> [u8; 6] {
+    let [.., third, fourth, fifth, sixth] = group.octets();
+    [0x33, 0x33, third, fourth, fifth, sixth]
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use tapeworks_flow::packets::StageError;
 use tapeworks_flow::packets::filter::Filter;
-use tapeworks_flow::packets::reader::{CaptureFile, Udp};
+use tapeworks_flow::packets::reader::{CaptureFile, Interface, Udp};
 use tapeworks_flow::packets::rewriter::Rewriter;
-use tapeworks_flow::packets::writer::{CaptureWriter, Dropper, UdpWriter};
+use tapeworks_flow::packets::writer::{CaptureWriter, Dropper, SocketWriter};
 use tapeworks_flow::runner::{self, Failure, Part, Snapshot};
 use tapeworks_packet::pool::{HEADROOM_BYTES, Pool};
 
@@ -87,13 +87,20 @@ fn open_stage(config: &FlowConfig, node: usize) -> Result<Part, StageError> {
             Part::Reader(Box::new(CaptureFile::open(file, *pace, pool(0))?))
         }
         Spec::UdpReader { options, count } => Part::Reader(Box::new(Udp::open(*options, *count, pool(0))?)),
+        Spec::PacketReader { options, count } => {
+            Part::Reader(Box::new(Interface::open(options, *count, pool(0))?))
+        }
+        Spec::XdpReader { options, count } => {
+            Part::Reader(Box::new(Interface::open_xdp(options, *count, pool(0))?))
+        }
         Spec::Filter(predicate) => Part::Stage(Box::new(Filter::new(predicate.clone()))),
         // A packet that came with tags pushed is longer than it was when it was read.
         Spec::Rewriter(steps) => Part::Stage(Box::new(Rewriter::new(*steps, pool(HEADROOM_BYTES)))),
         Spec::CaptureWriter { file, overwrite } => {
             Part::Stage(Box::new(CaptureWriter::create(file, *overwrite)?))
         }
-        Spec::UdpWriter { to, hops } => Part::Stage(Box::new(UdpWriter::open(*to, *hops)?)),
+        Spec::UdpWriter { to, hops } => Part::Stage(Box::new(SocketWriter::udp(*to, *hops)?)),
+        Spec::PacketWriter { interface } => Part::Stage(Box::new(SocketWriter::interface(interface)?)),
         Spec::Dropper => Part::Stage(Box::new(Dropper)),
     })
 }

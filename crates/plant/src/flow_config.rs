@@ -4,6 +4,7 @@
 //! values of the wrong type or out of range, names that do not exist, and what keeps the graph from running
 //! ([`Graph::faults`]). Parsing happens once, at start-up; no limit of it matters there.
 
+mod network;
 mod reading;
 
 use std::collections::HashMap;
@@ -21,7 +22,7 @@ use tapeworks_flow::packets::reader::Pace;
 use tapeworks_flow::packets::rewriter::Steps;
 use tapeworks_flow::packets::writer::capture_format;
 use tapeworks_packet::capture::MAX_CAPTURED_BYTES;
-use tapeworks_packet::live::UdpOptions;
+use tapeworks_packet::live::{PacketOptions, UdpOptions, XdpOptions};
 use tapeworks_packet::net::rewrite::Rewrite;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -67,6 +68,20 @@ pub enum Spec {
         /// Ends after so many datagrams.
         count: Option<u64>,
     },
+    /// Reads a network interface.
+    PacketReader {
+        /// Which, and how.
+        options: PacketOptions,
+        /// Ends after so many frames.
+        count: Option<u64>,
+    },
+    /// Reads a queue of a network interface by AF_XDP.
+    XdpReader {
+        /// Which, and how.
+        options: XdpOptions,
+        /// Ends after so many frames.
+        count: Option<u64>,
+    },
     /// Two ways for packets.
     Filter(Predicate),
     /// Changes headers.
@@ -84,6 +99,11 @@ pub enum Spec {
         to: SocketAddr,
         /// How far multicast goes.
         hops: Option<u32>,
+    },
+    /// Sends frames out of a network interface.
+    PacketWriter {
+        /// The interface's name.
+        interface: String,
     },
     /// Ends packets.
     Dropper,
@@ -115,10 +135,13 @@ type Kind = (&'static str, &'static str, &'static [Carries], &'static [Port]);
 const KINDS: &[Kind] = &[
     ("capture_reader", "capture reader", &[], OUT),
     ("udp_reader", "UDP reader", &[], OUT),
+    ("packet_reader", "packet reader", &[], OUT),
+    ("xdp_reader", "XDP reader", &[], OUT),
     ("filter", "filter", FRAMES, PASS_AND_REJECT),
     ("rewriter", "rewriter", FRAMES, OUT),
     ("capture_writer", "capture writer", FRAMES, &[]),
     ("udp_writer", "UDP writer", ANY, &[]),
+    ("packet_writer", "packet writer", FRAMES, &[]),
     ("dropper", "dropper", ANY, &[]),
 ];
 
@@ -235,7 +258,10 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
 /// Packet buffers that a stage has of its own: readers and rewriters have some.
 pub(crate) fn pool_slots(graph: &Graph, specs: &[Spec], node: usize) -> usize {
     match specs[node] {
-        Spec::CaptureReader { .. } | Spec::UdpReader { .. } | Spec::Rewriter(_) => graph.buffers(node),
+        Spec::CaptureReader { .. }
+        | Spec::UdpReader { .. }
+        | Spec::PacketReader { .. }
+        | Spec::Rewriter(_) => graph.buffers(node),
         _ => 0,
     }
 }
@@ -289,11 +315,14 @@ fn read_stage(
     }
     let (spec, label) = match kind.as_str() {
         "capture_reader" => read_capture_reader(reading, &mut stage),
-        "udp_reader" => read_udp_reader(reading, &mut stage),
+        "udp_reader" => network::read_udp_reader(reading, &mut stage),
+        "packet_reader" => network::read_packet_reader(reading, &mut stage),
+        "xdp_reader" => network::read_xdp_reader(reading, &mut stage, kind_span),
         "filter" => read_filter(reading, &mut stage),
         "rewriter" => read_rewriter(reading, &mut stage),
         "capture_writer" => read_capture_writer(reading, &mut stage, &name, written),
-        "udp_writer" => read_udp_writer(reading, &mut stage),
+        "udp_writer" => network::read_udp_writer(reading, &mut stage),
+        "packet_writer" => network::read_packet_writer(reading, &mut stage),
         _ => (Spec::Dropper, String::new()),
     };
     stage.refuse_the_rest(reading);
@@ -331,32 +360,6 @@ fn read_capture_reader(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> (S
     (Spec::CaptureReader { file: file.clone().into(), pace: Pace { speed, repeat } }, file)
 }
 
-fn read_udp_reader(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> (Spec, String) {
-    let listen =
-        stage.parsed(reading, "listen", "an address with a port such as 233.54.12.111:26477", |text| {
-            text.parse::<SocketAddr>().ok()
-        });
-    if listen.is_none() && !stage.has("listen") {
-        stage.missing(reading, "listen");
-    }
-    let interface =
-        stage.parsed(reading, "interface", "the IPv4 address of an interface", |text| text.parse().ok());
-    let receive_buffer_bytes =
-        stage.integer(reading, "receive_buffer", 1024..=1 << 30).map(|(bytes, _)| bytes);
-    let count = stage.integer(reading, "count", 1..=usize::MAX).map(|(count, _)| count as u64);
-    let headers = stage.boolean(reading, "headers");
-    let listen = listen.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
-    if listen.is_ipv6() && headers == Some(true) {
-        stage.wrong_at(reading, "headers", "headers can be put before IPv4 payloads only");
-    }
-    if interface.is_some() && !(listen.is_ipv4() && listen.ip().is_multicast()) {
-        stage.wrong_at(reading, "interface", "an interface is chosen for IPv4 groups only");
-    }
-    let with_headers = headers.unwrap_or(listen.is_ipv4());
-    let options = UdpOptions { listen, interface, receive_buffer_bytes, with_headers };
-    (Spec::UdpReader { options, count }, format!("at {listen}"))
-}
-
 fn read_capture_writer(
     reading: &mut Reading<'_>,
     stage: &mut Section<'_>,
@@ -383,18 +386,6 @@ fn read_capture_writer(
         reading.wrong(span, problem);
     }
     (Spec::CaptureWriter { file: path, overwrite }, file)
-}
-
-fn read_udp_writer(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> (Spec, String) {
-    let hops = stage.integer(reading, "hops", 1..=255).map(|(hops, _)| hops as u32);
-    let to = stage.parsed(reading, "to", "an address with a port such as 239.1.1.1:5000", |text| {
-        text.parse::<SocketAddr>().ok().filter(|to| to.port() != 0)
-    });
-    if to.is_none() && !stage.has("to") {
-        stage.missing(reading, "to");
-    }
-    let label = to.map_or_else(String::new, |to| format!("to {to}"));
-    (Spec::UdpWriter { to: to.unwrap_or_else(|| ([0, 0, 0, 0], 0).into()), hops }, label)
 }
 
 fn read_filter(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> (Spec, String) {

@@ -1,16 +1,20 @@
 //! Readers: where packets come into a graph.
 //!
 //! [`CaptureFile`] takes them from a file, as fast as the graph takes them or at the pace of their times; [`Repeated`] from
-//! memory; [`Udp`] from a socket. Cost: the copy of the packet into a buffer, and the walk over its headers.
+//! memory; [`Udp`] from a socket; [`Interface`] from a network interface. Cost: the copy of the packet into a buffer, and the
+//! walk over its headers.
+
+#[cfg(target_os = "linux")]
+mod live;
 
 use std::path::{Path, PathBuf};
 
 use tapeworks_packet::CaptureError;
 use tapeworks_packet::capture::{CaptureReader, LinkType};
-#[cfg(target_os = "linux")]
-use tapeworks_packet::live::{Received, UdpOptions, UdpReceiver};
 use tapeworks_packet::pool::{Description, Pool};
 
+#[cfg(target_os = "linux")]
+pub use self::live::{Interface, Udp};
 use super::{Note, Notes, Outbox, Polled, Reader, Reason, Routed, StageError, To};
 use crate::Sink as _;
 
@@ -95,7 +99,7 @@ impl Reader for CaptureFile {
             };
             match self.pool.packet(captured.bytes, description) {
                 Ok(packet) => outbox.put(Routed { packet, to: To::Port(0) }),
-                Err(_) => outbox.drop_unread(Reason::TooLong),
+                Err(_) => outbox.drop_unread(Reason::TooLong, 1),
             }
         }
         Ok(Polled::Some)
@@ -148,7 +152,7 @@ impl Reader for Repeated {
             self.given += 1;
             match self.pool.packet(frame, description) {
                 Ok(packet) => outbox.put(Routed { packet, to: To::Port(0) }),
-                Err(_) => outbox.drop_unread(Reason::TooLong),
+                Err(_) => outbox.drop_unread(Reason::TooLong, 1),
             }
         }
         Ok(Polled::Some)
@@ -156,66 +160,5 @@ impl Reader for Repeated {
 
     fn is_ready(&mut self, _now_ns: u64) -> bool {
         self.pool.has_room()
-    }
-}
-
-/// Reads datagrams from a UDP socket, unicast or multicast.
-#[cfg(target_os = "linux")]
-#[derive(Debug)]
-pub struct Udp {
-    receiver: UdpReceiver,
-    pool: Pool,
-    /// Packets until the end; `None`: there is none.
-    left: Option<u64>,
-    /// Polls until the kernel is asked for its drops again.
-    polls: u32,
-    notes: Notes,
-}
-
-#[cfg(target_os = "linux")]
-impl Udp {
-    /// Opens the socket; ends after `count` datagrams, if that is given.
-    ///
-    /// # Errors
-    /// Why it cannot be opened, in one line that names the address.
-    pub fn open(options: UdpOptions, count: Option<u64>, pool: Pool) -> Result<Self, StageError> {
-        let told = |error| StageError::failed(format!("cannot listen at {}: {error}", options.listen));
-        let receiver = UdpReceiver::open(options, super::PAYLOAD).map_err(told)?;
-        Ok(Self { receiver, pool, left: count, polls: 0, notes: Notes::default() })
-    }
-}
-
-#[cfg(target_os = "linux")]
-impl Reader for Udp {
-    fn poll(&mut self, most: usize, now_ns: u64, outbox: &mut Outbox) -> Result<Polled, StageError> {
-        let most = self.left.map_or(most, |left| most.min(usize::try_from(left).unwrap_or(usize::MAX)));
-        if most == 0 {
-            self.notes.set(Note::KernelDropped, self.receiver.kernel_drops());
-            return Ok(Polled::Ended);
-        }
-        let received = self.receiver.receive(&mut self.pool, most, now_ns, |received| match received {
-            Received::Packet(packet) => outbox.put(Routed { packet, to: To::Port(0) }),
-            Received::TooLong => outbox.drop_unread(Reason::TooLong),
-        });
-        // A question to the kernel: seldom enough to cost nothing, often enough to be seen.
-        self.polls = self.polls.wrapping_add(1);
-        if self.polls.is_multiple_of(1024) {
-            self.notes.set(Note::KernelDropped, self.receiver.kernel_drops());
-        }
-        match received {
-            Ok(0) => Ok(Polled::None),
-            Ok(count) => {
-                self.left = self.left.map(|left| left - count as u64);
-                Ok(Polled::Some)
-            }
-            Err(error) => {
-                let address = self.receiver.local_address();
-                Err(StageError::failed(format!("cannot receive at {address}: {error}")))
-            }
-        }
-    }
-
-    fn notes(&self) -> Notes {
-        self.notes
     }
 }

@@ -3,22 +3,25 @@
 //! | stage | what it does | cost of a packet |
 //! | --- | --- | --- |
 //! | [`CaptureWriter`] | pcap or pcapng | a copy; one `write` for each batch |
-//! | [`UdpWriter`] | sends the UDP payload to an address | one `sendto` |
+//! | [`SocketWriter`] | sends UDP payloads to an address, or whole frames out of an interface | a copy in the kernel; one `sendmmsg` for up to 64 |
 //! | [`Dropper`] | nothing: the runner counts | the release of the handle |
 //!
 //! A packet counts as consumed when the kernel has taken it. The first failure is told once and ends the run; what comes
 //! after it is dropped as [`Reason::Failed`], so that the counts stay right.
 
+#[cfg(target_os = "linux")]
+mod socket;
+
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
 use tapeworks_packet::capture::{Format, LinkType, Writer, WriterOptions};
-use tapeworks_packet::net::layout::Fragment;
 use tapeworks_packet::pool::Packet;
 
-use super::{PAYLOAD, PacketStage, Passing, Reason, Routed, StageError, To};
+#[cfg(target_os = "linux")]
+pub use self::socket::SocketWriter;
+use super::{PacketStage, Passing, Reason, Routed, StageError, To};
 use crate::{Sink, Stage};
 
 /// Bytes that a batch may have before the buffer of a capture file grows.
@@ -198,82 +201,6 @@ impl Drop for CaptureWriter {
             // Whoever drops it unfinished has an error to tell already.
             let _left_behind_at_worst = fs::remove_file(partial);
         }
-    }
-}
-
-/// Sends the payload of UDP packets to an address.
-#[derive(Debug)]
-pub struct UdpWriter {
-    socket: UdpSocket,
-    to: SocketAddr,
-    failure: Option<StageError>,
-    is_broken: bool,
-}
-
-impl UdpWriter {
-    /// From a port that the kernel chooses, to `to`; `hops` is how far multicast goes (the kernel's default is 1).
-    ///
-    /// # Errors
-    /// Why there is no socket, in one line that names the address.
-    pub fn open(to: SocketAddr, hops: Option<u32>) -> Result<Self, StageError> {
-        let told = |error: io::Error| StageError::failed(format!("cannot send to {to}: {error}"));
-        let any: SocketAddr = match to {
-            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-        };
-        let socket = UdpSocket::bind(any).map_err(told)?;
-        if let (Some(hops), true, true) = (hops, to.is_ipv4(), to.ip().is_multicast()) {
-            socket.set_multicast_ttl_v4(hops).map_err(told)?;
-        }
-        Ok(Self { socket, to, failure: None, is_broken: false })
-    }
-
-    fn send(&mut self, packet: &Packet) -> To {
-        if self.is_broken {
-            return To::Dropped(Reason::Failed);
-        }
-        let Some(payload) = udp_payload(packet) else { return To::Dropped(Reason::NoPayload) };
-        loop {
-            match self.socket.send_to(payload, self.to) {
-                Ok(_) => return To::Consumed,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    self.is_broken = true;
-                    let text = format!("cannot send {} bytes to {}: {error}", payload.len(), self.to);
-                    self.failure = Some(StageError::failed(text));
-                    return To::Dropped(Reason::Failed);
-                }
-            }
-        }
-    }
-}
-
-/// The payload, if it is a whole one.
-fn udp_payload(packet: &Packet) -> Option<&[u8]> {
-    let bytes = packet.bytes();
-    let is_cut = (bytes.len() as u64) < u64::from(packet.description().original_length);
-    if is_cut {
-        return None;
-    }
-    if packet.description().link_type == PAYLOAD {
-        return Some(bytes);
-    }
-    let layout = packet.layout();
-    if layout.fragment == Fragment::Whole { layout.udp_payload(bytes) } else { None }
-}
-
-impl<S: Sink<Routed>> Stage<Passing, S> for UdpWriter {
-    fn process(&mut self, batch: &[Passing], sink: &mut S) {
-        for packet in batch.iter().filter_map(Passing::take) {
-            let to = self.send(&packet);
-            sink.put(Routed { packet, to });
-        }
-    }
-}
-
-impl PacketStage for UdpWriter {
-    fn take_failure(&mut self) -> Option<StageError> {
-        self.failure.take()
     }
 }
 

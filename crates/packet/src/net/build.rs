@@ -1,9 +1,10 @@
-//! Headers written: a payload becomes an Ethernet frame with IPv4 and UDP or TCP around it, checksums included.
+//! Headers written: a payload becomes an Ethernet frame with IPv4 and UDP or TCP around it, or IPv6 and UDP, checksums
+//! included.
 //!
 //! Per frame a [`FrameBuilder`] writes 42 bytes of headers (46 with a tag, 54 and 58 for TCP) and sums the payload
 //! once, four bytes at a step. It allocates nothing: frames go into the caller's buffer.
 
-use std::net::SocketAddrV4;
+use std::net::{SocketAddrV4, SocketAddrV6};
 
 use super::{TcpHeader, headers};
 
@@ -11,6 +12,7 @@ use super::{TcpHeader, headers};
 pub const MAX_HEADERS_BYTES: usize = 58;
 
 const IPV4_BYTES: usize = 20;
+const IPV6_BYTES: usize = 40;
 const UDP_BYTES: usize = 8;
 const TCP_BYTES: usize = 20;
 
@@ -207,9 +209,60 @@ impl FrameBuilder {
     }
 }
 
+/// Bytes of the headers that [`udp_v6_in_place`] writes: Ethernet, IPv6, UDP.
+pub const UDP_V6_HEADERS_BYTES: usize = 14 + IPV6_BYTES + UDP_BYTES;
+
+/// Writes Ethernet, IPv6 and UDP headers before a payload of `payload_length` bytes that lies in `buffer` already, from
+/// [`UDP_V6_HEADERS_BYTES`] on; returns the frame's length. A group's Ethernet address follows from the group; without a
+/// group the frame has `mac` twice.
+///
+/// # Errors
+/// [`BuildError`], with `buffer` unchanged.
+pub fn udp_v6_in_place(
+    mac: [u8; 6],
+    source: SocketAddrV6,
+    destination: SocketAddrV6,
+    payload_length: usize,
+    buffer: &mut [u8],
+) -> Result<usize, BuildError> {
+    let limit = usize::from(u16::MAX) - UDP_BYTES;
+    if payload_length > limit {
+        return Err(BuildError::PayloadTooLong { length: payload_length, limit });
+    }
+    let need = UDP_V6_HEADERS_BYTES + payload_length;
+    let got = buffer.len();
+    let Some(frame) = buffer.get_mut(..need) else { return Err(BuildError::BufferTooSmall { need, got }) };
+    let (link, packet) = frame.split_at_mut(14);
+    let to = destination.ip();
+    link[..6].copy_from_slice(&if to.is_multicast() { super::multicast_mac_v6(*to) } else { mac });
+    link[6..12].copy_from_slice(&mac);
+    link[12..14].copy_from_slice(&headers::ETHERTYPE_IPV6.to_be_bytes());
+    let (ipv6, udp) = packet.split_at_mut(IPV6_BYTES);
+    // It fits 16 bits, as was checked.
+    let length = ((UDP_BYTES + payload_length) as u16).to_be_bytes();
+    ipv6[..4].copy_from_slice(&[0x60, 0, 0, 0]);
+    ipv6[4..6].copy_from_slice(&length);
+    ipv6[6] = headers::PROTOCOL_UDP;
+    ipv6[7] = 32; // hops, as for IPv4
+    ipv6[8..24].copy_from_slice(&source.ip().octets());
+    ipv6[24..40].copy_from_slice(&to.octets());
+    udp[..2].copy_from_slice(&source.port().to_be_bytes());
+    udp[2..4].copy_from_slice(&destination.port().to_be_bytes());
+    udp[4..6].copy_from_slice(&length);
+    udp[6..8].fill(0);
+    let pseudo = sum(&ipv6[8..40]) + u64::from(headers::PROTOCOL_UDP) + udp.len() as u64;
+    // RFC 8200, section 8.1: zero is written as its other form.
+    let checksum = match !fold(pseudo + sum(udp)) {
+        0 => 0xffff,
+        checksum => checksum,
+    };
+    udp[6..8].copy_from_slice(&checksum.to_be_bytes());
+    Ok(need)
+}
+
 /// The sum of the big-endian 16-bit words of `bytes`, the last padded with zero (RFC 1071). Four bytes at a time: the
 /// carries of the upper half come back in the folding. 64 bits overflow after 16 GiB.
-fn sum(bytes: &[u8]) -> u64 {
+pub(super) fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
     let mut total: u64 = words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum();
     let mut last = [0; 4];
@@ -219,7 +272,7 @@ fn sum(bytes: &[u8]) -> u64 {
 }
 
 /// Folds a sum into 16 bits with end-around carry.
-fn fold(mut total: u64) -> u16 {
+pub(super) fn fold(mut total: u64) -> u16 {
     while total > 0xffff {
         total = (total >> 16) + (total & 0xffff);
     }

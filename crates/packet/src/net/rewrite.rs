@@ -16,10 +16,13 @@
 //! and not the one in the IP header (RFC 8200, section 8.1); the same holds for a home address. Only the IP header is
 //! then rewritten.
 //!
+//! [`complete_checksum`] is for packets that were never on a line: it reads the payload.
+//!
 //! Cost: an address is two words (IPv6: eight) subtracted and added, a port one; one or two cache lines are written.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use super::build::{fold, sum};
 use super::headers;
 use super::layout::{Fragment, Layout, Network};
 
@@ -222,6 +225,41 @@ fn update_transport(bytes: &mut [u8], layout: &Layout, change: Change) {
             [0, 0] if has_zero_rule => [0xff, 0xff],
             updated => updated,
         };
+    }
+}
+
+/// Completes the checksum of a TCP or UDP packet whose sender has left that to the network card: its field has the sum of
+/// the pseudo header alone, as the kernel leaves it (`CHECKSUM_PARTIAL`). `false`, and nothing changed, if the field has
+/// something else, or the packet is a fragment or cut.
+pub fn complete_checksum(bytes: &mut [u8], layout: &Layout) -> bool {
+    if layout.fragment != Fragment::Whole || layout.transport_offset == 0 || layout.checksum_offset == 0 {
+        return false;
+    }
+    let (length_at, fixed, addresses) = match layout.network {
+        Network::V4 => (2, 0, 12..20),
+        Network::V6 => (4, 40, 8..40),
+        Network::Other => return false,
+    };
+    let network = bytes.get(usize::from(layout.network_offset)..).unwrap_or_default();
+    let (Some(length), Some(addresses)) = (
+        network.get(length_at..).and_then(<[u8]>::first_chunk::<2>).map(|word| u16::from_be_bytes(*word)),
+        network.get(addresses),
+    ) else {
+        return false;
+    };
+    let end = usize::from(layout.network_offset) + fixed + usize::from(length);
+    let Some(transport) = bytes.get(usize::from(layout.transport_offset)..end) else { return false };
+    let pseudo = sum(addresses) + u64::from(layout.protocol) + transport.len() as u64;
+    let checksum = match !fold(sum(transport)) {
+        0 if layout.protocol == headers::PROTOCOL_UDP => 0xffff,
+        checksum => checksum,
+    };
+    match word_mut(bytes, layout.checksum_offset, 0) {
+        Some(field) if u16::from_be_bytes(*field) == fold(pseudo) => {
+            *field = checksum.to_be_bytes();
+            true
+        }
+        _ => false,
     }
 }
 

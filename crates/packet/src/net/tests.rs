@@ -1,13 +1,16 @@
 //! Tests of the headers: what is built is parsed again and checked by smoltcp; the straight path agrees with the
 //! general one; every cut and every bend gives an error and no panic.
 
+use std::net::SocketAddrV6;
+
 use proptest::prelude::*;
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
-    EthernetFrame, EthernetProtocol, IpAddress, Ipv4Packet, Ipv4Repr, TcpPacket, TcpRepr, UdpPacket, UdpRepr,
+    EthernetFrame, EthernetProtocol, IpAddress, Ipv4Packet, Ipv4Repr, Ipv6Packet, TcpPacket, TcpRepr,
+    UdpPacket, UdpRepr,
 };
 
-use super::build::{BuildError, FrameBuilder, MAX_HEADERS_BYTES};
+use super::build::{BuildError, FrameBuilder, MAX_HEADERS_BYTES, UDP_V6_HEADERS_BYTES, udp_v6_in_place};
 use super::*;
 
 const SOURCE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 1, 2, 3), 5000);
@@ -298,6 +301,33 @@ proptest! {
             source: source.into(), destination: destination.into(), vlan, transport: Transport::Udp,
             payload: &payload, payload_offset, truncated: false,
         });
+    }
+
+    #[test]
+    fn a_frame_over_ipv6_is_what_others_read_too(
+        source: (u128, u16), destination: (u128, u16), payload in proptest::collection::vec(any::<u8>(), 0..1500),
+    ) {
+        let source = SocketAddrV6::new(source.0.into(), source.1, 0, 0);
+        let destination = SocketAddrV6::new(destination.0.into(), destination.1.max(1), 0, 0);
+        let mut frame = vec![0xee; UDP_V6_HEADERS_BYTES + payload.len()];
+        frame[UDP_V6_HEADERS_BYTES..].copy_from_slice(&payload);
+        let length = udp_v6_in_place([2; 6], source, destination, payload.len(), &mut frame).unwrap();
+        prop_assert_eq!(length, frame.len());
+        prop_assert_eq!(ethernet(&frame).expect("a datagram"), Datagram {
+            source: source.into(), destination: destination.into(), vlan: None, transport: Transport::Udp,
+            payload: &payload, payload_offset: UDP_V6_HEADERS_BYTES, truncated: false,
+        });
+        let link = EthernetFrame::new_checked(&frame[..]).unwrap();
+        let packet = Ipv6Packet::new_checked(link.payload()).unwrap();
+        prop_assert_eq!((packet.src_addr(), packet.dst_addr()), (*source.ip(), *destination.ip()));
+        let (from, to) = (packet.src_addr().into(), packet.dst_addr().into());
+        let udp = UdpPacket::new_checked(packet.payload()).unwrap();
+        prop_assert!(UdpRepr::parse(&udp, &from, &to, &ChecksumCapabilities::default()).is_ok());
+        prop_assert_eq!(link.dst_addr().is_multicast(), destination.ip().is_multicast());
+        let mut small = frame.clone();
+        small.pop();
+        let told = udp_v6_in_place([2; 6], source, destination, payload.len(), &mut small);
+        prop_assert_eq!(told, Err(BuildError::BufferTooSmall { need: frame.len(), got: frame.len() - 1 }));
     }
 
     #[test]

@@ -29,7 +29,8 @@ impl<'t> Reading<'t> {
     }
 
     /// `what` is not known; tells what is, and which of it may have been meant.
-    pub(super) fn unknown(&mut self, span: Range<usize>, what: &str, name: &str, known: &[&str]) {
+    pub(super) fn unknown(&mut self, span: Range<usize>, what: &str, name: &str, known: &[impl AsRef<str>]) {
+        let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
         let nearest = known.iter().map(|candidate| (distance(name, candidate), candidate)).min();
         let hint = match nearest {
             Some((distance, nearest)) if distance < name.len() && distance <= 1 + name.len() / 4 => {

@@ -77,6 +77,32 @@ fn a_rewriter_is_read_with_all_its_keys() {
     assert_eq!(steps, Steps { pop_vlan: true, set, push_vlan: Some(8) });
 }
 
+/// The flow's only reader, of this description.
+#[track_caller]
+fn reader(stage: &str) -> Spec {
+    let text = format!("{END}[[stage]]\nname = \"it\"\n{stage}\n[[edge]]\nfrom = \"it\"\nto = \"end\"\n");
+    match parse("flow.toml", &text) {
+        Ok(config) => config.specs[1].clone(),
+        Err(errors) => panic!("{errors:?}"),
+    }
+}
+
+#[test]
+fn a_packet_reader_is_read_with_all_its_keys() {
+    let kind = "type = \"packet_reader\"\ninterface = \"lo\"\n";
+    assert_eq!(reader(kind), Spec::PacketReader { options: PacketOptions::new("lo"), count: None });
+    let all = "block_bytes = 8192\nblocks = 8\nblock_timeout_ms = 5\npromiscuous = false\noutgoing = true\ncount = 7";
+    let options = PacketOptions {
+        interface: "lo".to_owned(),
+        block_bytes: 8192,
+        blocks: 8,
+        block_timeout_ms: 5,
+        promiscuous: false,
+        outgoing: true,
+    };
+    assert_eq!(reader(&format!("{kind}{all}")), Spec::PacketReader { options, count: Some(7) });
+}
+
 #[test]
 fn edges_take_what_the_flow_says_unless_they_say_otherwise() {
     let text = format!(
@@ -190,6 +216,20 @@ fn slips_of_readers_writers_and_edges_are_told_too() {
             "an address with a port",
         ),
         ("[[stage]]\nname = \"w\"\ntype = \"udp_writer\"\n".into(), "lacks the key 'to'"),
+        (
+            "[[stage]]\nname = \"w\"\ntype = \"packet_writer\"\n".into(),
+            "1:1: stage lacks the key 'interface'",
+        ),
+        (
+            "[[stage]]\nname = \"r\"\ntype = \"packet_reader\"\ninterface = \"lo\"\nblock_bytes = 5000\n"
+                .into(),
+            "5:15: 'block_bytes' must be a multiple of 4096",
+        ),
+        (
+            "[[stage]]\nname = \"r\"\ntype = \"packet_reader\"\ninterface = \"lo\"\nblock_bytes = 67108864\n"
+                .into(),
+            "1:1: the ring would take more than 1024 MiB",
+        ),
         ("a = ".into(), "1:"),
         ("a = 1\na = 2\n".into(), "not TOML: duplicate key"),
     ] {

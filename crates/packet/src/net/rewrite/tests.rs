@@ -282,10 +282,49 @@ proptest! {
     }
 
     #[test]
+    fn a_checksum_of_the_pseudo_header_alone_is_completed(sketch in sketch(), padding in 0..8usize) {
+        let want = Sketch { has_no_checksum: false, ..sketch.clone() }.frame();
+        let layout = Layout::of(LinkType::ETHERNET, &want);
+        let mut frame = want.clone();
+        if layout.checksum_offset > 0 {
+            let width = if sketch.is_v6 { 16 } else { 4 };
+            let length = ((want.len() - usize::from(layout.transport_offset)) as u32).to_be_bytes();
+            let pseudo = !naive_checksum(
+                &[&sketch.source[..width], &sketch.destination[..width], &length, &[0, layout.protocol]],
+            );
+            let at = usize::from(layout.checksum_offset);
+            frame[at..at + 2].copy_from_slice(&pseudo.to_be_bytes());
+        }
+        // Ethernet fills short frames up.
+        frame.resize(frame.len() + padding, 0);
+        let before = frame.clone();
+        let is_whole = sketch.fragment.is_none();
+        prop_assert_eq!(complete_checksum(&mut frame, &layout), is_whole);
+        if is_whole {
+            assert_same(frame[..want.len()].to_vec(), want.clone(), &layout);
+            // What has another sum in its field is not touched: nor is what is cut.
+            let mut right = want.clone();
+            let at = usize::from(layout.checksum_offset);
+            right[at] ^= 1;
+            let mut other = right.clone();
+            if right[at..at + 2] != before[at..at + 2] {
+                prop_assert!(!complete_checksum(&mut other, &layout));
+                prop_assert_eq!(other, right);
+            }
+            let mut cut = before[..want.len() - 1].to_vec();
+            let layout = Layout::of(LinkType::ETHERNET, &cut);
+            prop_assert!(!complete_checksum(&mut cut, &layout));
+        } else {
+            prop_assert_eq!(frame, before);
+        }
+    }
+
+    #[test]
     fn nothing_panics_on_any_bytes(bytes in vec(any::<u8>(), 0..120), rewrite in rewrite(), link in 0..300u16) {
         let mut changed = bytes.clone();
         let layout = Layout::of(LinkType(link), &bytes);
         rewrite.apply(&mut changed, &layout);
+        complete_checksum(&mut changed, &layout);
         pop_tag(&mut changed, &layout);
         prop_assert_eq!(changed.len(), bytes.len());
     }

@@ -1,0 +1,359 @@
+//! `tapeworks flow` on network interfaces: a veth pair in a network namespace of the test's own, and `lo`.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use support::{Folder, assert_told, command, interrupt_once, root, run, stderr, stdout};
+use tapeworks_packet::capture::CaptureReader;
+
+const MARKET: &str = "testdata/captures/nasdaq-itch50/Multiple.Packets.pcap";
+
+/// Whether nothing may be skipped.
+fn is_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
+}
+
+/// A network namespace with a veth pair, `in` and `out`, that nobody else uses. It goes when the test ends.
+struct Namespace(String);
+
+impl Namespace {
+    /// `None`, and a word about it, where that is not permitted; in continuous integration the test fails.
+    fn new(test: &str) -> Option<Self> {
+        let name = format!("tapeworks-{}-{test}", std::process::id());
+        let made = Command::new("ip").args(["netns", "add", &name]).output();
+        if !made.as_ref().is_ok_and(|output| output.status.success()) {
+            assert!(!is_ci(), "no network namespace: {made:?}");
+            eprintln!("SKIPPED: no network namespace ({made:?}): network interfaces are not tested");
+            return None;
+        }
+        let namespace = Self(name);
+        // No frames but ours: where there is no such file, there is no IPv6.
+        namespace
+            .command("sh")
+            .args(["-c", "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6; :"])
+            .output()
+            .unwrap();
+        for arguments in
+            ["link add in type veth peer name out", "link set in up", "link set out up", "link set lo up"]
+        {
+            namespace.ip(arguments);
+        }
+        Some(namespace)
+    }
+
+    fn ip(&self, arguments: &str) {
+        let output = self.command("ip").args(arguments.split(' ')).output().unwrap();
+        assert!(output.status.success(), "ip {arguments}: {output:?}");
+    }
+
+    /// A program inside of it.
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.0, program]).current_dir(root());
+        command
+    }
+
+    fn flow(&self, config: &str) -> Command {
+        let mut command = self.command(env!("CARGO_BIN_EXE_tapeworks"));
+        command.args(["flow", "run", "--json", config]);
+        command
+    }
+
+    /// Sends the two packets of the market's capture `repeat` times.
+    fn send(&self, folder: &Folder, repeat: u64, to: &str) -> Value {
+        let text = format!(
+            "[[stage]]\nname = \"from\"\ntype = \"capture_reader\"\nfile = \"{MARKET}\"\nrepeat = {repeat}\n\
+             [[stage]]\nname = \"to\"\n{to}\n[[edge]]\nfrom = \"from\"\nto = \"to\"\n"
+        );
+        let output = self.flow(&folder.write("send.toml", text.as_bytes())).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        report(&output)
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _left_behind_at_worst = Command::new("ip").args(["netns", "del", &self.0]).status();
+    }
+}
+
+const TO_INTERFACE: &str = "type = \"packet_writer\"\ninterface = \"in\"";
+
+fn report(output: &Output) -> Value {
+    serde_json::from_str(&stdout(output)).unwrap_or_else(|_| panic!("{}{}", stdout(output), stderr(output)))
+}
+
+fn stage<'r>(report: &'r Value, name: &str) -> &'r Value {
+    report["stages"].as_array().unwrap().iter().find(|stage| stage["name"] == name).unwrap()
+}
+
+/// Times and bytes of a capture's packets.
+fn packets(path: &str) -> Vec<(u64, Vec<u8>)> {
+    let mut reader = CaptureReader::open(&root().join(path)).unwrap();
+    let mut packets = Vec::new();
+    while let Some(packet) = reader.next_packet().unwrap() {
+        packets.push((packet.timestamp_ns, packet.bytes.to_vec()));
+    }
+    packets
+}
+
+fn bytes(path: &str) -> Vec<Vec<u8>> {
+    packets(path).into_iter().map(|(_, bytes)| bytes).collect()
+}
+
+/// What the market's capture sends, so many times.
+fn market(repeat: usize) -> Vec<Vec<u8>> {
+    vec![bytes(MARKET); repeat].concat()
+}
+
+/// A flow from a reader of this description into a capture, under way.
+fn listening(mut command: Command, out: &str) -> Child {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Readers are opened before the file is begun.
+    wait_for(|| Path::new(&format!("{out}.partial")).exists());
+    child
+}
+
+fn wait_for(mut is_so: impl FnMut() -> bool) {
+    for _ in 0..600 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn into_capture(folder: &Folder, reader: &str, out: &str) -> String {
+    let text = format!(
+        "[flow]\npacket_bytes = 9000\n[[stage]]\nname = \"line\"\n{reader}\n\
+         [[stage]]\nname = \"file\"\ntype = \"capture_writer\"\nfile = \"{out}\"\n\
+         [[edge]]\nfrom = \"line\"\nto = \"file\"\n"
+    );
+    folder.write("listen.toml", text.as_bytes())
+}
+
+fn signal(child: &Child, signal: &str) {
+    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn frames_go_out_of_one_interface_and_come_by_the_other() {
+    let Some(namespace) = Namespace::new("pair") else { return };
+    let folder = Folder::new("flow-pair");
+    let out = folder.path("out.pcapng");
+    let reader = "type = \"packet_reader\"\ninterface = \"out\"\ncount = 200";
+    let child = listening(namespace.flow(&into_capture(&folder, reader, &out)), &out);
+    let sent = namespace.send(&folder, 100, TO_INTERFACE);
+    assert_eq!(stage(&sent, "to")["consumed"], 200);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(bytes(&out), market(100));
+    let times: Vec<u64> = packets(&out).iter().map(|(timestamp_ns, _)| *timestamp_ns).collect();
+    assert!(times.is_sorted());
+    let report = report(&output);
+    let line = stage(&report, "line");
+    assert_eq!((&line["in"], &line["ports"]["out"]), (&200.into(), &200.into()));
+    assert_eq!((&line["dropped"], &line["notes"]), (&serde_json::json!({}), &serde_json::json!({})));
+}
+
+#[test]
+fn tshark_captures_the_frames_that_are_sent() {
+    let Some(namespace) = Namespace::new("tshark") else { return };
+    if !Command::new("tshark").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        assert!(!is_ci(), "tshark is not installed");
+        eprintln!("SKIPPED: tshark is not installed: nobody else looks at the frames");
+        return;
+    }
+    // The long packet fills 1,500 bytes and one tag already.
+    namespace.ip("link set in mtu 1600");
+    namespace.ip("link set out mtu 1600");
+    let folder = Folder::new("flow-tshark");
+    let seen = folder.path("seen.pcapng");
+    let tagged = format!(
+        "[[stage]]\nname = \"from\"\ntype = \"capture_reader\"\nfile = \"{MARKET}\"\nrepeat = 10\n\
+         [[stage]]\nname = \"tag\"\ntype = \"rewriter\"\npush_vlan = 7\n\
+         [[stage]]\nname = \"to\"\n{TO_INTERFACE}\n\
+         [[edge]]\nfrom = \"from\"\nto = \"tag\"\n[[edge]]\nfrom = \"tag\"\nto = \"to\"\n"
+    );
+    let config = folder.write("tagged.toml", tagged.as_bytes());
+    let mut tshark = namespace.command("tshark");
+    let tshark = tshark.args(["-q", "-n", "-i", "out", "-c", "30", "-a", "duration:20", "-w", &seen]);
+    let child = tshark.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // It writes the file's header when it has begun.
+    wait_for(|| std::fs::metadata(&seen).is_ok_and(|file| file.len() > 0));
+    std::thread::sleep(Duration::from_millis(200));
+    namespace.send(&folder, 5, TO_INTERFACE);
+    let output = namespace.flow(&config).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(child.wait_with_output().unwrap().status.success());
+    let frames = bytes(&seen);
+    assert_eq!(frames.len(), 30);
+    assert_eq!(frames[..10], market(5));
+    for (frame, sent) in frames[10..].iter().zip(market(10)) {
+        assert_eq!(
+            (&frame[..12], &frame[12..16], &frame[16..]),
+            (&sent[..12], &[0x81, 0, 0, 7][..], &sent[12..])
+        );
+    }
+}
+
+#[test]
+fn what_the_kernel_drops_is_in_the_report_and_everything_adds_up() {
+    let Some(namespace) = Namespace::new("drops") else { return };
+    namespace.ip("address add 10.77.0.1/24 dev in");
+    let folder = Folder::new("flow-drops");
+    for (name, reader, to) in [
+        (
+            "ring.pcap",
+            "type = \"packet_reader\"\ninterface = \"out\"\nblock_bytes = 4096\nblocks = 2",
+            TO_INTERFACE,
+        ),
+        (
+            "socket.pcap",
+            "type = \"udp_reader\"\nlisten = \"127.0.0.1:7777\"\nreceive_buffer = 4096",
+            "type = \"udp_writer\"\nto = \"127.0.0.1:7777\"",
+        ),
+    ] {
+        let out = folder.path(name);
+        let child = listening(namespace.flow(&into_capture(&folder, reader, &out)), &out);
+        signal(&child, "-STOP");
+        namespace.send(&folder, 500, to);
+        signal(&child, "-CONT");
+        // What was kept is written, behind the file's header of 24 bytes.
+        let is_written = || std::fs::metadata(format!("{out}.partial")).is_ok_and(|file| file.len() > 24);
+        wait_for(is_written);
+        std::thread::sleep(Duration::from_millis(300));
+        let output = interrupt_once(child, || true);
+        assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+        let report = report(&output);
+        let line = stage(&report, "line");
+        let dropped = line["dropped"]["kernel_dropped"].as_u64().unwrap();
+        let written = packets(&out).len() as u64;
+        assert!(dropped > 900 && written > 0, "{name}: {line}");
+        assert_eq!((line["in"].as_u64(), dropped + written), (Some(1000), 1000), "{name}: {line}");
+    }
+}
+
+#[test]
+fn an_interface_that_goes_ends_the_flow_and_the_file_is_whole() {
+    let Some(namespace) = Namespace::new("gone") else { return };
+    let folder = Folder::new("flow-gone");
+    let out = folder.path("out.pcap");
+    let reader = "type = \"packet_reader\"\ninterface = \"out\"";
+    let child = listening(namespace.flow(&into_capture(&folder, reader, &out)), &out);
+    namespace.send(&folder, 5, TO_INTERFACE);
+    namespace.ip("link del out");
+    let output = child.wait_with_output().unwrap();
+    assert_told(&output, 1, "line: interface out is gone");
+    assert_eq!(bytes(&out), market(5));
+}
+
+#[test]
+fn frames_that_do_not_fit_are_counted_and_the_others_go() {
+    let Some(namespace) = Namespace::new("mtu") else { return };
+    let folder = Folder::new("flow-mtu");
+    let sizes: Vec<usize> = market(1).iter().map(Vec::len).collect();
+    let most = *sizes.iter().min().unwrap();
+    assert!(sizes.iter().any(|size| *size > most + 18), "{sizes:?}");
+    namespace.ip(&format!("link set in mtu {most}"));
+    let sent = namespace.send(&folder, 3, TO_INTERFACE);
+    let to = stage(&sent, "to");
+    assert_eq!((&to["consumed"], &to["dropped"]["too_long"]), (&3.into(), &3.into()), "{to}");
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_told_with_its_place() {
+    let folder = Folder::new("flow-nowhere");
+    for kind in ["packet_reader", "packet_writer"] {
+        let text = format!("[[stage]]\nname = \"it\"\ntype = \"{kind}\"\ninterface = \"nowhere0\"\n");
+        let config = folder.write("flow.toml", text.as_bytes());
+        let output = run(&["flow", "check", &config]);
+        assert_eq!(output.status.code(), Some(78));
+        assert!(
+            stderr(&output).contains("flow.toml:4:13: an interface 'nowhere0' is not known; there are"),
+            "{output:?}"
+        );
+    }
+}
+
+#[test]
+fn the_example_captures_what_is_sent_to_its_port() {
+    let folder = Folder::new("flow-interface");
+    let out = folder.path("interface.pcapng");
+    let text = std::fs::read_to_string(root().join("examples/flow/interface.toml")).unwrap();
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = receiver.local_addr().unwrap().port();
+    let text = text.replace("interface.pcapng", &out).replace("dst port 26477", &format!("dst port {port}"));
+    let config = folder.write("interface.toml", text.as_bytes());
+    let mut command = command(&["flow", "run", &config]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let partial = format!("{out}.partial");
+    wait_for(|| Path::new(&partial).exists() || child.try_wait().unwrap().is_some());
+    if child.try_wait().unwrap().is_some() {
+        let output = child.wait_with_output().unwrap();
+        assert!(!is_ci() && stderr(&output).contains("CAP_NET_RAW"), "{}", stderr(&output));
+        eprintln!("SKIPPED: raw sockets are not permitted");
+        return;
+    }
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for number in 0..20u8 {
+        sender.send_to(&[number; 10], receiver.local_addr().unwrap()).unwrap();
+    }
+    let output = interrupt_once(child, || std::fs::metadata(&partial).is_ok_and(|file| file.len() > 20 * 52));
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    let payloads: Vec<u8> = bytes(&out).iter().map(|frame| frame[42]).collect();
+    assert_eq!(payloads, (0..20).collect::<Vec<u8>>());
+}
+
+#[cfg(feature = "af-xdp")]
+#[test]
+fn frames_come_by_xdp_in_every_mode() {
+    let Some(namespace) = Namespace::new("xdp") else { return };
+    let folder = Folder::new("flow-xdp");
+    for mode in ["skb", "native", "auto"] {
+        let out = folder.path(&format!("{mode}.pcap"));
+        let reader = format!("type = \"xdp_reader\"\ninterface = \"out\"\nmode = \"{mode}\"\ncount = 200");
+        let child = listening(namespace.flow(&into_capture(&folder, &reader, &out)), &out);
+        namespace.send(&folder, 100, TO_INTERFACE);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), &*stderr(&output)), (Some(0), ""), "{mode}");
+        assert_eq!(bytes(&out), market(100), "{mode}");
+        assert_eq!(stage(&report(&output), "line")["in"], 200);
+    }
+    let out = folder.path("gone.pcap");
+    let reader = "type = \"xdp_reader\"\ninterface = \"out\"\nframes = 64";
+    let child = listening(namespace.flow(&into_capture(&folder, reader, &out)), &out);
+    signal(&child, "-STOP");
+    namespace.send(&folder, 50, TO_INTERFACE);
+    namespace.ip("link del out");
+    signal(&child, "-CONT");
+    let output = child.wait_with_output().unwrap();
+    assert_told(&output, 1, "line: interface out is gone");
+    let report = report(&output);
+    let line = stage(&report, "line");
+    assert_eq!(
+        (&line["dropped"]["kernel_dropped"], &line["ports"]["out"]),
+        (&36.into(), &64.into()),
+        "{line}"
+    );
+    assert_eq!(bytes(&out), market(50)[..64]);
+}
+
+#[cfg(not(feature = "af-xdp"))]
+#[test]
+fn a_build_without_xdp_says_so_where_it_is_named() {
+    let folder = Folder::new("flow-no-xdp");
+    let text = "[[stage]]\nname = \"in\"\ntype = \"xdp_reader\"\ninterface = \"lo\"\n\
+                [[stage]]\nname = \"end\"\ntype = \"dropper\"\n[[edge]]\nfrom = \"in\"\nto = \"end\"\n";
+    let config = folder.write("flow.toml", text.as_bytes());
+    let told = "flow.toml:3:8: this build has no AF_XDP: build it with the feature af-xdp";
+    assert_told(&run(&["flow", "check", &config]), 78, told);
+}

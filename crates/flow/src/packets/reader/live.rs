@@ -1,0 +1,277 @@
+//! Packets from the network.
+
+#[cfg(feature = "af-xdp")]
+use tapeworks_packet::live::XdpReceiver;
+use tapeworks_packet::live::{
+    InterfaceError, PacketOptions, PacketReceiver, PacketStatistics, Received, UdpOptions, UdpReceiver,
+    XdpOptions,
+};
+use tapeworks_packet::pool::Pool;
+
+use super::super::{Note, Notes, Outbox, PAYLOAD, Polled, Reader, Reason, Routed, StageError, To};
+use crate::Sink as _;
+
+/// How often the kernel is asked what it dropped and whether the interface is there: seldom enough to cost nothing, often
+/// enough to be seen. In ns.
+const LOOK_NS: u64 = 100_000_000;
+
+/// Packets until the end; without a count there is none.
+#[derive(Debug, Clone, Copy)]
+struct Left(Option<u64>);
+
+impl Left {
+    /// As many of `most` as are left.
+    fn of(self, most: usize) -> usize {
+        self.0.map_or(most, |left| most.min(usize::try_from(left).unwrap_or(usize::MAX)))
+    }
+
+    fn take(&mut self, count: usize) {
+        self.0 = self.0.map(|left| left.saturating_sub(count as u64));
+    }
+}
+
+/// Where what came goes.
+fn put(outbox: &mut Outbox, received: Received) {
+    match received {
+        Received::Packet(packet) => outbox.put(Routed { packet, to: To::Port(0) }),
+        Received::TooLong => outbox.drop_unread(Reason::TooLong, 1),
+    }
+}
+
+/// Reads datagrams from a UDP socket, unicast or multicast. What the kernel dropped because the socket's buffer was full
+/// is counted as [`Reason::KernelDropped`].
+#[derive(Debug)]
+pub struct Udp {
+    receiver: UdpReceiver,
+    pool: Pool,
+    left: Left,
+    /// Drops that were told.
+    drops: u64,
+}
+
+impl Udp {
+    /// Opens the socket; ends after `count` datagrams, if that is given.
+    ///
+    /// # Errors
+    /// Why it cannot be opened, in one line that names the address.
+    pub fn open(options: UdpOptions, count: Option<u64>, pool: Pool) -> Result<Self, StageError> {
+        let told = |error| StageError::failed(format!("cannot listen at {}: {error}", options.listen));
+        let receiver = UdpReceiver::open(options, PAYLOAD).map_err(told)?;
+        Ok(Self { receiver, pool, left: Left(count), drops: 0 })
+    }
+
+    fn tell_drops(&mut self, drops: u64, outbox: &mut Outbox) {
+        outbox.drop_unread(Reason::KernelDropped, drops - self.drops);
+        self.drops = drops;
+    }
+}
+
+impl Reader for Udp {
+    fn poll(&mut self, most: usize, now_ns: u64, outbox: &mut Outbox) -> Result<Polled, StageError> {
+        let most = self.left.of(most);
+        if most == 0 {
+            return Ok(Polled::Ended);
+        }
+        let received = self.receiver.receive(&mut self.pool, most, now_ns, |received| put(outbox, received));
+        self.tell_drops(self.receiver.drops(), outbox);
+        match received {
+            Ok(0) => Ok(Polled::None),
+            Ok(count) => {
+                self.left.take(count);
+                Ok(Polled::Some)
+            }
+            Err(error) => {
+                let address = self.receiver.local_address();
+                Err(StageError::failed(format!("cannot receive at {address}: {error}")))
+            }
+        }
+    }
+
+    fn finish(&mut self, outbox: &mut Outbox) {
+        let drops = self.receiver.ask_for_drops();
+        self.tell_drops(drops, outbox);
+    }
+}
+
+/// Where an interface's frames come from.
+#[derive(Debug)]
+enum Source {
+    Packet(PacketReceiver),
+    #[cfg(feature = "af-xdp")]
+    Xdp(XdpReceiver),
+}
+
+impl Source {
+    fn receive(
+        &mut self,
+        pool: &mut Pool,
+        most: usize,
+        now_ns: u64,
+        each: impl FnMut(Received),
+    ) -> Result<usize, InterfaceError> {
+        match self {
+            Self::Packet(receiver) => receiver.receive(pool, most, now_ns, each),
+            #[cfg(feature = "af-xdp")]
+            Self::Xdp(receiver) => receiver.receive(pool, most, now_ns, each),
+        }
+    }
+
+    fn is_ready(&mut self) -> bool {
+        match self {
+            Self::Packet(receiver) => receiver.is_ready(),
+            #[cfg(feature = "af-xdp")]
+            Self::Xdp(receiver) => receiver.is_ready(),
+        }
+    }
+
+    fn check(&self) -> Result<(), InterfaceError> {
+        match self {
+            Self::Packet(receiver) => receiver.check(),
+            #[cfg(feature = "af-xdp")]
+            Self::Xdp(receiver) => receiver.check(),
+        }
+    }
+}
+
+/// Reads the frames of a network interface, by AF_PACKET or AF_XDP.
+///
+/// By AF_PACKET, what the kernel's socket saw is what is met and what is left in the ring at the end: packets handed on,
+/// dropped as [`Reason::TooLong`] and dropped by the kernel ([`Reason::KernelDropped`]), and those of [`Note::LeftBehind`].
+/// By AF_XDP the kernel counts only what it drops.
+#[derive(Debug)]
+pub struct Interface {
+    source: Source,
+    pool: Pool,
+    left: Left,
+    /// Frames taken.
+    taken: u64,
+    /// Drops that were told.
+    drops: u64,
+    looked_ns: u64,
+    /// Why there will be nothing more than what has come already.
+    failure: Option<InterfaceError>,
+    notes: Notes,
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is what an error is mapped by")]
+fn told(error: InterfaceError) -> StageError {
+    StageError::failed(error.to_string())
+}
+
+impl Interface {
+    /// Opens the interface by AF_PACKET; ends after `count` frames, if that is given.
+    ///
+    /// # Errors
+    /// Why it cannot be opened, in one line that names it.
+    pub fn open(options: &PacketOptions, count: Option<u64>, pool: Pool) -> Result<Self, StageError> {
+        Ok(Self::new(Source::Packet(PacketReceiver::open(options).map_err(told)?), count, pool))
+    }
+
+    /// Opens a queue of the interface by AF_XDP; ends after `count` frames, if that is given.
+    ///
+    /// # Errors
+    /// Why it cannot be opened, in one line that names it; that this build lacks the feature `af-xdp`.
+    #[cfg(feature = "af-xdp")]
+    pub fn open_xdp(options: &XdpOptions, count: Option<u64>, pool: Pool) -> Result<Self, StageError> {
+        Ok(Self::new(Source::Xdp(XdpReceiver::open(options).map_err(told)?), count, pool))
+    }
+
+    /// Opens a queue of the interface by AF_XDP; ends after `count` frames, if that is given.
+    ///
+    /// # Errors
+    /// Why it cannot be opened, in one line that names it; that this build lacks the feature `af-xdp`.
+    #[cfg(not(feature = "af-xdp"))]
+    pub fn open_xdp(options: &XdpOptions, _count: Option<u64>, _pool: Pool) -> Result<Self, StageError> {
+        Err(StageError::failed(format!("interface {}: {}", options.interface, super::super::LACKS_AF_XDP)))
+    }
+
+    fn new(source: Source, count: Option<u64>, pool: Pool) -> Self {
+        Self {
+            source,
+            pool,
+            left: Left(count),
+            taken: 0,
+            drops: 0,
+            looked_ns: 0,
+            failure: None,
+            notes: Notes::default(),
+        }
+    }
+
+    /// Tells what the kernel counted. At the end that includes what is left behind.
+    fn tell_counts(&mut self, is_end: bool, outbox: &mut Outbox) -> Result<(), InterfaceError> {
+        let drops = match &mut self.source {
+            Source::Packet(receiver) => {
+                let PacketStatistics { packets, drops, freezes } = receiver.statistics()?;
+                self.notes.set(Note::RingFull, freezes);
+                self.notes.set(Note::ChecksumCompleted, receiver.completed_checksums());
+                if is_end {
+                    self.notes.set(Note::LeftBehind, packets.saturating_sub(drops + self.taken));
+                }
+                drops
+            }
+            #[cfg(feature = "af-xdp")]
+            Source::Xdp(receiver) => receiver.drops()?,
+        };
+        outbox.drop_unread(Reason::KernelDropped, drops.saturating_sub(self.drops));
+        self.drops = drops;
+        Ok(())
+    }
+
+    /// Asks the kernel what it dropped, and whether the interface is still there. Once it is not, what has come is taken
+    /// until the next time.
+    fn look(&mut self, outbox: &mut Outbox) -> Result<(), InterfaceError> {
+        let is_ready = self.source.is_ready();
+        if let Some(failure) = self.failure.take_if(|_| !is_ready) {
+            return Err(failure);
+        }
+        if self.failure.is_none() {
+            self.failure = self.source.check().err();
+        }
+        // An interface that is gone has no counts any more, and no others than it had.
+        match self.tell_counts(false, outbox) {
+            Err(failure) if self.failure.is_none() => Err(failure),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Reader for Interface {
+    fn poll(&mut self, most: usize, now_ns: u64, outbox: &mut Outbox) -> Result<Polled, StageError> {
+        let most = self.left.of(most);
+        if most == 0 {
+            return Ok(Polled::Ended);
+        }
+        let notes = &mut self.notes;
+        let received = self.source.receive(&mut self.pool, most, now_ns, |received| {
+            if let Received::Packet(packet) = &received
+                && packet.bytes().len() < packet.description().original_length as usize
+            {
+                notes.count(Note::Cut);
+            }
+            put(outbox, received);
+        });
+        let count = received.map_err(told)?;
+        self.left.take(count);
+        self.taken += count as u64;
+        if now_ns.saturating_sub(self.looked_ns) >= LOOK_NS {
+            self.looked_ns = now_ns;
+            self.look(outbox).map_err(told)?;
+        }
+        Ok(if count == 0 { Polled::None } else { Polled::Some })
+    }
+
+    fn finish(&mut self, outbox: &mut Outbox) {
+        // If the kernel does not tell, there is nothing to tell.
+        let _nothing_told = self.tell_counts(true, outbox);
+    }
+
+    fn is_ready(&mut self, now_ns: u64) -> bool {
+        let is_time = now_ns.saturating_sub(self.looked_ns) >= LOOK_NS;
+        is_time || self.source.is_ready() && self.pool.has_room()
+    }
+
+    fn notes(&self) -> Notes {
+        self.notes
+    }
+}

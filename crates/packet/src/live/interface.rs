@@ -1,0 +1,195 @@
+//! Network interfaces by name, raw sockets bound to them, and what goes wrong with both.
+
+use std::ffi::{CStr, CString};
+use std::io;
+
+use socket2::{Domain, SockAddr, SockAddrStorage, Socket, Type};
+
+use crate::capture::LinkType;
+
+/// Why an interface cannot be read or written, in one line that names it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InterfaceError {
+    /// There is none of this name.
+    #[error("there is no interface '{name}'; there are {}", names().join(", "))]
+    Missing {
+        /// The name.
+        name: String,
+    },
+    /// This user may not.
+    #[error(
+        "interface {name}: not permitted to {doing}: it needs the capability {capability} (run as root, or give it to the \
+         program by setcap)"
+    )]
+    Permission {
+        /// The interface's name.
+        name: String,
+        /// What needs it.
+        doing: &'static str,
+        /// The capability, by its name in `capabilities(7)`.
+        capability: &'static str,
+    },
+    /// It is switched off, or was while packets were read or written.
+    #[error("interface {name} is down")]
+    Down {
+        /// The interface's name.
+        name: String,
+    },
+    /// It was there once.
+    #[error("interface {name} is gone")]
+    Gone {
+        /// The interface's name.
+        name: String,
+    },
+    /// Its frames are neither Ethernet nor bare IP packets.
+    #[error(
+        "interface {name}: its frames are of hardware type {hardware} (ARPHRD), which is not read or written here"
+    )]
+    Hardware {
+        /// The interface's name.
+        name: String,
+        /// The type's number (`linux/if_arp.h`).
+        hardware: u16,
+    },
+    /// The operating system refused something else.
+    #[error("interface {name}: cannot {doing}: {cause}")]
+    Io {
+        /// The interface's name.
+        name: String,
+        /// What was refused.
+        doing: &'static str,
+        /// What it said.
+        cause: io::Error,
+    },
+}
+
+/// The names of the interfaces that there are, in the kernel's order.
+pub fn names() -> Vec<String> {
+    let mut names = Vec::new();
+    // SAFETY: gives null or an array that ends with an entry of null, which is ours until it is given back.
+    let all = unsafe { libc::if_nameindex() };
+    if all.is_null() {
+        return names;
+    }
+    let mut at = all;
+    // SAFETY: `at` walks the array and stops at its last entry; each name before is a string that ends with zero.
+    unsafe {
+        while !(*at).if_name.is_null() {
+            names.push(CStr::from_ptr((*at).if_name).to_string_lossy().into_owned());
+            at = at.add(1);
+        }
+        libc::if_freenameindex(all);
+    }
+    names
+}
+
+/// Whether there is an interface of this name.
+pub fn exists(name: &str) -> bool {
+    index(name).is_some()
+}
+
+/// The number of the interface, which stays the same as long as it exists.
+pub(super) fn index(name: &str) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: a string that ends with zero.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    (index != 0).then_some(index)
+}
+
+/// Whether the interface `name`, which had the number `number`, is switched on. `socket` is any but one of AF_XDP.
+///
+/// # Errors
+/// [`InterfaceError::Gone`]; what else the operating system says.
+#[cfg(feature = "af-xdp")]
+pub(super) fn is_up(socket: &Socket, name: &str, number: u32) -> Result<bool, InterfaceError> {
+    if index(name) != Some(number) {
+        return Err(InterfaceError::Gone { name: name.to_owned() });
+    }
+    // SAFETY: zero is a valid value of every field.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    // SAFETY: the request holds a name that ends with zero, since an interface has it; the kernel writes the flags into it.
+    let told =
+        unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(socket), libc::SIOCGIFFLAGS, &raw mut request) };
+    if told != 0 {
+        return Err(failed(name, number, "ask for its flags", io::Error::last_os_error()));
+    }
+    // SAFETY: the kernel has written this field.
+    let flags = unsafe { request.ifr_ifru.ifru_flags };
+    Ok(libc::c_int::from(flags) & libc::IFF_UP != 0)
+}
+
+/// A raw socket and the interface that it is, or will be, bound to.
+#[derive(Debug)]
+pub(super) struct RawSocket {
+    pub(super) socket: Socket,
+    pub(super) name: String,
+    pub(super) index: u32,
+}
+
+impl RawSocket {
+    /// A socket that gets nothing until it is bound.
+    pub(super) fn open(name: &str) -> Result<Self, InterfaceError> {
+        let Some(index) = index(name) else {
+            return Err(InterfaceError::Missing { name: name.to_owned() });
+        };
+        let socket = Socket::new(Domain::from(libc::AF_PACKET), Type::from(libc::SOCK_RAW), None)
+            .map_err(|cause| failed(name, index, "open a raw socket", cause))?;
+        Ok(Self { socket, name: name.to_owned(), index })
+    }
+
+    /// Binds it: from now on it gets the frames of `protocol` (`ETH_P_ALL`: all; 0: none, it only sends). Returns the
+    /// link type of the frames.
+    pub(super) fn bind(&self, protocol: libc::c_int) -> Result<LinkType, InterfaceError> {
+        let mut storage = SockAddrStorage::zeroed();
+        // SAFETY: the storage is larger than a `sockaddr_ll`, aligned for every address, and zero is valid in each field.
+        let address = unsafe { storage.view_as::<libc::sockaddr_ll>() };
+        address.sll_family = libc::AF_PACKET as libc::sa_family_t;
+        address.sll_protocol = (protocol as u16).to_be();
+        address.sll_ifindex = self.index as libc::c_int;
+        // SAFETY: the storage holds an address of this length.
+        let address = unsafe { SockAddr::new(storage, size_of::<libc::sockaddr_ll>() as libc::socklen_t) };
+        self.socket.bind(&address).map_err(|cause| self.failed("bind to it", cause))?;
+        self.check()?;
+        let bound = self.socket.local_addr().map_err(|cause| self.failed("ask for its type", cause))?;
+        // SAFETY: an address of AF_PACKET, in a storage larger than a `sockaddr_ll`; any bytes are a valid one.
+        let hardware = unsafe { &*bound.as_ptr().cast::<libc::sockaddr_ll>() }.sll_hatype;
+        match hardware {
+            libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Ok(LinkType::ETHERNET),
+            libc::ARPHRD_NONE => Ok(LinkType::RAW),
+            hardware => Err(InterfaceError::Hardware { name: self.name.clone(), hardware }),
+        }
+    }
+
+    /// Whether the interface is still there and up, as far as the socket was told.
+    pub(super) fn check(&self) -> Result<(), InterfaceError> {
+        match self.socket.take_error() {
+            Ok(None) => Ok(()),
+            Ok(Some(cause)) | Err(cause) => Err(self.failed("go on", cause)),
+        }
+    }
+
+    /// What `cause` means for this interface.
+    #[cold]
+    pub(super) fn failed(&self, doing: &'static str, cause: io::Error) -> InterfaceError {
+        failed(&self.name, self.index, doing, cause)
+    }
+}
+
+/// What `cause` means for the interface `name`, which had the number `index`.
+#[cold]
+pub(super) fn failed(name: &str, number: u32, doing: &'static str, cause: io::Error) -> InterfaceError {
+    let is_there = index(name) == Some(number);
+    let name = name.to_owned();
+    match cause.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            InterfaceError::Permission { name, doing, capability: "CAP_NET_RAW" }
+        }
+        Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) if !is_there => InterfaceError::Gone { name },
+        Some(libc::ENETDOWN) => InterfaceError::Down { name },
+        _ => InterfaceError::Io { name, doing, cause },
+    }
+}

@@ -1,0 +1,354 @@
+//! Frames of a network interface out of a ring that the kernel shares (AF_PACKET, TPACKET_V3).
+//!
+//! The kernel writes frames into blocks of the ring, one after the other, and hands a block over when it is full or when
+//! its timeout is over. [`PacketReceiver`] walks the blocks in their order, copies each frame into a packet buffer, and
+//! hands each block back with its last frame. What has no buffer waits in the ring; when the whole ring is full the kernel
+//! drops frames and counts them.
+//!
+//! A frame comes as it was on the line: a VLAN tag that the kernel or the card took off is put back, and a checksum that
+//! the kernel had left to the card (frames of this machine, over `lo` or a veth pair) is completed. Not undone is the
+//! joining of segments by the card or the kernel (GRO, LRO): switch it off with `ethtool -K` where frames count.
+//!
+//! Cost: no call of the kernel per frame or block; one copy of the frame, with its header read from a line that lies
+//! before it. Memory: `blocks * block_bytes`, in the kernel. Latency: up to the block's timeout, at least a millisecond
+//! where traffic does not fill a block sooner.
+
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::{io, ptr, slice};
+
+use memmap2::{MmapOptions, MmapRaw};
+
+use super::interface::{InterfaceError, RawSocket};
+use super::{Received, options};
+use crate::capture::LinkType;
+use crate::net::layout::Layout;
+use crate::net::rewrite::{self, TAG_BYTES};
+use crate::pool::{Description, Pool};
+
+/// Where the two Ethernet addresses end, and a tag goes.
+const MACS_BYTES: usize = 12;
+
+/// IEEE 802.1Q: what a tag is whose own EtherType the kernel does not tell.
+const ETHERTYPE_VLAN: u16 = 0x8100;
+
+/// How an interface is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PacketOptions {
+    /// The interface's name.
+    pub interface: String,
+    /// Bytes of a block: a multiple of the page size. A frame longer than a block is cut.
+    pub block_bytes: usize,
+    /// How many blocks the ring has.
+    pub blocks: usize,
+    /// How long the kernel waits for more frames before it hands over a block that has some, in milliseconds, at least 1.
+    pub block_timeout_ms: u32,
+    /// Asks the interface for frames to other machines too.
+    pub promiscuous: bool,
+    /// Takes also the frames that leave by the interface.
+    pub outgoing: bool,
+}
+
+impl PacketOptions {
+    /// 64 blocks of 256 KiB, handed over after a millisecond; promiscuous; frames that come in only.
+    pub fn new(interface: impl Into<String>) -> Self {
+        Self {
+            interface: interface.into(),
+            block_bytes: 256 << 10,
+            blocks: 64,
+            block_timeout_ms: 1,
+            promiscuous: true,
+            outgoing: false,
+        }
+    }
+}
+
+/// What the kernel counted since the opening.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PacketStatistics {
+    /// Frames that came to the socket, those dropped among them.
+    pub packets: u64,
+    /// Frames that the kernel dropped because the ring was full.
+    pub drops: u64,
+    /// How often the ring was full.
+    pub freezes: u64,
+}
+
+/// The frames of a network interface. It never blocks.
+#[derive(Debug)]
+pub struct PacketReceiver {
+    raw: RawSocket,
+    ring: MmapRaw,
+    block_bytes: usize,
+    blocks: usize,
+    link_type: LinkType,
+    /// The block that is walked, or that will come next.
+    block: usize,
+    /// Where the next frame's header lies in it, and how many frames there are from there on.
+    at: usize,
+    left: u32,
+    completed_checksums: u64,
+    statistics: PacketStatistics,
+}
+
+impl PacketReceiver {
+    /// Opens the interface: from now on its frames go into the ring.
+    ///
+    /// # Errors
+    /// [`InterfaceError`]; the capability needed is `CAP_NET_RAW`.
+    pub fn open(wanted: &PacketOptions) -> Result<Self, InterfaceError> {
+        let raw = RawSocket::open(&wanted.interface)?;
+        let set = |doing, name, value: libc::c_int| {
+            options::set(&raw.socket, libc::SOL_PACKET, name, &value)
+                .map_err(|cause| raw.failed(doing, cause))
+        };
+        set("use TPACKET_V3", libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V3 as libc::c_int)?;
+        if !wanted.outgoing {
+            set("leave out what it sends", libc::PACKET_IGNORE_OUTGOING, 1)?;
+        }
+        let bytes = wanted.blocks.saturating_mul(wanted.block_bytes);
+        let number = |value: usize| libc::c_uint::try_from(value).unwrap_or(libc::c_uint::MAX);
+        // Frames have no fixed size in version 3; the kernel checks the product all the same.
+        let frame_bytes = wanted.block_bytes.clamp(1, 2048);
+        let request = libc::tpacket_req3 {
+            tp_block_size: number(wanted.block_bytes),
+            tp_block_nr: number(wanted.blocks),
+            tp_frame_size: number(frame_bytes),
+            tp_frame_nr: number((wanted.block_bytes / frame_bytes).saturating_mul(wanted.blocks)),
+            tp_retire_blk_tov: wanted.block_timeout_ms.max(1),
+            tp_sizeof_priv: 0,
+            tp_feature_req_word: 0,
+        };
+        options::set(&raw.socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)
+            .map_err(|cause| raw.failed("make its ring", cause))?;
+        let ring = MmapOptions::new()
+            .len(bytes)
+            .populate()
+            .map_raw(&raw.socket)
+            .map_err(|cause| raw.failed("map its ring", cause))?;
+        let link_type = raw.bind(libc::ETH_P_ALL)?;
+        if wanted.promiscuous {
+            let membership = libc::packet_mreq {
+                mr_ifindex: raw.index as libc::c_int,
+                mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+                mr_alen: 0,
+                mr_address: [0; 8],
+            };
+            options::set(&raw.socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
+                .map_err(|cause| raw.failed("make it promiscuous", cause))?;
+        }
+        Ok(Self {
+            raw,
+            ring,
+            block_bytes: wanted.block_bytes,
+            blocks: wanted.blocks,
+            link_type,
+            block: 0,
+            at: 0,
+            left: 0,
+            completed_checksums: 0,
+            statistics: PacketStatistics::default(),
+        })
+    }
+
+    /// What its frames begin with.
+    pub fn link_type(&self) -> LinkType {
+        self.link_type
+    }
+
+    /// Whether there are frames to take: one load.
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        self.left > 0 || self.is_handed_over()
+    }
+
+    /// Whether the interface is still there and up. What came before it went is still in the ring.
+    ///
+    /// # Errors
+    /// [`InterfaceError`], once.
+    pub fn check(&self) -> Result<(), InterfaceError> {
+        self.raw.check()
+    }
+
+    /// What the kernel counted since the opening: a call of the kernel.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn statistics(&mut self) -> Result<PacketStatistics, InterfaceError> {
+        let none = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
+        // SAFETY: three integers.
+        let since =
+            unsafe { options::get(&self.raw.socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, none) };
+        let since = since.map_err(|cause| self.raw.failed("read its counts", cause))?;
+        // The kernel begins anew with each question.
+        self.statistics.packets += u64::from(since.tp_packets);
+        self.statistics.drops += u64::from(since.tp_drops);
+        self.statistics.freezes += u64::from(since.tp_freeze_q_cnt);
+        Ok(self.statistics)
+    }
+
+    /// Frames whose checksum the kernel had left to the card, and which was completed.
+    pub fn completed_checksums(&self) -> u64 {
+        self.completed_checksums
+    }
+
+    /// Takes up to `most` frames that are there now and hands each to `each`. Returns how many there were. Without a free
+    /// buffer none is taken: it stays in the ring.
+    ///
+    /// # Errors
+    /// [`InterfaceError::Io`] if the ring contradicts itself.
+    pub fn receive(
+        &mut self,
+        pool: &mut Pool,
+        most: usize,
+        entered_ns: u64,
+        mut each: impl FnMut(Received),
+    ) -> Result<usize, InterfaceError> {
+        let mut taken = 0;
+        while taken < most {
+            if self.left == 0 && !self.next_block()? {
+                break;
+            }
+            if self.left == 0 {
+                self.hand_back();
+                continue;
+            }
+            let Ok(mut blank) = pool.blank() else { break };
+            let Some(frame) = self.frame() else { return Err(self.damaged()) };
+            let next = frame.header.tp_next_offset as usize;
+            let (bytes, tag) = (frame.bytes, frame.tag(self.link_type));
+            let length = bytes.len() + tag.map_or(0, |_| TAG_BYTES);
+            taken += 1;
+            if length > pool.packet_bytes() {
+                each(Received::TooLong);
+            } else {
+                let is_partial = frame.header.tp_status & libc::TP_STATUS_CSUMNOTREADY != 0;
+                let description = Description {
+                    timestamp_ns: u64::from(frame.header.tp_sec) * 1_000_000_000
+                        + u64::from(frame.header.tp_nsec),
+                    entered_ns,
+                    original_length: frame.header.tp_len.saturating_add((length - bytes.len()) as u32),
+                    link_type: self.link_type,
+                };
+                let room = &mut blank.room_mut()[..length];
+                match tag {
+                    None => room.copy_from_slice(bytes),
+                    Some(tag) => {
+                        let (macs, rest) = bytes.split_at(MACS_BYTES);
+                        room[..MACS_BYTES].copy_from_slice(macs);
+                        room[MACS_BYTES..MACS_BYTES + TAG_BYTES].copy_from_slice(&tag);
+                        room[MACS_BYTES + TAG_BYTES..].copy_from_slice(rest);
+                    }
+                }
+                if is_partial && description.original_length as usize == length {
+                    let layout = Layout::of(self.link_type, room);
+                    self.completed_checksums += u64::from(rewrite::complete_checksum(room, &layout));
+                }
+                each(Received::Packet(blank.fill(length, description)));
+            }
+            self.at = self.at.saturating_add(next);
+            self.left -= 1;
+            if self.left == 0 {
+                self.hand_back();
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Where the block begins that is walked or comes next.
+    fn block_start(&self) -> *mut u8 {
+        // SAFETY: `block` is below `blocks`, and the ring has `blocks * block_bytes` bytes.
+        unsafe { self.ring.as_mut_ptr().add(self.block * self.block_bytes) }
+    }
+
+    /// Who the block belongs to.
+    fn status(&self) -> &AtomicU32 {
+        const AT: usize =
+            offset_of!(libc::tpacket_block_desc, hdr) + offset_of!(libc::tpacket_hdr_v1, block_status);
+        // SAFETY: a block begins with its description, on a page; both sides access this word atomically.
+        unsafe { AtomicU32::from_ptr(self.block_start().add(AT).cast()) }
+    }
+
+    #[inline]
+    fn is_handed_over(&self) -> bool {
+        // Acquire: what the kernel wrote into the block has happened before.
+        self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+    }
+
+    /// Begins the next block; `false` if the kernel still has it.
+    fn next_block(&mut self) -> Result<bool, InterfaceError> {
+        if !self.is_handed_over() {
+            return Ok(false);
+        }
+        // SAFETY: a block begins with its description, on a page, and is ours until it is handed back.
+        let header = unsafe {
+            let block = self.block_start().cast::<libc::tpacket_block_desc>();
+            ptr::read(&raw const (*block).hdr.bh1)
+        };
+        self.at = header.offset_to_first_pkt as usize;
+        self.left = header.num_pkts;
+        Ok(true)
+    }
+
+    /// Gives the block to the kernel and goes on to the next.
+    fn hand_back(&mut self) {
+        self.left = 0;
+        // Release: what was read of the block has happened before the kernel writes into it.
+        self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.block = if self.block + 1 == self.blocks { 0 } else { self.block + 1 };
+    }
+
+    /// The next frame of the block; `None` if it does not lie inside.
+    #[inline]
+    fn frame(&self) -> Option<Frame<'_>> {
+        let room = self.block_bytes.checked_sub(self.at)?;
+        if room < size_of::<libc::tpacket3_hdr>() {
+            return None;
+        }
+        // SAFETY: `at` and a header behind it lie inside the block, which is ours until it is handed back.
+        let (start, header) = unsafe {
+            let start = self.block_start().add(self.at).cast_const();
+            (start, start.cast::<libc::tpacket3_hdr>().read_unaligned())
+        };
+        let (offset, length) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
+        if offset > room || length > room - offset {
+            return None;
+        }
+        // SAFETY: the bytes lie inside the block, as was checked; the kernel does not write them until the block is
+        // handed back, which takes `&mut self` and so ends this borrow.
+        let bytes = unsafe { slice::from_raw_parts(start.add(offset), length) };
+        Some(Frame { header, bytes })
+    }
+
+    #[cold]
+    fn damaged(&mut self) -> InterfaceError {
+        self.left = 0;
+        let cause = io::Error::new(io::ErrorKind::InvalidData, "a frame lies outside of its block");
+        self.raw.failed("read its ring", cause)
+    }
+}
+
+/// A frame in the ring.
+struct Frame<'r> {
+    header: libc::tpacket3_hdr,
+    bytes: &'r [u8],
+}
+
+impl Frame<'_> {
+    /// The VLAN tag that was taken off it, with its EtherType.
+    #[inline]
+    fn tag(&self, link_type: LinkType) -> Option<[u8; TAG_BYTES]> {
+        if self.header.tp_status & libc::TP_STATUS_VLAN_VALID == 0
+            || link_type != LinkType::ETHERNET
+            || self.bytes.len() < MACS_BYTES
+        {
+            return None;
+        }
+        let is_told = self.header.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+        let ethertype = if is_told { self.header.hv1.tp_vlan_tpid } else { ETHERTYPE_VLAN };
+        let [first, second] = ethertype.to_be_bytes();
+        // The control information is of 16 bits.
+        let [third, fourth] = (self.header.hv1.tp_vlan_tci as u16).to_be_bytes();
+        Some([first, second, third, fourth])
+    }
+}

@@ -1,0 +1,108 @@
+//! Packets onto the network: many with one call of the kernel.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use super::interface::{self, InterfaceError, RawSocket};
+use super::messages::Outgoing;
+use crate::capture::LinkType;
+
+/// How long a full socket is waited for before a packet is refused.
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
+
+/// What became of a packet that was to be sent.
+#[derive(Debug)]
+pub enum Sent {
+    /// The kernel has taken it.
+    Taken,
+    /// It is longer than what the interface or UDP takes.
+    TooLong,
+    /// The socket or the interface's queue was full.
+    QueueFull,
+    /// The kernel or its firewall will not send this packet: it is shorter than its headers, or a rule forbids it.
+    Refused,
+    /// Nothing can be sent any more: the interface went, or there is no way to the address.
+    Failed(io::Error),
+}
+
+/// Sends UDP payloads to an address, or whole frames out of an interface. Waits while the socket is full, half a second
+/// at most.
+///
+/// Cost: a call of the kernel for up to [`MAX_BATCH`](super::MAX_BATCH) packets; the kernel copies them.
+#[derive(Debug)]
+pub struct Sender {
+    socket: Socket,
+    to: Option<SockAddr>,
+    /// Of an interface: its name and number.
+    interface: Option<(String, u32)>,
+    outgoing: Outgoing,
+}
+
+impl Sender {
+    /// Sends UDP payloads from a port that the kernel chooses to `to`; `hops` is how far multicast over IPv4 goes (the
+    /// kernel's default is 1).
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn udp(to: SocketAddr, hops: Option<u32>) -> io::Result<Self> {
+        let any: SocketAddr = match to {
+            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        };
+        let socket = Socket::new(Domain::for_address(to), Type::DGRAM, Some(Protocol::UDP))?;
+        socket.bind(&any.into())?;
+        if let (Some(hops), true, true) = (hops, to.is_ipv4(), to.ip().is_multicast()) {
+            socket.set_multicast_ttl_v4(hops)?;
+        }
+        socket.set_write_timeout(Some(LONGEST_WAIT))?;
+        Ok(Self { socket, to: Some(to.into()), interface: None, outgoing: Outgoing::new() })
+    }
+
+    /// Sends whole frames out of the interface `name`; tells also what link type they must have.
+    ///
+    /// # Errors
+    /// [`InterfaceError`]; the capability needed is `CAP_NET_RAW`.
+    pub fn interface(name: &str) -> Result<(Self, LinkType), InterfaceError> {
+        let raw = RawSocket::open(name)?;
+        let link_type = raw.bind(0)?;
+        raw.socket
+            .set_write_timeout(Some(LONGEST_WAIT))
+            .map_err(|cause| raw.failed("set how long to wait", cause))?;
+        let RawSocket { socket, name, index } = raw;
+        let interface = Some((name, index));
+        Ok((Self { socket, to: None, interface, outgoing: Outgoing::new() }, link_type))
+    }
+
+    /// Sends each packet and tells what became of each, in their order.
+    pub fn send<'b>(&mut self, packets: impl IntoIterator<Item = &'b [u8]>, mut each: impl FnMut(Sent)) {
+        let is_frames = self.interface.is_some();
+        self.outgoing.send(&self.socket, self.to.as_ref(), packets, |sent| {
+            each(match sent {
+                Ok(()) => Sent::Taken,
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EMSGSIZE) => Sent::TooLong,
+                    Some(libc::ENOBUFS | libc::EAGAIN) => Sent::QueueFull,
+                    // A firewall's answer.
+                    Some(libc::EPERM) => Sent::Refused,
+                    // A frame that is shorter than its headers.
+                    Some(libc::EINVAL) if is_frames => Sent::Refused,
+                    _ => Sent::Failed(error),
+                },
+            });
+        });
+    }
+
+    /// What an error that ends the sending means, in one line.
+    pub fn told(&self, error: io::Error) -> String {
+        match (&self.interface, &self.to) {
+            (Some((name, index)), _) => interface::failed(name, *index, "send", error).to_string(),
+            (None, to) => {
+                let to = to.as_ref().and_then(SockAddr::as_socket);
+                to.map_or_else(|| error.to_string(), |to| format!("cannot send to {to}: {error}"))
+            }
+        }
+    }
+}

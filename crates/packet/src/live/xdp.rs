@@ -1,0 +1,55 @@
+//! Frames of a network interface before the kernel's network stack sees them (AF_XDP).
+//!
+//! What is wanted is described here in every build; the receiver is part of a build with the feature `af-xdp`.
+
+#[cfg(feature = "af-xdp")]
+pub(super) mod receiver;
+
+/// Where the program runs that picks the frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum XdpMode {
+    /// In the driver if it can, otherwise in the kernel.
+    #[default]
+    Auto,
+    /// In the kernel, with every driver, after it has made its own buffer ("generic").
+    Skb,
+    /// In the driver.
+    Native,
+}
+
+impl XdpMode {
+    /// Every mode.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Skb, Self::Native];
+
+    /// Its name in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Skb => "skb",
+            Self::Native => "native",
+        }
+    }
+}
+
+/// The most frames that the memory shared with the kernel may hold.
+pub const MAX_XDP_FRAMES: u32 = 1 << 16;
+
+/// How an interface is read by AF_XDP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct XdpOptions {
+    /// The interface's name.
+    pub interface: String,
+    /// Which of its receive queues, from 0. What comes by the others goes to the kernel's stack as ever.
+    pub queue: u32,
+    /// Where the program runs.
+    pub mode: XdpMode,
+    /// Frames that the memory shared with the kernel holds: a power of two, at most [`MAX_XDP_FRAMES`].
+    pub frames: u32,
+}
+
+impl XdpOptions {
+    /// The first queue, in the driver if it can, with memory for 4,096 frames.
+    pub fn new(interface: impl Into<String>) -> Self {
+        Self { interface: interface.into(), queue: 0, mode: XdpMode::Auto, frames: 4096 }
+    }
+}

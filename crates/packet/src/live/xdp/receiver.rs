@@ -1,0 +1,239 @@
+//! The AF_XDP socket: memory shared with the kernel, a ring of frames that came, a ring of free frames.
+//!
+//! Opening attaches the program of libxdp, which sends what comes by one queue of the interface to the socket instead of
+//! the kernel's stack; dropping takes it off again. A program that is killed leaves it attached: `ip link set NAME xdp off`
+//! takes it off.
+//!
+//! Cost: no call of the kernel while frames come; one copy of the frame. The kernel tells neither a receive time nor the
+//! VLAN tag that a card has taken off: the time is that of the call that took the frame.
+
+use std::error::Error;
+use std::ffi::CString;
+use std::io;
+use std::num::NonZeroU32;
+use std::sync::Once;
+use std::time::Duration;
+
+use xsk_rs::config::{
+    BindFlags, FrameSize, Interface, LibxdpFlags, QueueSize, SocketConfig, UmemConfig, XdpFlags,
+};
+use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, Socket, Umem};
+
+use super::super::interface::{self, InterfaceError};
+use super::super::udp::now_ns;
+use super::super::{MAX_BATCH, Received};
+use super::{XdpMode, XdpOptions};
+use crate::capture::LinkType;
+use crate::pool::{Blank, Description, Pool};
+
+/// Bytes of a frame's place: 256 of them are the program's, so a frame has up to 3,840.
+const FRAME_BYTES: u32 = 4096;
+
+/// Descriptors that the rings for sending have, which nobody uses.
+const UNUSED_RING: u32 = 64;
+
+/// The kernel lets go of a queue some milliseconds after its socket was closed: how often opening is tried, and how long
+/// it pauses in between.
+const BUSY_TRIES: u32 = 50;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
+
+/// What opening needs.
+const CAPABILITY: &str = "CAP_NET_RAW (and CAP_NET_ADMIN and CAP_BPF)";
+
+/// The frames of one queue of a network interface. It never blocks.
+#[derive(Debug)]
+pub struct XdpReceiver {
+    name: String,
+    number: u32,
+    came: RxQueue,
+    free: FillQueue,
+    /// Asks for the interface's flags, which a socket of AF_XDP cannot.
+    asking: socket2::Socket,
+    /// Belongs to the socket.
+    _sent: CompQueue,
+    memory: Umem,
+    blanks: Vec<Blank>,
+    frames: Vec<FrameDesc>,
+}
+
+/// The libraries write to standard error unless they are told not to; what is wrong comes as an error all the same.
+fn silence_the_libraries() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: each takes a function or none, and there is no other thread in here.
+        unsafe {
+            libxdp_sys::libxdp_set_print(None);
+            libbpf_sys::libbpf_set_print(None);
+        }
+    });
+}
+
+impl XdpReceiver {
+    /// Opens the queue: from now on its frames come here, and not to the kernel's stack.
+    ///
+    /// # Errors
+    /// [`InterfaceError`].
+    pub fn open(wanted: &XdpOptions) -> Result<Self, InterfaceError> {
+        let name = wanted.interface.clone();
+        let Some(number) = interface::index(&name) else { return Err(InterfaceError::Missing { name }) };
+        let failed = |doing, cause: io::Error| match cause.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => {
+                InterfaceError::Permission { name: wanted.interface.clone(), doing, capability: CAPABILITY }
+            }
+            _ => interface::failed(&wanted.interface, number, doing, cause),
+        };
+        let impossible = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
+        silence_the_libraries();
+        let count = NonZeroU32::new(wanted.frames)
+            .filter(|count| count.is_power_of_two() && count.get() <= super::MAX_XDP_FRAMES)
+            .ok_or_else(|| failed("have so many frames", impossible("not a power of two, or too many")))?;
+        let of = |ring: u32| {
+            QueueSize::new(ring).map_err(|error| failed("make its rings", impossible(&error.to_string())))
+        };
+        let frame_size = FrameSize::new(FRAME_BYTES)
+            .map_err(|error| failed("make its memory", impossible(&error.to_string())))?;
+        let memory_config = UmemConfig::builder()
+            .frame_size(frame_size)
+            .fill_queue_size(of(count.get())?)
+            .comp_queue_size(of(UNUSED_RING)?)
+            .build()
+            .map_err(|error| failed("make its memory", impossible(&error.to_string())))?;
+        let (memory, mut frames) = Umem::new(memory_config, count, false)
+            .map_err(|error| failed("make its memory", cause_of(&error)))?;
+        let flags = match wanted.mode {
+            XdpMode::Auto => XdpFlags::empty(),
+            XdpMode::Skb => XdpFlags::XDP_FLAGS_SKB_MODE,
+            XdpMode::Native => XdpFlags::XDP_FLAGS_DRV_MODE,
+        };
+        let socket_config = SocketConfig::builder()
+            .rx_queue_size(of(count.get())?)
+            .tx_queue_size(of(UNUSED_RING)?)
+            .libxdp_flags(LibxdpFlags::empty())
+            .xdp_flags(flags)
+            .bind_flags(BindFlags::XDP_USE_NEED_WAKEUP)
+            .build();
+        let text = CString::new(name.as_str()).map_err(|error| failed("name it", error.into()))?;
+        let opening = "open an AF_XDP socket on this queue";
+        let mut tries = 0;
+        let (_, came, queues) = loop {
+            // SAFETY: the memory is not shared: this is its only socket.
+            let opened =
+                unsafe { Socket::new(socket_config, &memory, &Interface::new(text.clone()), wanted.queue) };
+            tries += 1;
+            match opened.map_err(|error| cause_of(&error)) {
+                Ok(opened) => break opened,
+                Err(cause) if cause.raw_os_error() == Some(libc::EBUSY) && tries < BUSY_TRIES => {
+                    std::thread::sleep(BUSY_PAUSE);
+                }
+                Err(cause) => return Err(failed(opening, cause)),
+            }
+        };
+        let Some((mut free, sent)) = queues else {
+            return Err(failed(opening, impossible("it has one already")));
+        };
+        // SAFETY: the frames are this memory's, and nobody has used them.
+        unsafe { free.produce(&frames) };
+        frames.truncate(MAX_BATCH);
+        let blanks = Vec::with_capacity(MAX_BATCH);
+        let asking = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::DGRAM, None)
+            .map_err(|cause| failed("open a socket to ask by", cause))?;
+        let receiver = Self { name, number, came, free, asking, _sent: sent, memory, blanks, frames };
+        receiver.check()?;
+        Ok(receiver)
+    }
+
+    /// What its frames begin with.
+    pub fn link_type(&self) -> LinkType {
+        LinkType::ETHERNET
+    }
+
+    /// Whether there are frames to take: one load.
+    #[inline]
+    pub fn is_ready(&mut self) -> bool {
+        self.came.nb_avail_exact() > 0
+    }
+
+    /// Whether the interface is still there and up.
+    ///
+    /// # Errors
+    /// [`InterfaceError`].
+    pub fn check(&self) -> Result<(), InterfaceError> {
+        if interface::is_up(&self.asking, &self.name, self.number)? {
+            Ok(())
+        } else {
+            Err(InterfaceError::Down { name: self.name.clone() })
+        }
+    }
+
+    /// Frames that the kernel dropped because none of the shared memory was free, or that were longer than a place in it:
+    /// a call of the kernel. What a driver drops itself, its own counters tell (`ethtool -S`).
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn drops(&self) -> Result<u64, InterfaceError> {
+        let told = self.came.fd().xdp_statistics();
+        let told =
+            told.map_err(|cause| interface::failed(&self.name, self.number, "read its counts", cause))?;
+        Ok(told.rx_dropped() + told.rx_ring_full())
+    }
+
+    /// Takes up to `most` frames that are there now and hands each to `each`. Returns how many there were. Without a free
+    /// buffer none is taken: it stays in the shared memory.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn receive(
+        &mut self,
+        pool: &mut Pool,
+        most: usize,
+        entered_ns: u64,
+        mut each: impl FnMut(Received),
+    ) -> Result<usize, InterfaceError> {
+        let wanted = most.min(self.frames.len());
+        while self.blanks.len() < wanted {
+            let Ok(blank) = pool.blank() else { break };
+            self.blanks.push(blank);
+        }
+        let wanted = wanted.min(self.blanks.len());
+        // SAFETY: what comes by this ring belongs to this memory.
+        let count = unsafe { self.came.consume(&mut self.frames[..wanted]) };
+        if count == 0 {
+            return Ok(0);
+        }
+        let timestamp_ns = now_ns();
+        for (frame, mut blank) in self.frames[..count].iter().zip(self.blanks.drain(..count)) {
+            // SAFETY: the frame belongs to this memory, and is ours from its coming until it is given back below.
+            let data = unsafe { self.memory.data(frame) };
+            let bytes = data.contents();
+            let Some(room) = blank.room_mut().get_mut(..bytes.len()) else {
+                each(Received::TooLong);
+                continue;
+            };
+            room.copy_from_slice(bytes);
+            let description = Description {
+                timestamp_ns,
+                entered_ns,
+                original_length: bytes.len() as u32,
+                link_type: LinkType::ETHERNET,
+            };
+            each(Received::Packet(blank.fill(bytes.len(), description)));
+        }
+        // There is room for all: the ring of free frames has a place for each frame that there is.
+        // SAFETY: the frames belong to this memory, came by the other ring, and are not used any more.
+        unsafe { self.free.produce(&self.frames[..count]) };
+        if self.free.needs_wakeup() {
+            let woken = self.free.wakeup(self.came.fd_mut(), 0);
+            woken.map_err(|cause| interface::failed(&self.name, self.number, "wake its driver", cause))?;
+        }
+        Ok(count)
+    }
+}
+
+/// What the operating system said, under the library's words.
+fn cause_of(error: &(dyn Error + 'static)) -> io::Error {
+    let said = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    match said.and_then(io::Error::raw_os_error) {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::other(error.to_string()),
+    }
+}
