@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use tapeworks_packet::pool::Packet;
 use tapeworks_ring::disruptor::{self, Builder, Single};
+use tapeworks_ring::prefetch;
 use tapeworks_ring::spsc;
 use tapeworks_ring::wait::{Backoff, BusySpin, Park, WaitStrategy as _, Yielding};
 
@@ -335,6 +336,12 @@ pub(crate) enum Received {
     Ended,
 }
 
+/// A packet from another core. Its head is asked for at once, to be written: whoever lets it go counts there.
+fn arrived(packet: Packet) -> Passing {
+    prefetch::write_ahead(packet.description());
+    Passing::new(packet)
+}
+
 impl Drop for Receiver {
     fn drop(&mut self) {
         // A thread that panicked must not leave the one before it asleep; rings tell by themselves.
@@ -351,16 +358,16 @@ impl Receiver {
         let is_closed = self.is_closed.load(Ordering::Acquire);
         let held = self.held();
         let count = match &mut self.consuming {
-            Consuming::Spsc(consumer) => consumer.pop_batch(most, |packet| inbox.push(Passing::new(packet))),
-            Consuming::Taking(consumer) => consumer
-                .poll_mut(|slot, _, _| inbox.extend(slot.take().map(Passing::new)))
-                .unwrap_or_default(),
+            Consuming::Spsc(consumer) => consumer.pop_batch(most, |packet| inbox.push(arrived(packet))),
+            Consuming::Taking(consumer) => {
+                consumer.poll_mut(|slot, _, _| inbox.extend(slot.take().map(arrived))).unwrap_or_default()
+            }
             Consuming::Sharing(consumer) => {
-                consumer.poll(|slot, _, _| inbox.extend(slot.clone().map(Passing::new))).unwrap_or_default()
+                consumer.poll(|slot, _, _| inbox.extend(slot.clone().map(arrived))).unwrap_or_default()
             }
             Consuming::Queue(queue) => {
                 let before = inbox.len();
-                inbox.extend(std::iter::from_fn(|| queue.try_pop()).take(most).map(Passing::new));
+                inbox.extend(std::iter::from_fn(|| queue.try_pop()).take(most).map(arrived));
                 inbox.len() - before
             }
         };

@@ -217,20 +217,25 @@ impl Pool {
     /// [`PoolError::Exhausted`].
     #[inline]
     pub fn blank(&mut self) -> Result<Blank, PoolError> {
-        let block = self.block();
-        let slots = block.slots;
-        let mut index = self.next;
+        let slot = self.find_free()?;
+        self.next = if self.next + 1 == self.slots() { 0 } else { self.next + 1 };
+        // SAFETY: slots are valid as long as the block is. Nobody but the pool's owner raises a count from zero, and that
+        // is us.
+        unsafe { &(*slot.as_ptr()).holders }.store(1, Ordering::Relaxed);
+        Ok(Blank { packet: Packet { slot }, room: self.room })
+    }
+
+    /// The first free slot from `next` on, which is where `next` is then.
+    #[inline]
+    fn find_free(&mut self) -> Result<NonNull<Slot>, PoolError> {
+        let slots = self.slots();
         for _ in 0..slots {
-            let slot = block.slot(index);
-            index = if index + 1 == slots { 0 } else { index + 1 };
+            let slot = self.block().slot(self.next);
             // SAFETY: slots are valid as long as the block is. Acquire: what the last holder did has happened before.
-            let holders = unsafe { &(*slot.as_ptr()).holders };
-            if holders.load(Ordering::Acquire) == 0 {
-                // Nobody but the pool's owner raises a count from zero, and that is us.
-                holders.store(1, Ordering::Relaxed);
-                self.next = index;
-                return Ok(Blank { packet: Packet { slot }, room: self.room });
+            if unsafe { &(*slot.as_ptr()).holders }.load(Ordering::Acquire) == 0 {
+                return Ok(slot);
             }
+            self.next = if self.next + 1 == slots { 0 } else { self.next + 1 };
         }
         Err(PoolError::Exhausted { slots })
     }
@@ -252,12 +257,7 @@ impl Pool {
     /// Whether a packet can be taken now.
     #[inline]
     pub fn has_room(&mut self) -> bool {
-        let next = self.next;
-        let has_room = self.blank().is_ok();
-        if has_room {
-            self.next = next;
-        }
-        has_room
+        self.find_free().is_ok()
     }
 
     /// Slots that somebody holds: looks at each, so it is for tests and reports.
