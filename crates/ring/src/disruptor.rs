@@ -492,10 +492,10 @@ impl<T: Send + Sync, W: WaitStrategy> Producer<T, W> {
             self.wait_for(count)?;
         }
         let first = self.next;
-        for (at, slot) in self.shared.slots(first, count).enumerate() {
+        self.shared.slots(first, count).enumerate().for_each(|(at, slot)| {
             // SAFETY: as in `put`.
             slot.with_mut(|event| write(at, unsafe { &mut *event }));
-        }
+        });
         self.advance(count);
         Ok(first)
     }
@@ -643,11 +643,11 @@ impl<T: Send + Sync, W: WaitStrategy> MultiProducer<T, W> {
             }
         }
         let claimed = Claimed(&self.shared);
-        for (at, slot) in self.shared.slots(first, count).enumerate() {
+        self.shared.slots(first, count).enumerate().for_each(|(at, slot)| {
             // SAFETY: the sequence was claimed by this producer alone and has room: every consumer is done with what was
             // in its slot. Its flag is not set, so none looks at it.
             slot.with_mut(|event| write(at, unsafe { &mut *event }));
-        }
+        });
         std::mem::forget(claimed);
         for at in 0..count {
             self.shared.publication.publish(first + at);
