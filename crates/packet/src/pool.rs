@@ -17,6 +17,10 @@
 //! | change in place | one load of the count |
 //! | change what others hold too | one slot taken, one copy |
 //!
+//! The counts are those of `Arc`: release on the way down, acquire before a slot is taken again or changed. loom cannot
+//! follow them here, as it tracks cells of its own and not what lies behind a pointer into one block; tests with threads
+//! that check every byte stand in for it.
+//!
 //! Memory is taken once, in [`Pool::new`]: [`HEADER_BYTES`] and the slot's room for each packet. It is released when the
 //! pool and all its handles are gone, in whatever order and on whatever thread.
 
