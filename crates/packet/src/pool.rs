@@ -46,6 +46,10 @@ pub const MAX_SLOTS: usize = 1 << 24;
 /// In a slot's count: the pool is gone, and the last handle settles with [`Block::release`].
 const ORPHANED: u32 = 1 << 31;
 
+/// The most handles to one packet; with more, cloning aborts the process. As many threads as there may be can add
+/// one each before the count runs over.
+const MAX_HOLDERS: u32 = 1 << 30;
+
 /// What is known of a packet besides its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Description {
@@ -482,9 +486,13 @@ impl Packet {
 impl Clone for Packet {
     #[inline]
     fn clone(&self) -> Self {
-        // Relaxed: whoever clones holds a handle already, as with `Arc`. There are fewer handles than 2^31: each is in
-        // some ring or buffer of bounded size.
-        self.holders().fetch_add(1, Ordering::Relaxed);
+        // Relaxed: whoever clones holds a handle already, as with `Arc`.
+        let before = self.holders().fetch_add(1, Ordering::Relaxed) & !ORPHANED;
+        if before > MAX_HOLDERS {
+            // Only handles that are forgotten in a loop come so far. As with `Arc`, there is no way on: the count
+            // would run into the mark of an orphan, or to zero with handles alive.
+            std::process::abort();
+        }
         Self { slot: self.slot }
     }
 }

@@ -244,10 +244,43 @@ mod file {
         1 + size_of::<T>() / 8
     }
 
-    /// Holds, or tries, the lock that says somebody writes.
+    /// Takes a lock of a file or folder, until it is closed. On the broadcast's file it says that somebody writes.
     fn lock(file: &File, operation: libc::c_int) -> bool {
         // SAFETY: the descriptor is open as long as `file` lives; the call touches no memory.
-        unsafe { libc::flock(file.as_raw_fd(), operation | libc::LOCK_NB) == 0 }
+        unsafe { libc::flock(file.as_raw_fd(), operation) == 0 }
+    }
+
+    /// A new file beside `path` that nobody else has: two writers that begin at once do not meet in it, in whatever
+    /// process or container they are.
+    fn beside(path: &Path) -> io::Result<(PathBuf, File)> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        loop {
+            let mut name = path.file_name().unwrap_or_default().to_owned();
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            name.push(format!(".new.{}.{number}", std::process::id()));
+            let new = path.with_file_name(name);
+            match OpenOptions::new().read(true).write(true).create_new(true).open(&new) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                opened => return opened.map(|file| (new, file)),
+            }
+        }
+    }
+
+    /// Moves `new` to `path`, unless a writer that lives has that. Only one at a time looks and moves: the folder is
+    /// locked meanwhile. Returns whether it did.
+    fn take_place(new: &Path, path: &Path) -> io::Result<bool> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = File::open(folder.unwrap_or(Path::new(".")))?;
+        if !lock(&folder, libc::LOCK_EX) {
+            return Err(io::Error::last_os_error());
+        }
+        if let Ok(old) = File::open(path)
+            && !lock(&old, libc::LOCK_SH | libc::LOCK_NB)
+        {
+            return Ok(false);
+        }
+        std::fs::rename(new, path)?;
+        Ok(true)
     }
 
     /// The end that publishes. There is one; dropping it closes the file.
@@ -280,32 +313,19 @@ mod file {
             let words = words.filter(|words| *words <= isize::MAX as usize / 8).ok_or_else(too_large)?;
             let failed = |error| CreateError::Io { path: path.to_owned(), error };
 
-            if let Ok(old) = File::open(path)
-                && !lock(&old, libc::LOCK_SH)
-            {
-                return Err(CreateError::InUse { path: path.to_owned() });
-            }
             // Made elsewhere and moved into its place when it is whole: no reader ever sees half a header.
-            let mut name = path.file_name().unwrap_or_default().to_owned();
-            name.push(format!(".new.{}", std::process::id()));
-            let new = path.with_file_name(name);
-            let file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .open(&new)
-                .map_err(failed)?;
-            let made = Self::fill(&file, words, capacity, meaning).and_then(|map| {
-                std::fs::rename(&new, path)?;
-                Ok(map)
-            });
-            let map = made.inspect_err(|_| drop(std::fs::remove_file(&new))).map_err(failed)?;
+            let (new, file) = beside(path).map_err(failed)?;
+            let made = Self::fill(&file, words, capacity, meaning)
+                .and_then(|map| Ok(take_place(&new, path)?.then_some(map)));
+            if !matches!(made, Ok(Some(_))) {
+                drop(std::fs::remove_file(&new));
+            }
+            let map = made.map_err(failed)?.ok_or_else(|| CreateError::InUse { path: path.to_owned() })?;
             Ok(Self { words: map, next: 0, mask: capacity as u64 - 1, _file: file, items: PhantomData })
         }
 
         fn fill(file: &File, words: usize, capacity: usize, meaning: u64) -> io::Result<Words> {
-            if !lock(file, libc::LOCK_EX) {
+            if !lock(file, libc::LOCK_EX | libc::LOCK_NB) {
                 return Err(io::Error::last_os_error());
             }
             // The space is taken now: a full file system is an error here and not a bus error later.
@@ -484,7 +504,7 @@ mod file {
 
         /// Whether the writer lives. A call of the kernel: ask when nothing has come for a while.
         pub fn is_writer_alive(&self) -> bool {
-            if !lock(&self.file, libc::LOCK_SH) {
+            if !lock(&self.file, libc::LOCK_SH | libc::LOCK_NB) {
                 return true;
             }
             let _unlocked = lock(&self.file, libc::LOCK_UN);

@@ -48,16 +48,20 @@
 //!
 //! # When a consumer panics
 //! It stops, and the ring has failed: a producer that runs into it gets [`Failed`], which names the consumer, and so do the
-//! consumers that find nothing more to read. Nobody waits for ever. A consumer that is dropped is no longer waited for;
-//! those that followed it follow those before it.
+//! consumers that find nothing more to read. Nobody waits for ever. So it is when its thread panics between two polls. A
+//! consumer that is dropped otherwise is no longer waited for; those that followed it follow those before it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::align::CacheAligned;
+use crate::spsc::rounded;
 use crate::sync::{Arc, AtomicU32, AtomicUsize, Ordering, SharedCell};
 use crate::wait::{WaitStrategy, rest_after};
 
 /// A consumer panicked, or a producer did between its claim and its publication: the ring stands still.
+///
+/// A producer is told when it looks at the consumers, which it does when the ring seems full: up to a ring of events may be
+/// published after the failure and are never read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failed {
     /// The name of who panicked.
@@ -299,6 +303,8 @@ impl<T, W: WaitStrategy, P: Publication> Shared<T, W, P> {
 
 /// Declares a ring: its events, its consumers and who follows whom.
 pub struct Builder<T, W> {
+    /// Tells this ring's consumers from those of others.
+    ring: u64,
     events: Vec<T>,
     nodes: Vec<Node>,
     wait: Box<dyn Fn() -> W>,
@@ -312,28 +318,37 @@ impl<T, W> std::fmt::Debug for Builder<T, W> {
 
 /// A consumer of a [`Builder`], to be taken from [`Ends`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ConsumerId(usize);
+pub struct ConsumerId {
+    place: usize,
+    ring: u64,
+}
 
 /// The consumers of a ring, to be taken once each and moved to their threads.
 #[derive(Debug)]
 pub struct Ends<T: Send + Sync, W: WaitStrategy, P: Publication> {
+    ring: u64,
     consumers: Vec<Option<Consumer<T, W, P>>>,
 }
 
 impl<T: Send + Sync, W: WaitStrategy, P: Publication> Ends<T, W, P> {
     /// The consumer `id`; `None` when it was taken before, or is of another ring.
     pub fn take(&mut self, id: ConsumerId) -> Option<Consumer<T, W, P>> {
-        self.consumers.get_mut(id.0)?.take()
+        self.consumers.get_mut(id.place).filter(|_| id.ring == self.ring)?.take()
     }
 }
 
 impl<T: Send + Sync, W: WaitStrategy> Builder<T, W> {
     /// A ring of `capacity` events, rounded up to a power of two, each made by `event`; `wait` makes the strategy by which
     /// consumers wait for events and producers for room.
+    ///
+    /// # Panics
+    /// When `capacity` exceeds [`MAX_CAPACITY`](crate::spsc::MAX_CAPACITY).
     pub fn new(capacity: usize, event: impl FnMut() -> T, wait: impl Fn() -> W + 'static) -> Self {
+        static RINGS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         let mut event = event;
-        let events = (0..capacity.max(1).next_power_of_two()).map(|_| event()).collect();
-        Self { events, nodes: Vec::new(), wait: Box::new(wait) }
+        let events = (0..rounded(capacity)).map(|_| event()).collect();
+        let ring = RINGS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Self { ring, events, nodes: Vec::new(), wait: Box::new(wait) }
     }
 
     /// A consumer that reads every event after all of `follows` have; after its publication, when there are none.
@@ -355,18 +370,18 @@ impl<T: Send + Sync, W: WaitStrategy> Builder<T, W> {
 
     fn add(&mut self, name: &str, follows: &[ConsumerId], mutates: bool) -> ConsumerId {
         let mut ancestors: Vec<usize> = Vec::new();
-        for ConsumerId(before) in follows {
-            let Some(node) = self.nodes.get(*before) else {
+        for ConsumerId { place, ring } in follows {
+            let Some(node) = self.nodes.get(*place).filter(|_| *ring == self.ring) else {
                 panic!("{name} follows a consumer of another ring")
             };
             ancestors.extend(&node.ancestors);
-            ancestors.push(*before);
+            ancestors.push(*place);
         }
         ancestors.sort_unstable();
         ancestors.dedup();
-        let follows = follows.iter().map(|id| id.0).collect();
+        let follows = follows.iter().map(|id| id.place).collect();
         self.nodes.push(Node { name: name.to_owned(), follows, ancestors, mutates });
-        ConsumerId(self.nodes.len() - 1)
+        ConsumerId { place: self.nodes.len() - 1, ring: self.ring }
     }
 
     /// The ring, with one producer.
@@ -414,10 +429,17 @@ impl<T: Send + Sync, W: WaitStrategy> Builder<T, W> {
         });
         let consumers = (0..shared.nodes.len())
             .map(|place| {
-                Some(Consumer { place, done: 0, readable: 0, found: 0, shared: Arc::clone(&shared) })
+                Some(Consumer {
+                    place,
+                    done: 0,
+                    readable: 0,
+                    found: 0,
+                    has_failed: false,
+                    shared: Arc::clone(&shared),
+                })
             })
             .collect();
-        (shared, Ends { consumers })
+        (shared, Ends { ring: self.ring, consumers })
     }
 }
 
@@ -724,6 +746,8 @@ pub struct Consumer<T: Send + Sync, W: WaitStrategy, P: Publication> {
     readable: usize,
     /// Events that the last look found.
     found: usize,
+    /// It panicked while it handled an event, whether or not it was the first of the ring to do so.
+    has_failed: bool,
     shared: Arc<Shared<T, W, P>>,
 }
 
@@ -784,6 +808,7 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
         self.done = at;
         self.done_slot().store(at, Ordering::Release);
         if let Err(panicked) = handled {
+            self.has_failed = true;
             self.shared.fail(self.place + FIRST_CONSUMER);
             resume_unwind(panicked);
         }
@@ -887,9 +912,14 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
 
 impl<T: Send + Sync, W: WaitStrategy, P: Publication> Drop for Consumer<T, W, P> {
     fn drop(&mut self) {
-        // One that failed keeps its place: what it did not do must not be taken for done.
-        if self.shared.failed.load(Ordering::Acquire) != self.place + FIRST_CONSUMER {
-            self.done_slot().store(GONE, Ordering::Release);
+        // One that failed keeps its place: what it did not do must not be taken for done. So does one whose thread panics
+        // elsewhere, with events in its hands that it has not finished.
+        if !self.has_failed {
+            if std::thread::panicking() {
+                self.shared.fail(self.place + FIRST_CONSUMER);
+            } else {
+                self.done_slot().store(GONE, Ordering::Release);
+            }
         }
         self.shared.for_room.notify();
         self.shared.for_events.notify();

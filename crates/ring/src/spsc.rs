@@ -31,6 +31,7 @@
 //! | operation | cache lines of the other core | atomics |
 //! | --- | --- | --- |
 //! | push or pop of one | the item's; the other counter's when the ring seemed full (empty) | one release store |
+//! | pop that finds nothing known | the other counter's, after a rest of up to 64 pauses if the last look found many (one for four items) | |
 //! | batch of n | those of n items, on their way at once; the other counter's at most once | one release store |
 //!
 //! # Closing
@@ -124,8 +125,7 @@ struct Shared<T, W> {
 }
 
 // SAFETY: the slots are reached by the two ends alone, of which there is one each. A slot is written by the producer
-// while its index is in [head + capacity - slots, tail + slots) and not in [head, tail), read by the consumer while it is
-// in there; the release stores and acquire loads of the counters order the two. Items move between threads: T is Send.
+// while its index is in [tail, head + capacity), and read by the consumer while it is in [head, tail); the release stores and acquire loads of the counters order the two. Items move between threads: T is Send.
 unsafe impl<T: Send, W: Sync> Sync for Shared<T, W> {}
 // SAFETY: as above.
 unsafe impl<T: Send, W: Send> Send for Shared<T, W> {}
@@ -158,7 +158,7 @@ pub fn ring<T: Send>(capacity: usize) -> (Producer<T>, Consumer<T>) {
 /// # Panics
 /// When `capacity` exceeds [`MAX_CAPACITY`].
 pub fn with_wait<T: Send, W: WaitStrategy + Default>(capacity: usize) -> (Producer<T, W>, Consumer<T, W>) {
-    build(capacity.max(1).next_power_of_two(), W::default(), W::default())
+    build(rounded(capacity), W::default(), W::default())
 }
 
 /// A queue that holds `capacity` items and never one more: the slots are a power of two, of which so many are used.
@@ -180,7 +180,16 @@ pub fn with_strategies<T: Send, W: WaitStrategy>(
     for_items: W,
     for_room: W,
 ) -> (Producer<T, W>, Consumer<T, W>) {
-    build(capacity.max(1).next_power_of_two(), for_items, for_room)
+    build(rounded(capacity), for_items, for_room)
+}
+
+/// The slots of a ring of at least `capacity`.
+///
+/// # Panics
+/// When `capacity` exceeds [`MAX_CAPACITY`].
+pub(crate) fn rounded(capacity: usize) -> usize {
+    assert!(capacity <= MAX_CAPACITY, "{capacity} slots cannot be numbered");
+    capacity.max(1).next_power_of_two()
 }
 
 fn build<T: Send, W: WaitStrategy>(
@@ -188,9 +197,8 @@ fn build<T: Send, W: WaitStrategy>(
     for_items: W,
     for_room: W,
 ) -> (Producer<T, W>, Consumer<T, W>) {
-    assert!(capacity <= MAX_CAPACITY, "{capacity} slots cannot be numbered");
     let slots: Box<[Slot<T>]> =
-        (0..capacity.next_power_of_two()).map(|_| SharedCell::new(MaybeUninit::uninit())).collect();
+        (0..rounded(capacity)).map(|_| SharedCell::new(MaybeUninit::uninit())).collect();
     let mask = slots.len() - 1;
     let shared = Arc::new(Shared {
         tail: CacheAligned::new(AtomicUsize::new(0)),

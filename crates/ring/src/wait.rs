@@ -14,7 +14,7 @@
 //! # The steps of a back-off
 //! A back-off that doubles its sleep at each look reaches 200 ms within 18 looks, and the first message after a quiet
 //! second waits for as long. [`Backoff`] spins, then yields, then sleeps from 1 us on and grows by an eighth a look up to
-//! a bound of 100 us: what is waited for is late by no more than a ninth of the time it was awaited, and never by more
+//! a bound of 100 us: what is waited for is late by about an eighth of the time it was awaited, and never by more
 //! than the bound and what the kernel adds to a sleep (50 us by default: `PR_SET_TIMERSLACK`). `cargo xtask bench
 //! ring` prints the curve for several growths.
 
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_back_off_is_late_by_a_ninth_of_the_wait_and_a_doubling_one_by_half() {
+    fn a_back_off_is_late_by_an_eighth_of_the_wait_and_a_doubling_one_by_half() {
         let gentle = Backoff { most: Duration::from_secs(1), ..Backoff::default() };
         let doubling = Backoff { growth: 1, ..gentle };
         let waited = Duration::from_millis(100);

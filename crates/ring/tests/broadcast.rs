@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
@@ -242,4 +243,31 @@ fn large_items_and_items_of_bytes_pass_whole() {
     let large: [u8; 4096] = std::array::from_fn(|at| at as u8);
     writer.publish(&large);
     assert_eq!(reader.read(), Read::Item(large));
+}
+
+#[test]
+fn of_writers_that_begin_at_once_one_has_the_file() {
+    let folder = Folder::new();
+    let path = folder.file();
+    for _ in 0..100 {
+        let barrier = Barrier::new(4);
+        let made: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        barrier.wait();
+                        Writer::<[u64; 5]>::create(&path, 16, MEANING)
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let refused = made.iter().filter(|made| matches!(made, Err(CreateError::InUse { .. }))).count();
+        let mut writers: Vec<_> = made.into_iter().filter_map(Result::ok).collect();
+        assert_eq!((writers.len(), refused), (1, 3));
+        let mut reader = Reader::<[u64; 5]>::attach(&path, MEANING, Start::Newest).unwrap();
+        writers[0].publish(&item(7));
+        assert!(matches!(reader.read(), Read::Item(read) if read == item(7)));
+    }
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1, "nothing is left beside the file");
 }

@@ -2,6 +2,7 @@
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -364,4 +365,71 @@ fn random_graphs_keep_their_order() {
             Ok(())
         })
         .unwrap();
+}
+
+/// Lets a panic happen without the hook's message.
+fn quietly(panics: impl FnOnce()) {
+    let caught = catch_unwind(AssertUnwindSafe(panics));
+    assert!(caught.is_err());
+}
+
+#[test]
+fn a_second_consumer_that_panics_keeps_its_place_too() {
+    let mut graph = Builder::new(8, || 0u64, Yielding::default);
+    let one = graph.consumer("one", &[]);
+    let two = graph.consumer("two", &[]);
+    let last = graph.consumer("last", &[one, two]);
+    let (mut producer, mut ends) = graph.single_producer();
+    let [mut one, mut two, mut last] = [one, two, last].map(|id| ends.take(id).unwrap());
+    for number in 0..4 {
+        producer.publish(|event| *event = number).unwrap();
+    }
+    quietly(|| drop(one.poll(|_, _, _| resume_unwind(Box::new(())))));
+    drop(one);
+    quietly(|| drop(two.poll(|_, _, _| resume_unwind(Box::new(())))));
+    drop(two);
+    drop(producer);
+    let failed = last.run(|_, _, _| unreachable!("nobody has done an event")).unwrap_err();
+    assert_eq!(failed.name, "one");
+}
+
+#[test]
+fn a_consumer_whose_thread_panics_between_polls_has_failed() {
+    let mut graph = Builder::new(8, || 0u64, Yielding::default);
+    let writes = graph.consumer("writes", &[]);
+    let follows = graph.consumer("follows", &[writes]);
+    let (mut producer, mut ends) = graph.single_producer();
+    let (writes, mut follows) = (ends.take(writes).unwrap(), ends.take(follows).unwrap());
+    for number in 0..4 {
+        producer.publish(|event| *event = number).unwrap();
+    }
+    drop(producer);
+    quietly(move || {
+        let mut writes = writes;
+        writes.poll(|_, _, _| {}).unwrap();
+        resume_unwind(Box::new("the flush fails"));
+    });
+    let mut seen = 0;
+    let failed = follows.run(|_, _, _| seen += 1).unwrap_err();
+    assert_eq!((failed.name.as_str(), seen), ("writes", 1));
+}
+
+#[test]
+fn a_consumer_of_another_ring_is_not_taken_for_one_of_this() {
+    let mut one = Builder::new(8, || 0u64, Yielding::default);
+    let mut other = Builder::new(8, || 0u64, Yielding::default);
+    let of_one = one.consumer("reads", &[]);
+    let of_other = other.consumer("reads", &[]);
+    let (_producer, mut ends) = one.single_producer();
+    assert!(ends.take(of_other).is_none());
+    assert!(ends.take(of_one).is_some());
+    quietly(|| {
+        other.consumer("follows", &[of_one]);
+    });
+}
+
+#[test]
+#[should_panic(expected = "slots cannot be numbered")]
+fn more_slots_than_can_be_numbered_are_refused() {
+    drop(Builder::new(usize::MAX, || 0u64, Yielding::default));
 }

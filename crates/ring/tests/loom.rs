@@ -1,9 +1,12 @@
-//! Every order in which two threads can run through the queues, as the memory model allows, for a few items:
+//! The orders in which two threads can run through the queues, as the memory model allows, for a few items and with up to two
+//! preemptions of each run:
 //! `RUSTFLAGS="--cfg loom" cargo test --release --package tapeworks-ring --test loom`.
 //!
 //! Loom also checks that no slot is read while it is written.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use loom::thread;
 use tapeworks_ring::disruptor::Builder;
@@ -161,5 +164,72 @@ fn a_parked_consumer_of_a_disruptor_is_woken() {
         producer.publish(|event| *event = 2).unwrap();
         drop(producer);
         reader.join().unwrap();
+    });
+}
+
+#[test]
+fn whoever_followed_a_consumer_that_left_goes_on_with_what_it_changed() {
+    explore(|| {
+        let mut graph = Builder::new(2, || 0u32, BusySpin::default);
+        let first = graph.mutator("first", &[]);
+        let second = graph.consumer("second", &[first]);
+        let (mut producer, mut ends) = graph.single_producer();
+        let (mut first, mut second) = (ends.take(first).unwrap(), ends.take(second).unwrap());
+        producer.publish(|event| *event = 1).unwrap();
+        let leaver = thread::spawn(move || {
+            assert_eq!(first.poll_mut(|event, _, _| *event += 10), Ok(1));
+        });
+        producer.publish(|event| *event = 2).unwrap();
+        drop(producer);
+        let mut seen = Vec::new();
+        second.run(|event, _, _| seen.push(*event)).unwrap();
+        // A poll takes one event of a ring of two.
+        assert_eq!(seen, [11, 2]);
+        leaver.join().unwrap();
+    });
+}
+
+#[test]
+fn whoever_follows_a_consumer_that_panicked_is_told_and_reads_nothing_of_it() {
+    explore(|| {
+        let mut graph = Builder::new(2, || 0u32, BusySpin::default);
+        let first = graph.mutator("first", &[]);
+        let second = graph.consumer("second", &[first]);
+        let (mut producer, mut ends) = graph.single_producer();
+        let (mut first, mut second) = (ends.take(first).unwrap(), ends.take(second).unwrap());
+        producer.publish(|event| *event = 1).unwrap();
+        let failing = thread::spawn(move || {
+            // Without the hook's message, which would be told in every order.
+            let polled = catch_unwind(AssertUnwindSafe(|| {
+                first.poll_mut(|event, _, _| {
+                    *event = 99;
+                    resume_unwind(Box::new(()));
+                })
+            }));
+            assert!(polled.is_err());
+        });
+        let failed = second.run(|_, _, _| unreachable!("the event is unfinished")).unwrap_err();
+        assert_eq!(failed.name, "first");
+        failing.join().unwrap();
+    });
+}
+
+#[test]
+fn two_producers_that_do_not_wait_lose_nothing() {
+    explore(|| {
+        let mut graph = Builder::new(2, || 0u32, BusySpin::default);
+        let id = graph.consumer("sums", &[]);
+        let (mut one, mut ends) = graph.multi_producer();
+        let mut two = one.clone();
+        let mut consumer = ends.take(id).unwrap();
+        let other = thread::spawn(move || two.try_publish(|event| *event = 1).is_ok());
+        let published = one.try_publish(|event| *event = 2).is_ok();
+        drop(one);
+        let mut sum = 0;
+        consumer.run(|event, _, _| sum += event).unwrap();
+        let others = other.join().unwrap();
+        // A ring of two has room for both.
+        assert!(published && others);
+        assert_eq!(sum, 3);
     });
 }

@@ -270,3 +270,9 @@ proptest! {
         }
     }
 }
+
+#[test]
+#[should_panic(expected = "slots cannot be numbered")]
+fn more_slots_than_can_be_numbered_are_refused() {
+    drop(spsc::ring::<u64>(usize::MAX));
+}
