@@ -43,6 +43,18 @@ pub(crate) fn rest_after(found: usize) {
     }
 }
 
+/// Looks up to `looks` times, with `between` after each look in vain. Returns whether one was not.
+#[inline(always)]
+fn became_ready(looks: u32, is_ready: &mut impl FnMut() -> bool, between: impl Fn()) -> bool {
+    for _ in 0..looks {
+        if is_ready() {
+            return true;
+        }
+        between();
+    }
+    false
+}
+
 /// Looks again at once.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct BusySpin;
@@ -72,11 +84,8 @@ impl Default for Yielding {
 impl WaitStrategy for Yielding {
     #[inline]
     fn wait_until(&self, mut is_ready: impl FnMut() -> bool) {
-        for _ in 0..self.spins {
-            if is_ready() {
-                return;
-            }
-            pause();
+        if became_ready(self.spins, &mut is_ready, pause) {
+            return;
         }
         while !is_ready() {
             std::thread::yield_now();
@@ -138,17 +147,11 @@ impl Backoff {
 impl WaitStrategy for Backoff {
     #[inline]
     fn wait_until(&self, mut is_ready: impl FnMut() -> bool) {
-        for _ in 0..self.spins {
-            if is_ready() {
-                return;
-            }
-            pause();
+        if became_ready(self.spins, &mut is_ready, pause) {
+            return;
         }
-        for _ in 0..self.yields {
-            if is_ready() {
-                return;
-            }
-            std::thread::yield_now();
+        if became_ready(self.yields, &mut is_ready, std::thread::yield_now) {
+            return;
         }
         for sleep in self.sleeps() {
             if is_ready() {
@@ -188,11 +191,8 @@ impl Park {
 impl WaitStrategy for Park {
     #[inline]
     fn wait_until(&self, mut is_ready: impl FnMut() -> bool) {
-        for _ in 0..self.spins {
-            if is_ready() {
-                return;
-            }
-            pause();
+        if became_ready(self.spins, &mut is_ready, pause) {
+            return;
         }
         loop {
             // The order matters: read the turn, become a sleeper, look once more, sleep unless the turn has changed. A

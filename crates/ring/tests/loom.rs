@@ -9,7 +9,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use loom::thread;
-use tapeworks_ring::disruptor::Builder;
+use tapeworks_ring::disruptor::{Builder, Consumer, Producer, Single};
 use tapeworks_ring::spsc;
 use tapeworks_ring::wait::{BusySpin, Park, WaitStrategy};
 
@@ -85,14 +85,21 @@ fn what_is_left_in_a_closed_spsc_ring_is_dropped_once() {
     });
 }
 
+type Reader<W> = Consumer<u32, W, Single>;
+
+/// A ring of two events with a mutator, and a consumer that follows it.
+fn one_behind_the_other<W: WaitStrategy + Default + 'static>() -> (Producer<u32, W>, Reader<W>, Reader<W>) {
+    let mut graph = Builder::new(2, || 0u32, W::default);
+    let first = graph.mutator("first", &[]);
+    let second = graph.consumer("second", &[first]);
+    let (producer, mut ends) = graph.single_producer();
+    (producer, ends.take(first).unwrap(), ends.take(second).unwrap())
+}
+
 #[test]
 fn a_consumer_of_a_disruptor_sees_what_the_one_before_it_changed() {
     explore(|| {
-        let mut graph = Builder::new(2, || 0u32, Park::default);
-        let first = graph.mutator("first", &[]);
-        let second = graph.consumer("second", &[first]);
-        let (mut producer, mut ends) = graph.single_producer();
-        let (mut first, mut second) = (ends.take(first).unwrap(), ends.take(second).unwrap());
+        let (mut producer, mut first, mut second) = one_behind_the_other::<Park>();
         let changes = thread::spawn(move || first.run_mut(|event, _, _| *event += 10).unwrap());
         producer.publish(|event| *event = 1).unwrap();
         drop(producer);
@@ -170,11 +177,7 @@ fn a_parked_consumer_of_a_disruptor_is_woken() {
 #[test]
 fn whoever_followed_a_consumer_that_left_goes_on_with_what_it_changed() {
     explore(|| {
-        let mut graph = Builder::new(2, || 0u32, BusySpin::default);
-        let first = graph.mutator("first", &[]);
-        let second = graph.consumer("second", &[first]);
-        let (mut producer, mut ends) = graph.single_producer();
-        let (mut first, mut second) = (ends.take(first).unwrap(), ends.take(second).unwrap());
+        let (mut producer, mut first, mut second) = one_behind_the_other::<BusySpin>();
         producer.publish(|event| *event = 1).unwrap();
         let leaver = thread::spawn(move || {
             assert_eq!(first.poll_mut(|event, _, _| *event += 10), Ok(1));
@@ -192,11 +195,7 @@ fn whoever_followed_a_consumer_that_left_goes_on_with_what_it_changed() {
 #[test]
 fn whoever_follows_a_consumer_that_panicked_is_told_and_reads_nothing_of_it() {
     explore(|| {
-        let mut graph = Builder::new(2, || 0u32, BusySpin::default);
-        let first = graph.mutator("first", &[]);
-        let second = graph.consumer("second", &[first]);
-        let (mut producer, mut ends) = graph.single_producer();
-        let (mut first, mut second) = (ends.take(first).unwrap(), ends.take(second).unwrap());
+        let (mut producer, mut first, mut second) = one_behind_the_other::<BusySpin>();
         producer.publish(|event| *event = 1).unwrap();
         let failing = thread::spawn(move || {
             // Without the hook's message, which would be told in every order.
