@@ -98,7 +98,7 @@
 //!
 //! - `context` is the type whose methods are called: actions, `fn action(&mut self, parameters..)`, and guards,
 //!   `fn guard(&self, parameters..) -> bool`. An action of `_` does nothing. Parameters are passed by value, so they must
-//!   be `Copy` where a guard sees them.
+//!   be `Copy` where a guard sees them, and may have any name.
 //! - `message` is the type that parameters are read from, by [`FromMessage`]; it is `Copy`, and left out where no event
 //!   has a code.
 //! - `dispatch` is `table`, `match` or `chain`. `handle`, which takes an event with its parameters, finds the event by
