@@ -93,6 +93,11 @@ fn refuse(error: &clap::Error) -> ExitCode {
         }
         _ => {}
     }
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    if let Some(failure) = commands::hash::refuse_negative(error, words) {
+        complain(&failure.to_string());
+        return ExitCode::from(failure.code());
+    }
     let text = error.to_string();
     let paragraphs: Vec<String> = text
         .split("\n\n")

@@ -86,6 +86,18 @@ fn a_faulty_value_is_named_with_its_place() {
 }
 
 #[test]
+fn a_negative_number_is_answered_with_what_a_value_is() {
+    let told = "is no value: a value has no sign; write 68, 0x44, 0b1000100, 'D' or \"AE\"";
+    assert_told(&run(&["hash", "-1"]), 2, &format!("value 1: \"-1\" {told}"));
+    assert_told(&run(&["hash", "--", "-1"]), 2, &format!("value 1: \"-1\" {told}"));
+    assert_told(&run(&["hash", "7", "-1.5", "--json"]), 2, &format!("value 2: \"-1.5\" {told}"));
+    assert_told(&run(&["hash", "7", "-0x44"]), 2, &format!("\"-0x44\" {told}"));
+    let output = run(&["hash", "7", "-x"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("unexpected argument '-x' found"), "{}", stderr(&output));
+}
+
+#[test]
 fn a_faulty_file_is_named_with_the_line() {
     let folder = Folder::new("hash-faults");
     assert_told(&run(&["hash", "--file", "nowhere.txt"]), 1, "nowhere.txt: no such file");

@@ -98,13 +98,13 @@
 //!
 //! - `context` is the type whose methods are called: actions, `fn action(&mut self, parameters..)`, and guards,
 //!   `fn guard(&self, parameters..) -> bool`. An action of `_` does nothing. Parameters are passed by value, so they must
-//!   be `Copy` where a guard sees them.
+//!   be `Copy` where a guard sees them, and may have any name.
 //! - `message` is the type that parameters are read from, by [`FromMessage`]; it is `Copy`, and left out where no event
 //!   has a code.
 //! - `dispatch` is `table`, `match` or `chain`. `handle`, which takes an event with its parameters, finds the event by
 //!   `match` always, and then the state's row in the chosen way.
 //! - A code is a number, a character, or a text of up to eight characters, the first highest, as [`search::values::code`]
-//!   has it.
+//!   has it: written out, for a macro does not know what a constant stands for, and never negative.
 //! - The more particular row wins: `State + Event`, then `State + _`, then `_ + Event`, then `_ + _`. `A | B + Event`
 //!   stands for both states. Of several rows with guards the first that says yes is taken. The action of a row for any
 //!   event takes the state and the kind of the event, since parameters differ.

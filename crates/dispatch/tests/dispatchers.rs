@@ -78,11 +78,12 @@ macro_rules! declare {
                 states { Closed, Open, Late, Ending }
 
                 events {
-                    Start = 'S' (sequence: Sequence),
-                    Text = "TX" (sequence: Sequence, text: &'m [u8]),
+                    // Parameters named as variables of the expansion: they are others.
+                    Start = 'S' (state: Sequence),
+                    Text = "TX" (message: Sequence, code: &'m [u8]),
                     Stop = 0x1234,
                     Pulse = b'P',
-                    Tick (count: u8),
+                    Tick (context: u8),
                 }
 
                 rows {
@@ -204,13 +205,13 @@ macro_rules! assert_same {
             let expected = interpreter.take(input);
             let answer = match input {
                 Input::Tick(count) => {
-                    line.handle(&mut notes, $module::LineEvent::Tick { count: *count });
+                    line.handle(&mut notes, $module::LineEvent::Tick { context: *count });
                     Ok(())
                 }
                 // What is decoded elsewhere comes as an event.
                 Input::Message(0x5458, text) if $by_handle && text.len() >= 4 => {
                     let sequence = Sequence::from_message(text.as_slice()).unwrap();
-                    line.handle(&mut notes, $module::LineEvent::Text { sequence, text });
+                    line.handle(&mut notes, $module::LineEvent::Text { message: sequence, code: text });
                     Ok(())
                 }
                 Input::Message(0x1234, _) if $by_handle => {
@@ -262,6 +263,106 @@ stateDiagram-v2
 ";
     assert_eq!(table::Line::MERMAID, expected);
 }
+
+/// What no message holds.
+#[derive(Clone, Copy)]
+pub(crate) struct Never;
+
+impl FromMessage<u64> for Never {
+    fn from_message(_: u64) -> Option<Self> {
+        None
+    }
+}
+
+/// Adds up what it is given.
+#[derive(Default)]
+pub(crate) struct Sum(u64);
+
+impl Sum {
+    fn is_odd(&self, a: u64, b: u64, c: u64, d: u64) -> bool {
+        (a + b + c + d) % 2 == 1
+    }
+
+    fn add(&mut self, a: u64, b: u64, c: u64, d: u64) {
+        self.0 += a + b + c + d;
+    }
+
+    fn never(&mut self, _: u64, _: Never) {
+        self.0 += 1;
+    }
+}
+
+/// Parameters named as what the expansion names; and events that differ in letters which names of functions do not have.
+macro_rules! declare_names {
+    ($module:ident, $dispatch:ident) => {
+        #[allow(non_camel_case_types)]
+        mod $module {
+            use super::{Never, Sum};
+
+            tapeworks_dispatch::machine! {
+                pub(crate) machine Named { context: Sum, message: u64, dispatch: $dispatch }
+
+                states { Even, Odd }
+
+                events {
+                    X = 1 (code: u64, other: Never),
+                    A = 2 (context: u64, state: u64, message: u64, code: u64),
+                    B = 3 (event: u64, kind: u64, names: u64, this: u64),
+                    C = 4 (row: u64, next: u64, index: u64, slot: u64),
+                    D = 5 (value: u64, word: u64, offset: u64, is_within: u64),
+                    E = 6 (on_0_x: u64, on_5_e_row_0: u64, on_5_e_row_0_by_message: u64, on_5_e: u64),
+                    F = 7 (new: u64, in_state: u64, dispatch: u64, handle: u64),
+                    G = 8 (self_: u64, r#match: u64, core: u64, tapeworks_dispatch: u64),
+                    FooBar = 9 (a: u64, b: u64, c: u64, d: u64),
+                    Foo_bar = 10 (d: u64, c: u64, b: u64, a: u64),
+                    Foo_Bar,
+                }
+
+                rows {
+                    _ + X => never;
+                    _ + A [is_odd] => add -> Odd;
+                    _ + A => add -> Even;
+                    _ + B [is_odd] => add -> Odd;
+                    _ + B => add -> Even;
+                    _ + C [is_odd] => add -> Odd;
+                    _ + C => add -> Even;
+                    _ + D [is_odd] => add -> Odd;
+                    _ + D => add -> Even;
+                    _ + E [is_odd] => add -> Odd;
+                    Odd + E => add -> Even;
+                    _ + E => add;
+                    _ + F => add;
+                    _ + G => add;
+                    _ + FooBar => add;
+                    _ + Foo_bar => _;
+                    _ + Foo_Bar => _;
+                }
+            }
+
+            #[test]
+            fn parameters_may_have_any_name() {
+                let (mut named, mut sum) = (Named::new(), Sum::default());
+                let malformed = tapeworks_dispatch::DispatchError::Malformed { code: 1 };
+                assert_eq!(named.dispatch(&mut sum, 1, 777), Err(malformed));
+                for code in 2..=10 {
+                    assert_eq!(named.dispatch(&mut sum, code, 100), Ok(()));
+                }
+                assert_eq!((sum.0, named.state()), (8 * 400, NamedState::Even));
+                named.handle(&mut sum, NamedEvent::A { context: 1, state: 2, message: 3, code: 5 });
+                assert_eq!((sum.0, named.state()), (3211, NamedState::Odd));
+                named.handle(
+                    &mut sum,
+                    NamedEvent::E { on_0_x: 1, on_5_e_row_0: 1, on_5_e_row_0_by_message: 1, on_5_e: 1 },
+                );
+                assert_eq!((sum.0, named.state()), (3215, NamedState::Even));
+            }
+        }
+    };
+}
+
+declare_names!(names_by_table, table);
+declare_names!(names_by_match, match);
+declare_names!(names_by_chain, chain);
 
 /// The state and nothing else.
 #[test]

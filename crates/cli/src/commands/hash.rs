@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
+use clap::error::{ContextKind, ContextValue};
 use serde_json::json;
 use tapeworks_dispatch::search::values::{self, Listing};
 use tapeworks_dispatch::search::{Family, PerfectHash, SearchError, Width, compare, find_in};
@@ -29,7 +30,12 @@ Examples:
   printf '%s\\n' 1 2 3 32 34 100 101 | tapeworks hash - --json")]
 pub(crate) struct Arguments {
     /// The values; - reads them from standard input, one a line.
-    #[arg(value_name = "VALUE", required_unless_present = "file", conflicts_with = "file")]
+    #[arg(
+        value_name = "VALUE",
+        required_unless_present = "file",
+        conflicts_with = "file",
+        allow_negative_numbers = true
+    )]
     values: Vec<String>,
     /// Read the values from a file, one a line; # begins a comment, - is standard input.
     #[arg(short, long, value_name = "FILE")]
@@ -47,6 +53,20 @@ pub(crate) struct Arguments {
 
 fn width(text: &str) -> std::result::Result<Width, String> {
     text.parse().ok().and_then(Width::from_bits).ok_or_else(|| "use 8, 16, 32 or 64".to_owned())
+}
+
+/// The failure of a word such as `-0x44`, which clap takes for a flag because it knows decimal numbers only; `None`
+/// of whatever else was refused.
+pub(crate) fn refuse_negative(
+    error: &clap::Error,
+    mut words: impl Iterator<Item = String>,
+) -> Option<Failure> {
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
+    if words.next()? != "hash" || !flag.strip_prefix('-')?.starts_with(|digit: char| digit.is_ascii_digit()) {
+        return None;
+    }
+    let fault = words.filter(|word| word.starts_with(&**flag)).find_map(|word| values::parse(&word).err())?;
+    Some(Failure::Usage(fault.to_string()))
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result {

@@ -102,21 +102,37 @@ impl Parse for Parameter {
     }
 }
 
-fn code(literal: &Lit) -> Result<u64> {
+/// What a code is, for whoever wrote something else.
+const CODE: &str = "a code is a number such as 0x44, a character 'D' or a text \"AE\"";
+
+/// The value of an event's code, with its place.
+fn code(input: ParseStream<'_>) -> Result<(u64, Span)> {
+    if input.peek(Token![-]) {
+        return Err(input.error(format!("{CODE}, and never negative")));
+    }
+    if input.peek(syn::Ident) {
+        return Err(input.error(format!("{CODE}, written out: what a name stands for is not known here")));
+    }
+    let literal = input.fork().parse::<Lit>().map_err(|_| input.error(CODE))?;
+    let code = value(&literal)?;
+    input.parse::<Lit>()?;
+    Ok((code, literal.span()))
+}
+
+fn value(literal: &Lit) -> Result<u64> {
     let text_of = |text: &str| {
         values::code(text).ok_or_else(|| {
             Error::new(literal.span(), "a code in quotes has 1 to 8 printable ASCII characters")
         })
     };
     match literal {
-        Lit::Int(number) => number.base10_parse(),
+        Lit::Int(number) => number.base10_parse().map_err(|_| {
+            Error::new(literal.span(), format!("a code has at most 64 bits, up to {}", u64::MAX))
+        }),
         Lit::Byte(byte) => Ok(byte.value().into()),
         Lit::Char(character) => text_of(character.value().encode_utf8(&mut [0; 4])),
         Lit::Str(text) => text_of(&text.value()),
-        _ => Err(Error::new(
-            literal.span(),
-            "a code is a number such as 0x44, a character 'D' or a text \"AE\"",
-        )),
+        _ => Err(Error::new(literal.span(), CODE)),
     }
 }
 
@@ -126,8 +142,7 @@ impl Parse for Event {
         let name = input.parse()?;
         let mut found = None;
         if input.parse::<Option<Token![=]>>()?.is_some() {
-            let literal = input.parse::<Lit>()?;
-            found = Some((code(&literal)?, literal.span()));
+            found = Some(code(input)?);
         }
         let mut parameters = Vec::new();
         if input.peek(syn::token::Paren) {

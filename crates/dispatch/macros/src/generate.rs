@@ -1,13 +1,19 @@
 //! The Rust that a declaration becomes: two enums for states and kinds of events, one for events with their parameters,
 //! the machine, and a function for each event, in the chosen form.
 
-use proc_macro2::{Ident, TokenStream};
-use quote::{ToTokens, format_ident, quote};
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, format_ident, quote_spanned};
 use tapeworks_dispatch_search::{PerfectHash, Width};
 
 use crate::check::Plan;
 use crate::declaration::{Declaration, Dispatch, Event};
 use crate::diagram;
+
+/// Tokens whose variables are their own: an author's parameter of the same name is another one, and does not hide a
+/// function of the expansion either.
+macro_rules! hygienic {
+    ($($tokens:tt)*) => { quote_spanned!(Span::mixed_site()=> $($tokens)*) };
+}
 
 /// Names that the expansion makes of the machine's.
 struct Names {
@@ -28,9 +34,9 @@ pub(crate) fn generate(declaration: &Declaration, plan: &Plan) -> TokenStream {
         declaration.events.iter().enumerate().map(|(number, _)| on_event(declaration, plan, &names, number));
     let methods = methods(declaration, plan, &names);
     let dispatch = (!plan.coded.is_empty()).then(|| dispatch(declaration, plan, &names));
-    quote! {
+    hygienic! {
         #types
-        #[allow(dead_code, unused_variables, clippy::all, clippy::pedantic)]
+        #[allow(dead_code, non_snake_case, unused_variables, clippy::all, clippy::pedantic)]
         const _: () = {
             #(#functions)*
             impl #name {
@@ -44,9 +50,9 @@ pub(crate) fn generate(declaration: &Declaration, plan: &Plan) -> TokenStream {
 /// The documentation that the author wrote, or ours.
 fn documented(attributes: &[syn::Attribute], ours: &str) -> TokenStream {
     if attributes.iter().any(|attribute| attribute.path().is_ident("doc")) {
-        quote!(#(#attributes)*)
+        hygienic!(#(#attributes)*)
     } else {
-        quote!(#[doc = #ours] #(#attributes)*)
+        hygienic!(#[doc = #ours] #(#attributes)*)
     }
 }
 
@@ -64,23 +70,27 @@ fn types(declaration: &Declaration, names: &Names) -> TokenStream {
     let state_variants = declaration.states.iter().map(|state| {
         let doc = documented(&state.attributes, &format!("`{}`", state.name));
         let name = &state.name;
-        quote!(#doc #name)
+        hygienic!(#doc #name)
     });
     let kind_variants = declaration.events.iter().map(|event| {
         let (doc, name) = (format!("`{}`", event.name), &event.name);
-        quote!(#[doc = #doc] #name)
+        hygienic!(#[doc = #doc] #name)
     });
     let event_variants = declaration.events.iter().map(|event| {
         let doc = documented(&event.attributes, &format!("`{}`", event.name));
         let name = &event.name;
         let fields = event.parameters.iter().map(|parameter| {
             let (doc, name, of) = (format!("`{}`", parameter.name), &parameter.name, &parameter.of);
-            quote!(#[doc = #doc] #name: #of)
+            hygienic!(#[doc = #doc] #name: #of)
         });
-        if event.parameters.is_empty() { quote!(#doc #name) } else { quote!(#doc #name { #(#fields),* }) }
+        if event.parameters.is_empty() {
+            hygienic!(#doc #name)
+        } else {
+            hygienic!(#doc #name { #(#fields),* })
+        }
     });
     let lifetimes = lifetimes_of_events(declaration);
-    quote! {
+    hygienic! {
         #state_doc
         #[allow(dead_code)]
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -102,13 +112,13 @@ fn types(declaration: &Declaration, names: &Names) -> TokenStream {
 
         impl ::core::fmt::Display for #state {
             fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
-                f.pad(match self { #(Self::#state_names => stringify!(#state_names)),* })
+                f.pad(match self { #(Self::#state_names => ::core::stringify!(#state_names)),* })
             }
         }
 
         impl ::core::fmt::Display for #kind {
             fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
-                f.pad(match self { #(Self::#event_names => stringify!(#event_names)),* })
+                f.pad(match self { #(Self::#event_names => ::core::stringify!(#event_names)),* })
             }
         }
 
@@ -133,7 +143,7 @@ fn lifetimes_of_events(declaration: &Declaration) -> TokenStream {
 
 fn angled<'d>(lifetimes: impl Iterator<Item = &'d syn::Lifetime>) -> TokenStream {
     let lifetimes: Vec<_> = lifetimes.collect();
-    if lifetimes.is_empty() { TokenStream::new() } else { quote!(<#(#lifetimes),*>) }
+    if lifetimes.is_empty() { TokenStream::new() } else { hygienic!(<#(#lifetimes),*>) }
 }
 
 /// Names of lifetimes in a stream, however deep.
@@ -164,16 +174,16 @@ fn chain(declaration: &Declaration, names: &Names, event: &Event, rows: &[usize]
     for row in rows.iter().rev().map(|number| &declaration.rows[*number]) {
         let action = row.action.as_ref().map(|action| {
             if row.event.is_some() {
-                quote!(context.#action(#(#arguments),*);)
+                hygienic!(context.#action(#(#arguments),*);)
             } else {
-                quote!(context.#action(state, #kind::#event_name);)
+                hygienic!(context.#action(state, #kind::#event_name);)
             }
         });
-        let next = row.next.as_ref().map_or_else(|| quote!(state), |next| quote!(#state::#next));
+        let next = row.next.as_ref().map_or_else(|| hygienic!(state), |next| hygienic!(#state::#next));
         expression = match &row.guard {
-            None => quote!(#action #next),
+            None => hygienic!(#action #next),
             Some(guard) => {
-                quote!(if context.#guard(#(#arguments),*) { #action #next } else { #expression })
+                hygienic!(if context.#guard(#(#arguments),*) { #action #next } else { #expression })
             }
         };
     }
@@ -193,16 +203,21 @@ fn groups(plan: &Plan, event: usize) -> Vec<(&[usize], Vec<usize>)> {
     groups
 }
 
-fn on_name(event: &Event) -> Ident {
-    format_ident!("on_{}", snake(&event.name))
+/// The number keeps `FooBar` and `Foo_bar` apart; the name is for whoever reads a profile.
+fn function_name(number: usize, event: &Event, suffix: &str) -> Ident {
+    Ident::new(&format!("on_{number}_{}{suffix}", snake(&event.name)), Span::mixed_site())
 }
 
-fn row_name(event: &Event, group: usize) -> Ident {
-    format_ident!("{}_{group}", snake(&event.name))
+fn on_name(number: usize, event: &Event) -> Ident {
+    function_name(number, event, "")
 }
 
-fn message_name(event: &Event, group: usize) -> Ident {
-    format_ident!("{}_{group}_by_message", snake(&event.name))
+fn row_name(number: usize, event: &Event, group: usize) -> Ident {
+    function_name(number, event, &format!("_row_{group}"))
+}
+
+fn message_name(number: usize, event: &Event, group: usize) -> Ident {
+    function_name(number, event, &format!("_row_{group}_by_message"))
 }
 
 fn snake(name: &Ident) -> String {
@@ -226,11 +241,11 @@ fn group_of_states(groups: &[(&[usize], Vec<usize>)], states: usize) -> Vec<usiz
 /// The function of one event: what it does in each state.
 fn on_event(declaration: &Declaration, plan: &Plan, names: &Names, number: usize) -> TokenStream {
     let event = &declaration.events[number];
-    let (on, state, context) = (on_name(event), &names.state, &declaration.context);
+    let (on, state, context) = (on_name(number, event), &names.state, &declaration.context);
     let all = angled(declaration.lifetimes.iter());
     let (parameters, types): (Vec<_>, Vec<_>) =
         event.parameters.iter().map(|parameter| (&parameter.name, &parameter.of)).unzip();
-    let signature = quote!((context: &mut #context, state: #state, #(#parameters: #types),*) -> #state);
+    let signature = hygienic!((context: &mut #context, state: #state, #(#parameters: #types),*) -> #state);
     let groups = groups(plan, number);
     let bodies: Vec<_> = groups.iter().map(|(rows, _)| chain(declaration, names, event, rows)).collect();
     let states_of = |group: &(&[usize], Vec<usize>)| {
@@ -240,9 +255,9 @@ fn on_event(declaration: &Declaration, plan: &Plan, names: &Names, number: usize
         Dispatch::Match => {
             let patterns = groups.iter().map(|group| {
                 let states = states_of(group);
-                quote!(#(#state::#states)|*)
+                hygienic!(#(#state::#states)|*)
             });
-            quote! {
+            hygienic! {
                 #[inline]
                 fn #on #all #signature { match state { #(#patterns => { #bodies }),* } }
             }
@@ -253,30 +268,36 @@ fn on_event(declaration: &Declaration, plan: &Plan, names: &Names, number: usize
                 None => return TokenStream::new(),
             };
             let conditions = groups.iter().map(|group| {
-                let states = states_of(group).into_iter().map(|name| quote!(state == #state::#name));
-                quote!(#(#states)||*)
+                let states = states_of(group).into_iter().map(|name| hygienic!(state == #state::#name));
+                hygienic!(#(#states)||*)
             });
-            let ifs = conditions.zip(others).map(|(condition, body)| quote!(if #condition { #body } else));
-            quote! {
+            let ifs = conditions.zip(others).map(|(condition, body)| hygienic!(if #condition { #body } else));
+            hygienic! {
                 #[inline]
                 fn #on #all #signature { #(#ifs)* { #last } }
             }
         }
         Dispatch::Table => {
-            let rows: Vec<_> = (0..groups.len()).map(|group| row_name(event, group)).collect();
-            let by_state =
-                group_of_states(&groups, plan.cells.len()).into_iter().map(|group| row_name(event, group));
+            let rows: Vec<_> = (0..groups.len()).map(|group| row_name(number, event, group)).collect();
+            let by_state = group_of_states(&groups, plan.cells.len())
+                .into_iter()
+                .map(|group| row_name(number, event, group));
             let count = plan.cells.len();
             let for_all = for_all(declaration);
             let by_message =
-                event.code.is_some().then(|| by_messages(declaration, names, event, groups.len()));
-            quote! {
+                event.code.is_some().then(|| by_messages(declaration, names, number, groups.len()));
+            hygienic! {
                 #(#[inline] fn #rows #all #signature { #bodies })*
                 #by_message
                 #[inline]
                 fn #on #all #signature {
-                    static ROWS: [#for_all fn(&mut #context, #state, #(#types),*) -> #state; #count] = [#(#by_state),*];
-                    ROWS[state as usize](context, state, #(#parameters),*)
+                    // In a block of its own: a static, unlike a variable, would hide a parameter of its name.
+                    let row = {
+                        static __MACHINE_ROWS: [#for_all fn(&mut #context, #state, #(#types),*) -> #state; #count] =
+                            [#(#by_state),*];
+                        __MACHINE_ROWS[state as usize]
+                    };
+                    row(context, state, #(#parameters),*)
                 }
             }
         }
@@ -285,26 +306,27 @@ fn on_event(declaration: &Declaration, plan: &Plan, names: &Names, number: usize
 
 fn for_all(declaration: &Declaration) -> TokenStream {
     let all = angled(declaration.lifetimes.iter());
-    if all.is_empty() { all } else { quote!(for #all) }
+    if all.is_empty() { all } else { hygienic!(for #all) }
 }
 
 /// The rows of an event as the table holds them: they read the parameters from the message.
-fn by_messages(declaration: &Declaration, names: &Names, event: &Event, groups: usize) -> TokenStream {
+fn by_messages(declaration: &Declaration, names: &Names, number: usize, groups: usize) -> TokenStream {
+    let event = &declaration.events[number];
     let (state, context) = (&names.state, &declaration.context);
     let all = angled(declaration.lifetimes.iter());
-    let message = declaration.message.as_ref().map(|message| quote!(message: #message));
-    let read = read_parameters(declaration, event, &quote!(None));
+    let message = declaration.message.as_ref().map(|message| hygienic!(message: #message));
+    let read = read_parameters(declaration, event, &hygienic!(::core::option::Option::None));
     let parameters: Vec<_> = event.parameters.iter().map(|parameter| &parameter.name).collect();
     let functions = (0..groups).map(|group| {
-        let (name, row) = (message_name(event, group), row_name(event, group));
-        quote! {
-            fn #name #all (context: &mut #context, state: #state, #message) -> Option<#state> {
+        let (name, row) = (message_name(number, event, group), row_name(number, event, group));
+        hygienic! {
+            fn #name #all (context: &mut #context, state: #state, #message) -> ::core::option::Option<#state> {
                 #read
-                Some(#row(context, state, #(#parameters),*))
+                ::core::option::Option::Some(#row(context, state, #(#parameters),*))
             }
         }
     });
-    quote!(#(#functions)*)
+    hygienic!(#(#functions)*)
 }
 
 /// Statements that bind an event's parameters, or return `otherwise`.
@@ -312,13 +334,15 @@ fn read_parameters(declaration: &Declaration, event: &Event, otherwise: &TokenSt
     let Some(message) = &declaration.message else { return TokenStream::new() };
     let reads = event.parameters.iter().map(|parameter| {
         let (name, of) = (&parameter.name, &parameter.of);
-        quote! {
-            let Some(#name) = <#of as ::tapeworks_dispatch::FromMessage<#message>>::from_message(message) else {
+        hygienic! {
+            let ::core::option::Option::Some(#name) =
+                <#of as ::tapeworks_dispatch::FromMessage<#message>>::from_message(message)
+            else {
                 return #otherwise;
             };
         }
     });
-    quote!(#(#reads)*)
+    hygienic!(#(#reads)*)
 }
 
 fn methods(declaration: &Declaration, plan: &Plan, names: &Names) -> TokenStream {
@@ -328,14 +352,14 @@ fn methods(declaration: &Declaration, plan: &Plan, names: &Names) -> TokenStream
     let mermaid = diagram::mermaid(declaration, plan);
     let all = angled(declaration.lifetimes.iter());
     let of_events = lifetimes_of_events(declaration);
-    let arms = declaration.events.iter().map(|declared| {
-        let (on, name) = (on_name(declared), &declared.name);
+    let arms = declaration.events.iter().enumerate().map(|(number, declared)| {
+        let (on, name) = (on_name(number, declared), &declared.name);
         let parameters: Vec<_> = declared.parameters.iter().map(|parameter| &parameter.name).collect();
-        let fields = (!parameters.is_empty()).then(|| quote!({ #(#parameters),* }));
-        quote!(#event::#name #fields => #on(context, self.state, #(#parameters),*))
+        let fields = (!parameters.is_empty()).then(|| hygienic!({ #(#parameters),* }));
+        hygienic!(#event::#name #fields => #on(context, self.state, #(#parameters),*))
     });
     let first_doc = format!("The machine in its first state, `{first}`.");
-    quote! {
+    hygienic! {
         /// The declaration as a state diagram for Mermaid.
         #visibility const MERMAID: &'static str = #mermaid;
 
@@ -369,12 +393,12 @@ fn methods(declaration: &Declaration, plan: &Plan, names: &Names) -> TokenStream
 fn dispatch(declaration: &Declaration, plan: &Plan, names: &Names) -> TokenStream {
     let (visibility, context) = (&declaration.visibility, &declaration.context);
     let all = angled(declaration.lifetimes.iter());
-    let message = declaration.message.as_ref().map(|message| quote!(message: #message));
+    let message = declaration.message.as_ref().map(|message| hygienic!(message: #message));
     let body = match declaration.dispatch {
         Dispatch::Table => by_table(declaration, plan, names),
         Dispatch::Match | Dispatch::Chain => by_comparison(declaration, plan),
     };
-    quote! {
+    hygienic! {
         /// Takes a message by its code: finds the row, reads the event's parameters from the message, calls the action
         /// and takes the row's state.
         ///
@@ -400,7 +424,7 @@ fn by_table(declaration: &Declaration, plan: &Plan, names: &Names) -> TokenStrea
         Ok(hash) => hash,
         Err(error) => {
             let error = error.to_string();
-            return quote!(::core::compile_error!(#error));
+            return hygienic!(::core::compile_error!(#error));
         }
     };
     let items = lookup(&hash);
@@ -416,25 +440,29 @@ fn by_table(declaration: &Declaration, plan: &Plan, names: &Names) -> TokenStrea
         let number = plan.coded[coded].1;
         let event = &declaration.events[number];
         let by_state = group_of_states(&groups(plan, number), count).into_iter();
-        let by_state = by_state.map(|group| message_name(event, group));
-        quote!([#(#by_state),*])
+        let by_state = by_state.map(|group| message_name(number, event, group));
+        hygienic!([#(#by_state),*])
     });
     let for_all = for_all(declaration);
     let message_type = declaration.message.as_ref();
-    let message = declaration.message.as_ref().map(|_| quote!(message));
-    quote! {
-        #items
-        static CELLS: [[#for_all fn(&mut #context, #state, #message_type) -> Option<#state>; #count]; #slots] =
-            [#(#cells),*];
-        let Some(slot) = index(code) else {
-            return Err(::tapeworks_dispatch::DispatchError::UnknownCode { code });
+    let message = declaration.message.as_ref().map(|_| hygienic!(message));
+    hygienic! {
+        let slot = { #items index(code) };
+        static __MACHINE_CELLS: [
+            [#for_all fn(&mut #context, #state, #message_type) -> ::core::option::Option<#state>; #count];
+            #slots
+        ] = [#(#cells),*];
+        let ::core::option::Option::Some(slot) = slot else {
+            return ::core::result::Result::Err(::tapeworks_dispatch::DispatchError::UnknownCode { code });
         };
-        match CELLS[slot][self.state as usize](context, self.state, #message) {
-            Some(next) => {
+        match __MACHINE_CELLS[slot][self.state as usize](context, self.state, #message) {
+            ::core::option::Option::Some(next) => {
                 self.state = next;
-                Ok(())
+                ::core::result::Result::Ok(())
             }
-            None => Err(::tapeworks_dispatch::DispatchError::Malformed { code }),
+            ::core::option::Option::None => {
+                ::core::result::Result::Err(::tapeworks_dispatch::DispatchError::Malformed { code })
+            }
         }
     }
 }
@@ -443,7 +471,7 @@ fn by_table(declaration: &Declaration, plan: &Plan, names: &Names) -> TokenStrea
 fn lookup(hash: &PerfectHash) -> TokenStream {
     hash.rust_items(Width::U64, "").parse().unwrap_or_else(|error: proc_macro2::LexError| {
         let error = format!("the hash is no Rust: {error}");
-        quote!(::core::compile_error!(#error);)
+        hygienic!(::core::compile_error!(#error);)
     })
 }
 
@@ -453,22 +481,27 @@ fn by_comparison(declaration: &Declaration, plan: &Plan) -> TokenStream {
         .iter()
         .map(|(code, number)| {
             let event = &declaration.events[*number];
-            let malformed = quote!(Err(::tapeworks_dispatch::DispatchError::Malformed { code }));
-            let (on, read) = (on_name(event), read_parameters(declaration, event, &malformed));
+            let malformed =
+                hygienic!(::core::result::Result::Err(::tapeworks_dispatch::DispatchError::Malformed {
+                    code
+                }));
+            let (on, read) = (on_name(*number, event), read_parameters(declaration, event, &malformed));
             let parameters = event.parameters.iter().map(|parameter| &parameter.name);
-            (code, quote!({ #read #on(context, self.state, #(#parameters),*) }))
+            (code, hygienic!({ #read #on(context, self.state, #(#parameters),*) }))
         })
         .collect();
-    let unknown = quote!(return Err(::tapeworks_dispatch::DispatchError::UnknownCode { code }));
+    let unknown = hygienic!(
+        return ::core::result::Result::Err(::tapeworks_dispatch::DispatchError::UnknownCode { code })
+    );
     let next = if declaration.dispatch == Dispatch::Match {
-        let arms = arms.iter().map(|(code, arm)| quote!(#code => #arm));
-        quote!(match code { #(#arms)* _ => #unknown })
+        let arms = arms.iter().map(|(code, arm)| hygienic!(#code => #arm));
+        hygienic!(match code { #(#arms)* _ => #unknown })
     } else {
-        let arms = arms.iter().map(|(code, arm)| quote!(if code == #code #arm else));
-        quote!(#(#arms)* { #unknown })
+        let arms = arms.iter().map(|(code, arm)| hygienic!(if code == #code #arm else));
+        hygienic!(#(#arms)* { #unknown })
     };
-    quote! {
+    hygienic! {
         self.state = #next;
-        Ok(())
+        ::core::result::Result::Ok(())
     }
 }

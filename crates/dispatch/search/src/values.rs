@@ -20,6 +20,11 @@ pub enum ValueError {
         /// The word.
         String,
     ),
+    /// A number with a sign.
+    Negative(
+        /// The word.
+        String,
+    ),
     /// A number of more than 64 bits.
     TooLarge(
         /// The word.
@@ -38,6 +43,12 @@ impl fmt::Display for ValueError {
             Self::Empty => f.write_str("a value is missing"),
             Self::NotAValue(word) => {
                 write!(f, "{word:?} is no value; write 68, 0x44, 0b1000100, 'D' or \"AE\"")
+            }
+            Self::Negative(word) => {
+                write!(
+                    f,
+                    "{word:?} is no value: a value has no sign; write 68, 0x44, 0b1000100, 'D' or \"AE\""
+                )
             }
             Self::TooLarge(word) => write!(f, "{word} is more than 64 bits hold"),
             Self::BadText(word) => {
@@ -82,6 +93,9 @@ pub fn parse(word: &str) -> Result<u64, ValueError> {
         let bad = || ValueError::BadText(word.to_owned());
         let text = word[1..].strip_suffix(first).ok_or_else(bad)?;
         return code(text).ok_or_else(bad);
+    }
+    if first == '-' && word[1..].starts_with(|second: char| second.is_ascii_digit()) {
+        return Err(ValueError::Negative(word.to_owned()));
     }
     if !first.is_ascii_digit() {
         return code(word).filter(|_| word.len() == 1).ok_or_else(|| ValueError::NotAValue(word.to_owned()));
@@ -209,8 +223,11 @@ mod tests {
 
     #[test]
     fn what_is_no_value_is_named() {
-        for word in ["AE", "0x", "0xG", "12a", "-1", "1.5", "0b2", "é"] {
+        for word in ["AE", "0x", "0xG", "12a", "-A", "--1", "1.5", "0b2", "é"] {
             assert_eq!(parse(word), Err(ValueError::NotAValue(word.to_owned())));
+        }
+        for word in ["-1", "-0x44", "-1.5"] {
+            assert_eq!(parse(word), Err(ValueError::Negative(word.to_owned())));
         }
         for word in ["''", "'A", "\"123456789\"", "'é'"] {
             assert_eq!(parse(word), Err(ValueError::BadText(word.to_owned())));
