@@ -12,7 +12,7 @@
 #[cfg(target_os = "linux")]
 mod socket;
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -43,8 +43,10 @@ pub struct CaptureWriter {
     /// `None`: written in place, as the path is a device or a pipe.
     partial: Option<PathBuf>,
     format: Format,
+    overwrite: bool,
     /// Made with the first packet, whose link type is the file's.
     writer: Option<Writer<Spool>>,
+    /// Until then.
     file: Option<File>,
     link_type: LinkType,
     /// The packets of the batch at hand.
@@ -73,9 +75,75 @@ impl Write for Spool {
     }
 }
 
+/// What a file that exists is told with.
+const EXISTS: &str = "the file exists; overwrite = true replaces it";
+
+/// Where `path` is written until it is whole.
+fn partial_name(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".partial");
+    PathBuf::from(name)
+}
+
+/// Opens `partial`, whatever is in it, for this run alone: the lock lasts as long as the file is open.
+fn lock_partial(partial: &Path) -> Result<File, StageError> {
+    let told = |problem: &str| StageError::failed(format!("{}: {problem}", partial.display()));
+    loop {
+        // Not truncated: until the lock is had, it may be another run's.
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(partial)
+            .map_err(|error| told(&format!("cannot create: {error}")))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(told("another run writes to it")),
+            // Some network file systems have no locks; there a second run goes unnoticed.
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => return Ok(file),
+            Err(TryLockError::Error(error)) => return Err(told(&format!("cannot lock: {error}"))),
+        }
+        // Between the opening and the lock the other run may have finished, and this be its whole file.
+        if is_named(&file, partial) {
+            return Ok(file);
+        }
+    }
+}
+
+/// Whether `path` is still the name of `file`.
+#[cfg(unix)]
+fn is_named(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let (Ok(open), Ok(named)) = (file.metadata(), fs::metadata(path)) else { return false };
+    (open.dev(), open.ino()) == (named.dev(), named.ino())
+}
+
+/// An open file cannot be renamed here.
+#[cfg(not(unix))]
+fn is_named(_file: &File, _path: &Path) -> bool {
+    true
+}
+
+/// Gives `partial` the name `path`; one that exists is kept unless `overwrite` says otherwise.
+fn rename(partial: &Path, path: &Path, overwrite: bool) -> io::Result<()> {
+    if overwrite {
+        return fs::rename(partial, path);
+    }
+    // A link fails where the name exists, in one step; a rename would replace it.
+    match fs::hard_link(partial, path) {
+        Ok(()) => fs::remove_file(partial),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+        // A file system without links.
+        Err(_) if fs::symlink_metadata(path).is_err() => fs::rename(partial, path),
+        Err(_) => Err(io::ErrorKind::AlreadyExists.into()),
+    }
+}
+
 impl CaptureWriter {
     /// Begins the file at `path`, in the format that its ending stands for (pcap for a device without one); one that
-    /// exists is replaced only if `overwrite` says so.
+    /// exists is replaced only if `overwrite` says so. A partial file that a run left behind is taken over; one that a run
+    /// still writes to is not.
     ///
     /// # Errors
     /// Why it cannot be begun, in one line that names it.
@@ -87,19 +155,32 @@ impl CaptureWriter {
         }
         let is_special = existing.as_ref().is_some_and(|metadata| !metadata.is_file());
         if existing.is_some() && !is_special && !overwrite {
-            return Err(told("the file exists; overwrite = true replaces it"));
+            return Err(told(EXISTS));
         }
-        let partial = (!is_special).then(|| {
-            let mut name = path.as_os_str().to_owned();
-            name.push(".partial");
-            PathBuf::from(name)
-        });
-        let file = File::create(partial.as_deref().unwrap_or(path))
-            .map_err(|error| told(&format!("cannot create: {error}")))?;
+        let partial = (!is_special).then(|| partial_name(path));
+        let file = match &partial {
+            None => File::create(path).map_err(|error| told(&format!("cannot create: {error}")))?,
+            Some(partial) => {
+                let file = lock_partial(partial)?;
+                // Another run may have finished it since the look above.
+                if !overwrite && fs::symlink_metadata(path).is_ok() {
+                    if file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
+                        // Begun just now, by this run; the error below is what matters.
+                        let _left_behind_at_worst = fs::remove_file(partial);
+                    }
+                    return Err(told(EXISTS));
+                }
+                file.set_len(0).map_err(|error| {
+                    StageError::failed(format!("{}: cannot empty: {error}", partial.display()))
+                })?;
+                file
+            }
+        };
         Ok(Self {
             path: path.to_owned(),
             partial,
             format: capture_format(path).unwrap_or_default(),
+            overwrite,
             writer: None,
             file: Some(file),
             link_type: LinkType::ETHERNET,
@@ -177,21 +258,22 @@ impl PacketStage for CaptureWriter {
         if self.is_broken {
             return Ok(());
         }
+        let path = self.path.clone();
+        let failed = |error| StageError::failed(format!("{}: cannot write: {error}", path.display()));
         // Without a packet it is an empty capture of Ethernet.
-        let mut ended = self.begin(LinkType::ETHERNET);
-        if let (Ok(()), Some(writer)) = (&ended, self.writer.take()) {
-            ended = writer.finish().map(drop);
-        }
-        if let (Ok(()), Some(partial)) = (&ended, &self.partial) {
-            ended = fs::rename(partial, &self.path);
-        }
-        match ended {
-            Ok(()) => {
-                self.partial = None;
-                Ok(())
-            }
-            Err(error) => Err(StageError::failed(format!("{}: cannot write: {error}", self.path.display()))),
-        }
+        self.begin(LinkType::ETHERNET).map_err(failed)?;
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        // Open, and so locked, until it has its name.
+        let _spool = writer.finish().map_err(failed)?;
+        let Some(partial) = self.partial.take() else { return Ok(()) };
+        rename(&partial, &self.path, self.overwrite).map_err(|error| {
+            let problem = match error.kind() {
+                io::ErrorKind::AlreadyExists => "came into being meanwhile and is kept".to_owned(),
+                _ => format!("cannot have its name: {error}"),
+            };
+            let (path, partial) = (path.display(), partial.display());
+            StageError::failed(format!("{path}: {problem}; what was written is in {partial}"))
+        })
     }
 }
 
@@ -218,3 +300,6 @@ impl<S: Sink<Routed>> Stage<Passing, S> for Dropper {
 }
 
 impl PacketStage for Dropper {}
+
+#[cfg(test)]
+mod tests;
