@@ -221,6 +221,34 @@ fn a_full_disk_ends_the_run_and_the_counts_are_right() {
     }
 }
 
+/// A limit on the length of files stands for the disk: the kernel takes a part of a batch, then nothing more.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_was_captured_before_the_disk_was_full_is_kept_and_counted() {
+    let folder = Folder::new("flow-limit");
+    for (ending, edge) in [("pcap", ""), ("pcapng", "kind = \"spsc\"\ncapacity = 16")] {
+        let out = folder.path(&format!("out.{ending}"));
+        let config = folder.write("flow.toml", line(MARKET, "repeat = 5000", &out, edge).as_bytes());
+        let output = std::process::Command::new("bash")
+            .args(["-c", "trap '' XFSZ; ulimit -f 50; exec \"$@\"", "bash"])
+            .args([env!("CARGO_BIN_EXE_tapeworks"), "flow", "run", "--json", &config])
+            .current_dir(root())
+            .output()
+            .unwrap();
+        assert_told(&output, 1, &format!("what was written up to then is in {out}.partial"));
+        assert!(!Path::new(&out).exists());
+        let report = report(&output);
+        let last = stage(&report, "out");
+        let kept = folder.path(&format!("kept.{ending}"));
+        std::fs::rename(format!("{out}.partial"), &kept).unwrap();
+        let written = packets(&kept).len() as u64;
+        assert!(written > 0);
+        assert_eq!(last["consumed"], written);
+        let (taken, failed) = (last["in"].as_u64().unwrap(), last["dropped"]["failed"].as_u64().unwrap());
+        assert_eq!(taken, written + failed);
+    }
+}
+
 #[test]
 fn udp_payloads_are_sent_as_they_are() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();

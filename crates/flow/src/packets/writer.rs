@@ -7,7 +7,8 @@
 //! | [`Dropper`] | nothing: the runner counts | the release of the handle |
 //!
 //! A packet counts as consumed when the kernel has taken it. The first failure is told once and ends the run; what comes
-//! after it is dropped as [`Reason::Failed`], so that the counts stay right.
+//! after it is dropped as [`Reason::Failed`], so that the counts stay right. A capture file that could not be written on
+//! ends with its last whole batch: it has the packets that were counted as consumed, and keeps the name NAME.partial.
 
 #[cfg(target_os = "linux")]
 mod socket;
@@ -16,7 +17,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use tapeworks_packet::capture::{Format, LinkType, Writer, WriterOptions};
+use tapeworks_packet::capture::{Format, LinkType, MAX_CAPTURED_BYTES, Writer, WriterOptions};
 use tapeworks_packet::pool::Packet;
 
 #[cfg(target_os = "linux")]
@@ -26,6 +27,9 @@ use crate::{Sink, Stage};
 
 /// Bytes that a batch may have before the buffer of a capture file grows.
 const BUFFER_BYTES: usize = 256 << 10;
+
+/// The last time that pcap can tell: its seconds have 32 bits.
+const LAST_PCAP_NS: u64 = (1 << 32) * 1_000_000_000 - 1;
 
 /// The capture format that a file's ending stands for; `None` for another ending.
 pub fn capture_format(path: &Path) -> Option<Format> {
@@ -60,6 +64,8 @@ pub struct CaptureWriter {
 struct Spool {
     file: File,
     buffer: Vec<u8>,
+    /// Bytes of the batches that the kernel has taken whole.
+    taken: u64,
 }
 
 impl Write for Spool {
@@ -70,6 +76,9 @@ impl Write for Spool {
 
     fn flush(&mut self) -> io::Result<()> {
         let written = self.file.write_all(&self.buffer);
+        if written.is_ok() {
+            self.taken += self.buffer.len() as u64;
+        }
         self.buffer.clear();
         written
     }
@@ -195,7 +204,7 @@ impl CaptureWriter {
         let Some(file) = self.file.take() else { return Ok(()) };
         self.link_type = link_type;
         let options = WriterOptions { format: self.format, link_type, ..WriterOptions::default() };
-        let spool = Spool { file, buffer: Vec::with_capacity(BUFFER_BYTES) };
+        let spool = Spool { file, buffer: Vec::with_capacity(BUFFER_BYTES), taken: 0 };
         self.writer = Some(Writer::new(spool, options)?);
         Ok(())
     }
@@ -204,6 +213,12 @@ impl CaptureWriter {
         let description = packet.description();
         if self.is_broken {
             return Ok(To::Dropped(Reason::Failed));
+        }
+        if packet.bytes().len() > MAX_CAPTURED_BYTES {
+            return Ok(To::Dropped(Reason::TooLong));
+        }
+        if self.format == Format::Pcap && description.timestamp_ns > LAST_PCAP_NS {
+            return Ok(To::Dropped(Reason::TimeRange));
         }
         self.begin(description.link_type)?;
         if description.link_type != self.link_type {
@@ -218,7 +233,27 @@ impl CaptureWriter {
     #[cold]
     fn fail(&mut self, error: &io::Error) {
         self.is_broken = true;
-        self.failure = Some(StageError::failed(format!("{}: cannot write: {error}", self.path.display())));
+        self.failure = Some(self.give_up(error));
+    }
+
+    /// Keeps what the kernel has taken whole, and tells where it is.
+    #[cold]
+    fn give_up(&mut self, error: &io::Error) -> StageError {
+        let problem = format!("{}: cannot write: {error}", self.path.display());
+        let Some(writer) = &mut self.writer else { return StageError::failed(problem) };
+        let spool = writer.sink_mut();
+        if spool.taken == 0 {
+            return StageError::failed(problem);
+        }
+        // A device or a pipe has no length, and what it took cannot be taken back.
+        let Some(partial) = self.partial.take() else { return StageError::failed(problem) };
+        let partial = partial.display();
+        StageError::failed(match spool.file.set_len(spool.taken) {
+            Ok(()) => format!("{problem}; what was written up to then is in {partial}"),
+            Err(_) => format!(
+                "{problem}; what was written up to then is in {partial}, with a cut packet at its end"
+            ),
+        })
     }
 }
 
@@ -258,20 +293,22 @@ impl PacketStage for CaptureWriter {
         if self.is_broken {
             return Ok(());
         }
-        let path = self.path.clone();
-        let failed = |error| StageError::failed(format!("{}: cannot write: {error}", path.display()));
         // Without a packet it is an empty capture of Ethernet.
-        self.begin(LinkType::ETHERNET).map_err(failed)?;
-        let Some(writer) = self.writer.take() else { return Ok(()) };
-        // Open, and so locked, until it has its name.
-        let _spool = writer.finish().map_err(failed)?;
+        let mut ended = self.begin(LinkType::ETHERNET);
+        if let (Ok(()), Some(writer)) = (&ended, &mut self.writer) {
+            ended = writer.sink_mut().flush();
+        }
+        if let Err(error) = ended {
+            return Err(self.give_up(&error));
+        }
+        // The file is open, and so locked, until after it has its name.
         let Some(partial) = self.partial.take() else { return Ok(()) };
         rename(&partial, &self.path, self.overwrite).map_err(|error| {
             let problem = match error.kind() {
                 io::ErrorKind::AlreadyExists => "came into being meanwhile and is kept".to_owned(),
                 _ => format!("cannot have its name: {error}"),
             };
-            let (path, partial) = (path.display(), partial.display());
+            let (path, partial) = (self.path.display(), partial.display());
             StageError::failed(format!("{path}: {problem}; what was written is in {partial}"))
         })
     }
@@ -280,6 +317,10 @@ impl PacketStage for CaptureWriter {
 impl Drop for CaptureWriter {
     fn drop(&mut self) {
         if let Some(partial) = &self.partial {
+            if self.writer.as_mut().is_some_and(|writer| writer.sink_mut().taken > 0) {
+                // The thread has panicked: what was captured is not thrown away.
+                return;
+            }
             // Whoever drops it unfinished has an error to tell already.
             let _left_behind_at_worst = fs::remove_file(partial);
         }

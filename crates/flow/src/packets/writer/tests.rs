@@ -127,3 +127,29 @@ fn a_file_that_came_into_being_meanwhile_is_kept() {
     fs::rename(partial, folder.0.join("kept.pcap")).unwrap();
     assert_eq!(times(&folder.0.join("kept.pcap")), [1]);
 }
+
+#[test]
+fn a_time_that_pcap_cannot_tell_costs_that_packet_only() {
+    let folder = Folder::new("time");
+    let late = (1 << 32) * 1_000_000_000;
+    for (name, kept, became) in [
+        ("out.pcap", vec![1, late - 1, 2], To::Dropped(Reason::TimeRange)),
+        ("out.pcapng", vec![1, late, late - 1, 2], To::Consumed),
+    ] {
+        let path = folder.0.join(name);
+        let mut writer = CaptureWriter::create(&path, false).unwrap();
+        let all = [(1, &b"one"[..]), (late, b"late"), (late - 1, b"last"), (2, b"two")];
+        assert_eq!(write(&mut writer, &all), [To::Consumed, became, To::Consumed, To::Consumed]);
+        assert_eq!(writer.take_failure(), None);
+        writer.finish().unwrap();
+        assert_eq!(times(&path), kept);
+    }
+}
+
+#[test]
+fn a_writer_that_nothing_came_into_leaves_nothing() {
+    let folder = Folder::new("unused");
+    let path = folder.0.join("out.pcap");
+    drop(CaptureWriter::create(&path, false).unwrap());
+    assert_eq!(folder.files(), Vec::<String>::new());
+}
