@@ -304,7 +304,7 @@ pub struct Finished {
 /// The most packets that are handed on at once: a Disruptor hands out up to an eighth of its ring.
 pub(crate) fn burst(graph: &Graph) -> usize {
     let rings = graph.edges.iter().filter(|edge| edge.kind == EdgeKind::Disruptor);
-    rings.map(|edge| edge.capacity.next_power_of_two() / 8).fold(graph.batch.max(1), usize::max)
+    rings.map(|edge| edge.room() / 8).fold(graph.batch.max(1), usize::max)
 }
 
 /// Makes the workers of a graph that has no [faults](Graph::faults), with a part for each of its stages.

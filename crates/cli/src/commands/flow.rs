@@ -155,12 +155,15 @@ fn ending(graph: &Graph, report: &Report) -> Result {
     let (damaged, mut fatal): (Vec<_>, Vec<_>) =
         report.failures.iter().partition(|failure| failure.error.is_damage);
     damaged.iter().for_each(|failure| complain(&line(failure)));
+    let imbalance = report.counts.imbalances(graph).into_iter().next();
+    let imbalance = imbalance.map(|imbalance| format!("the counts do not add up: {imbalance}"));
     if let Some(last) = fatal.pop() {
         fatal.iter().for_each(|failure| complain(&line(failure)));
+        imbalance.iter().for_each(|imbalance| complain(imbalance));
         return Err(Failure::Failed(line(last)));
     }
-    if let Some(imbalance) = report.counts.imbalances(graph).first() {
-        return Err(Failure::Failed(format!("the counts do not add up: {imbalance}")));
+    if let Some(imbalance) = imbalance {
+        return Err(Failure::Failed(imbalance));
     }
     if report.is_interrupted {
         complain("stopped before the end of the input; what is written is complete up to there");
@@ -365,6 +368,7 @@ fn tables(graph: &Graph, report: &Report) -> String {
         ("in", Align::Right),
         ("out", Align::Right),
         ("full", Align::Right),
+        ("abandoned", Align::Right),
         ("fill mean", Align::Right),
         ("most", Align::Right),
     ]);
@@ -374,10 +378,11 @@ fn tables(graph: &Graph, report: &Report) -> String {
         edges.row([
             format!("{} > {}", graph.port_name(edge.from, edge.port), graph.nodes[edge.to].name),
             edge.kind.name().to_owned(),
-            ring(thousands(edge.capacity as u64)),
+            ring(thousands(edge.room() as u64)),
             thousands(counts.offered),
             thousands(counts.delivered),
             ring(thousands(counts.full)),
+            ring(thousands(counts.abandoned)),
             ring(number(counts.mean)),
             ring(thousands(counts.most)),
         ]);
@@ -457,10 +462,11 @@ fn to_json(graph: &Graph, report: &Report) -> Value {
             "from": graph.port_name(edge.from, edge.port),
             "to": graph.nodes[edge.to].name,
             "kind": edge.kind.name(),
-            "capacity": (!is_inline).then_some(edge.capacity),
+            "capacity": (!is_inline).then(|| edge.room()),
             "in": counts.offered,
             "out": counts.delivered,
             "dropped": counts.full + counts.abandoned,
+            "abandoned": counts.abandoned,
             "fill_mean": (!is_inline).then_some(counts.mean),
             "fill_most": (!is_inline).then_some(counts.most),
         })
