@@ -200,8 +200,17 @@ fn a_file_that_exists_is_replaced_only_if_the_configuration_says_so() {
     let folder = Folder::new("flow-exists");
     let out = folder.write("out.pcap", b"mine");
     let config = folder.write("flow.toml", line(MARKET, "", &out, "").as_bytes());
-    assert_told(&run(&["flow", "run", &config]), 1, "overwrite = true");
+    let told = "flow.toml:13:8: ";
+    for command in ["check", "run"] {
+        let output = run(&["flow", command, &config]);
+        assert_told(&output, 78, told);
+        assert_told(&output, 78, "out.pcap: the file exists; overwrite = true replaces it");
+    }
+    assert_eq!(run(&["flow", "graph", &config]).status.code(), Some(0), "it is only drawn");
     assert_eq!(std::fs::read(&out).unwrap(), b"mine");
+    let nowhere = line(MARKET, "", &folder.path("nowhere/out.pcap"), "");
+    let config = folder.write("flow.toml", nowhere.as_bytes());
+    assert_told(&run(&["flow", "check", &config]), 78, "nowhere/out.pcap: there is no folder ");
 }
 
 #[cfg(target_os = "linux")]

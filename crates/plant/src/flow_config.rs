@@ -150,7 +150,11 @@ const KINDS: &[Kind] = &[
 /// # Errors
 /// Everything that is wrong with it, in the order of the file; at least one.
 pub fn parse(file: &str, text: &str) -> Result<FlowConfig, Vec<ConfigError>> {
-    let mut reading = Reading::new(file, text);
+    parse_for(file, text, true)
+}
+
+fn parse_for(file: &str, text: &str, may_run: bool) -> Result<FlowConfig, Vec<ConfigError>> {
+    let mut reading = Reading::new(file, text, may_run);
     let (document, syntax) = DeTable::parse_recoverable(text);
     for error in &syntax {
         let problem = format!("not TOML: {}", error.message().replace('\n', "; "));
@@ -170,9 +174,21 @@ pub fn parse(file: &str, text: &str) -> Result<FlowConfig, Vec<ConfigError>> {
 /// # Errors
 /// As [`parse`]; a file that cannot be read is told at its first line.
 pub fn load(path: &Path) -> Result<FlowConfig, Vec<ConfigError>> {
+    load_for(path, true)
+}
+
+/// Reads the configuration file at `path` to draw it: its outputs may exist already.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_to_draw(path: &Path) -> Result<FlowConfig, Vec<ConfigError>> {
+    load_for(path, false)
+}
+
+fn load_for(path: &Path, may_run: bool) -> Result<FlowConfig, Vec<ConfigError>> {
     let file = path.display().to_string();
     match std::fs::read_to_string(path) {
-        Ok(text) => parse(&file, &text),
+        Ok(text) => parse_for(&file, &text, may_run),
         Err(error) => {
             let problem = match error.kind() {
                 std::io::ErrorKind::NotFound => "no such file".to_owned(),
@@ -378,6 +394,11 @@ fn read_capture_writer(
             format!("'{file}' ends in neither .pcap nor .pcapng, which says the format"),
         );
     }
+    if reading.may_run
+        && let Some(problem) = why_not_begun(&path, overwrite)
+    {
+        reading.wrong(span.clone(), format!("{file}: {problem}"));
+    }
     let absolute = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
     if let Some(other) = written.insert(absolute, name.to_owned())
         && !is_special
@@ -386,6 +407,26 @@ fn read_capture_writer(
         reading.wrong(span, problem);
     }
     (Spec::CaptureWriter { file: path, overwrite }, file)
+}
+
+/// Why a run would refuse to write `path`, as far as a look tells; it looks once more when it begins.
+fn why_not_begun(path: &Path, overwrite: bool) -> Option<String> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => return Some("is a directory".to_owned()),
+        Ok(metadata) if metadata.is_file() && !overwrite => {
+            return Some("the file exists; overwrite = true replaces it".to_owned());
+        }
+        Ok(_) => return None,
+        Err(_) => {}
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty())?;
+    match std::fs::metadata(folder) {
+        Ok(metadata) if !metadata.is_dir() => Some(format!("{} is not a folder", folder.display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Some(format!("there is no folder {}; paths count from the current directory", folder.display()))
+        }
+        _ => None,
+    }
 }
 
 fn read_filter(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> (Spec, String) {

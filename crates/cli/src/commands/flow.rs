@@ -12,7 +12,7 @@ use tapeworks_flow::graph::{Edge, EdgeKind, Graph, draw};
 use tapeworks_flow::packets::{Note, Reason};
 use tapeworks_flow::runner::{NodeCounts, Snapshot};
 use tapeworks_plant::flow::{self, FlowError, Report};
-use tapeworks_plant::flow_config::{self, FlowConfig};
+use tapeworks_plant::flow_config::{self, ConfigError, FlowConfig};
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, counted, number, thousands};
@@ -59,7 +59,7 @@ struct Run {
     json: bool,
 }
 
-/// Check a configuration: everything that is wrong, with line and column and what would be right.
+/// Check a configuration: what is wrong, with line and column and what would be right.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -109,7 +109,8 @@ pub(crate) fn run(arguments: Arguments) -> Result {
             Ok(Ending::Complete)
         }
         Command::Graph(arguments) => {
-            let FlowConfig { graph, .. } = load(&arguments.config)?;
+            let FlowConfig { graph, .. } =
+                flow_config::load_to_draw(&arguments.config).map_err(config_failure)?;
             output::print(&match arguments.format {
                 Format::Svg => draw::svg(&graph),
                 Format::Mermaid => draw::mermaid(&graph),
@@ -120,8 +121,11 @@ pub(crate) fn run(arguments: Arguments) -> Result {
 }
 
 fn load(path: &std::path::Path) -> Result<FlowConfig> {
-    flow_config::load(path)
-        .map_err(|errors| Failure::Config(errors.iter().map(ToString::to_string).collect()))
+    flow_config::load(path).map_err(config_failure)
+}
+
+fn config_failure(errors: Vec<ConfigError>) -> Failure {
+    Failure::Config(errors.iter().map(ToString::to_string).collect())
 }
 
 impl From<FlowError> for Failure {

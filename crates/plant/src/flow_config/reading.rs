@@ -13,11 +13,13 @@ pub(super) struct Reading<'t> {
     file: &'t str,
     text: &'t str,
     errors: Vec<ConfigError>,
+    /// The flow is not only drawn: whether its outputs can be begun matters.
+    pub(super) may_run: bool,
 }
 
 impl<'t> Reading<'t> {
-    pub(super) fn new(file: &'t str, text: &'t str) -> Self {
-        Self { file, text, errors: Vec::new() }
+    pub(super) fn new(file: &'t str, text: &'t str, may_run: bool) -> Self {
+        Self { file, text, errors: Vec::new(), may_run }
     }
 
     /// Something is wrong at these bytes of the text.
