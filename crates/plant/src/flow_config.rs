@@ -37,17 +37,18 @@ pub const MAX_BUFFER_BYTES: usize = 8 << 30;
 pub struct ConfigError {
     /// The file as the user named it.
     pub file: String,
-    /// The line, from 1.
-    pub line: usize,
-    /// The column in characters, from 1.
-    pub column: usize,
+    /// The line, and the column in characters, both from 1; `None` for what is wrong with the file as a whole.
+    pub place: Option<(usize, usize)>,
     /// What is wrong, and what would be right.
     pub problem: String,
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}:{}:{}: {}", self.file, self.line, self.column, self.problem)
+        match self.place {
+            Some((line, column)) => write!(formatter, "{}:{line}:{column}: {}", self.file, self.problem),
+            None => write!(formatter, "{}: {}", self.file, self.problem),
+        }
     }
 }
 
@@ -172,7 +173,7 @@ fn parse_for(file: &str, text: &str, may_run: bool) -> Result<FlowConfig, Vec<Co
 /// Reads the configuration file at `path`.
 ///
 /// # Errors
-/// As [`parse`]; a file that cannot be read is told at its first line.
+/// As [`parse`]; a file that cannot be read is told without a line.
 pub fn load(path: &Path) -> Result<FlowConfig, Vec<ConfigError>> {
     load_for(path, true)
 }
@@ -195,16 +196,18 @@ fn load_for(path: &Path, may_run: bool) -> Result<FlowConfig, Vec<ConfigError>> 
                 std::io::ErrorKind::InvalidData => "not a text file: not UTF-8".to_owned(),
                 _ => format!("cannot read: {error}"),
             };
-            Err(vec![ConfigError { file, line: 1, column: 1, problem }])
+            Err(vec![ConfigError { file, place: None, problem }])
         }
     }
 }
 
 /// What edges are unless they say otherwise.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct EdgeDefaults {
     kind: EdgeKind,
     capacity: usize,
+    /// Where the file says it.
+    capacity_span: Option<Range<usize>>,
     wait: Wait,
     when_full: WhenFull,
 }
@@ -215,24 +218,26 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
     let stages = top.tables(reading, "stage");
     let edges = top.tables(reading, "edge");
     if stages.is_empty() {
-        reading.wrong(0..0, "there are no stages; each is a [[stage]] with name and type".to_owned());
+        reading.wrong_whole("there are no stages; each is a [[stage]] with name and type".to_owned());
     }
     top.refuse_the_rest(reading);
 
     let mut batch = 64;
     let mut packet_bytes = 2048;
+    let mut packet_bytes_span = None;
     let mut defaults = EdgeDefaults {
         kind: EdgeKind::Inline,
         capacity: 1024,
+        capacity_span: None,
         wait: Wait::Backoff,
         when_full: WhenFull::Wait,
     };
     if let Some(mut flow) = flow {
         batch = flow.integer(reading, "batch", 1..=MAX_BATCH).map_or(batch, |(value, _)| value);
-        packet_bytes = flow
-            .integer(reading, "packet_bytes", 64..=MAX_CAPTURED_BYTES)
-            .map_or(packet_bytes, |(value, _)| value);
-        defaults = read_edge_keys(reading, &mut flow, defaults);
+        if let Some((value, span)) = flow.integer(reading, "packet_bytes", 64..=MAX_CAPTURED_BYTES) {
+            (packet_bytes, packet_bytes_span) = (value, Some(span));
+        }
+        defaults = read_edge_keys(reading, &mut flow, &defaults);
         flow.refuse_the_rest(reading);
     }
 
@@ -244,7 +249,7 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
         read_stage(reading, stage, &mut graph, &mut specs, &mut places, &mut written);
     }
     for edge in edges {
-        read_edge(reading, edge, &mut graph, &mut places, defaults);
+        read_edge(reading, edge, &mut graph, &mut places, &defaults);
     }
     // A graph with pieces missing would be told to lack what the file has.
     if reading.is_clean() {
@@ -265,7 +270,13 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
                 bytes >> 30,
                 MAX_BUFFER_BYTES >> 30
             );
-            reading.wrong(0..0, problem);
+            // The largest ring is what to look at first; where the file says no capacity, the packets are too long.
+            let largest = (0..graph.edges.len()).max_by_key(|edge| graph.edges[*edge].room());
+            let capacity = largest.and_then(|edge| places.capacities[edge].clone());
+            match capacity.or(packet_bytes_span) {
+                Some(span) => reading.wrong(span, problem),
+                None => reading.wrong_whole(problem),
+            }
         }
     }
     FlowConfig { graph, specs, packet_bytes }
@@ -287,6 +298,8 @@ pub(crate) fn pool_slots(graph: &Graph, specs: &[Spec], node: usize) -> usize {
 struct Places {
     nodes: Vec<Range<usize>>,
     edges: Vec<Range<usize>>,
+    /// Where the capacities of edges were read.
+    capacities: Vec<Option<Range<usize>>>,
     /// Stages of no known type: edges to them are not told once more.
     unreadable: Vec<String>,
 }
@@ -602,13 +615,16 @@ fn read_rewriter(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> (Spec, S
 fn read_edge_keys(
     reading: &mut Reading<'_>,
     section: &mut Section<'_>,
-    defaults: EdgeDefaults,
+    defaults: &EdgeDefaults,
 ) -> EdgeDefaults {
+    let (capacity, capacity_span) = match section.integer(reading, "capacity", 1..=MAX_CAPACITY) {
+        Some((capacity, span)) => (capacity, Some(span)),
+        None => (defaults.capacity, defaults.capacity_span.clone()),
+    };
     EdgeDefaults {
         kind: section.choice(reading, "kind", &EdgeKind::ALL, EdgeKind::name).unwrap_or(defaults.kind),
-        capacity: section
-            .integer(reading, "capacity", 1..=MAX_CAPACITY)
-            .map_or(defaults.capacity, |(value, _)| value),
+        capacity,
+        capacity_span,
         wait: section.choice(reading, "wait", &Wait::ALL, Wait::name).unwrap_or(defaults.wait),
         when_full: section
             .choice(reading, "when_full", &WhenFull::ALL, WhenFull::name)
@@ -621,7 +637,7 @@ fn read_edge(
     mut edge: Section<'_>,
     graph: &mut Graph,
     places: &mut Places,
-    defaults: EdgeDefaults,
+    defaults: &EdgeDefaults,
 ) {
     let from = edge.names(reading, "from");
     let to = edge.names(reading, "to");
@@ -676,9 +692,10 @@ fn read_edge(
         to.into_iter().filter_map(|(name, span)| Some((find(reading, &name, &span)?, span))).collect();
     for (to, span) in ends {
         for (from, port, from_span) in &starts {
-            let EdgeDefaults { kind, capacity, wait, when_full } = keys;
+            let EdgeDefaults { kind, capacity, wait, when_full, .. } = keys;
             graph.edges.push(Edge { from: *from, port: *port, to, kind, capacity, wait, when_full });
             places.edges.push(from_span.start..span.end);
+            places.capacities.push(keys.capacity_span.clone());
         }
     }
 }

@@ -27,7 +27,12 @@ impl<'t> Reading<'t> {
         let before = &self.text[..self.text.floor_char_boundary(span.start)];
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        self.errors.push(ConfigError { file: self.file.to_owned(), line, column, problem });
+        self.errors.push(ConfigError { file: self.file.to_owned(), place: Some((line, column)), problem });
+    }
+
+    /// Something is wrong with the file as a whole.
+    pub(super) fn wrong_whole(&mut self, problem: String) {
+        self.errors.push(ConfigError { file: self.file.to_owned(), place: None, problem });
     }
 
     /// `what` is not known; tells what is, and which of it may have been meant.
