@@ -1,8 +1,9 @@
 //! The configuration of a packet flow: a TOML file becomes a graph and the description of its stages.
 //!
-//! Everything that is wrong is told at once, each with file, line and column and with what would be right: unknown keys,
-//! values of the wrong type or out of range, names that do not exist, and what keeps the graph from running
-//! ([`Graph::faults`]). Parsing happens once, at start-up; no limit of it matters there.
+//! What is wrong is told with file, line and column and with what would be right, in three steps, each with all that it
+//! finds and only when the one before found nothing: what is not TOML; unknown keys, values of the wrong type or out of
+//! range, names that do not exist; and what keeps the graph from running ([`Graph::faults`]). Parsing happens once, at
+//! start-up; no limit of it matters there.
 
 mod network;
 mod reading;
@@ -149,7 +150,7 @@ const KINDS: &[Kind] = &[
 /// Reads the configuration in `text`, which came from a file named `file`.
 ///
 /// # Errors
-/// Everything that is wrong with it, in the order of the file; at least one.
+/// What is wrong with it, in the order of the file; at least one. The graph is looked at only if the rest is right.
 pub fn parse(file: &str, text: &str) -> Result<FlowConfig, Vec<ConfigError>> {
     parse_for(file, text, true)
 }
@@ -325,7 +326,9 @@ fn read_stage(
         return;
     };
     let Some((_, words, accepts, ports)) = KINDS.iter().find(|(name, ..)| *name == kind) else {
-        let known: Vec<&str> = KINDS.iter().map(|(name, ..)| *name).collect();
+        // What this build lacks is named only to who asks for it.
+        let is_there = |name: &&str| cfg!(feature = "af-xdp") || *name != "xdp_reader";
+        let known: Vec<&str> = KINDS.iter().map(|(name, ..)| *name).filter(is_there).collect();
         reading.unknown(kind_span, &format!("the type '{kind}'"), &kind, &known);
         places.unreadable.extend(known_name);
         return;

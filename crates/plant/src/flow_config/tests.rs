@@ -239,6 +239,13 @@ fn slips_of_readers_writers_and_edges_are_told_too() {
 }
 
 #[test]
+fn a_reader_that_this_build_lacks_is_not_offered() {
+    let told = errors("[[stage]]\nname = \"r\"\ntype = \"something else\"\n");
+    assert!(told[0].contains("packet_reader, "), "{told:?}");
+    assert_eq!(told[0].contains("xdp_reader"), cfg!(feature = "af-xdp"), "{told:?}");
+}
+
+#[test]
 fn two_writers_of_one_file_are_refused() {
     let writer = |name: &str, file: &str| {
         format!(
