@@ -192,6 +192,13 @@ fn a_cut_capture_goes_through_up_to_there() {
     let noise = folder.write("noise.pcap", b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n");
     let config = folder.write("flow.toml", line(&noise, "", &folder.path("none.pcap"), "").as_bytes());
     assert_told(&run(&["flow", "run", &config]), 1, "47 45 54 20");
+    for (name, content, told) in
+        [("empty.pcap", &[][..], "is empty"), ("short.pcap", &bytes[..10], "the file header needs 24 bytes")]
+    {
+        let file = folder.write(name, content);
+        let config = folder.write("flow.toml", line(&file, "", &folder.path("none.pcap"), "").as_bytes());
+        assert_told(&run(&["flow", "run", &config]), 1, told);
+    }
     assert!(!folder.files().iter().any(|file| file.starts_with("none")), "{:?}", folder.files());
 }
 

@@ -49,7 +49,8 @@ Examples:
   tapeworks flow run examples/flow/thesis.toml
   tapeworks flow run examples/flow/one-to-many.toml --json
 
-Exit code 78: the configuration is wrong. 3: an input is damaged or cut; what came before it went through.")]
+Exit code 78: the configuration is wrong. 3: an input is damaged or cut; what came before it went through.
+1: an input is no capture from its beginning, or an output failed.")]
 struct Run {
     /// The configuration, a TOML file.
     #[arg(value_name = "CONFIG")]
