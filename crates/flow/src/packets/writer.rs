@@ -113,9 +113,14 @@ fn lock_partial(partial: &Path) -> Result<File, StageError> {
             Err(TryLockError::Error(error)) => return Err(told(&format!("cannot lock: {error}"))),
         }
         // Between the opening and the lock the other run may have finished, and this be its whole file.
-        if is_named(&file, partial) {
+        if !is_named(&file, partial) {
+            continue;
+        }
+        if !has_other_names(&file) {
             return Ok(file);
         }
+        // A run was killed when the file had its name already: only this one goes, and another file is begun.
+        fs::remove_file(partial).map_err(|error| told(&format!("cannot remove: {error}")))?;
     }
 }
 
@@ -126,6 +131,18 @@ fn is_named(file: &File, path: &Path) -> bool {
 
     let (Ok(open), Ok(named)) = (file.metadata(), fs::metadata(path)) else { return false };
     (open.dev(), open.ino()) == (named.dev(), named.ino())
+}
+
+#[cfg(unix)]
+fn has_other_names(file: &File) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+
+    file.metadata().is_ok_and(|metadata| metadata.nlink() > 1)
+}
+
+#[cfg(not(unix))]
+fn has_other_names(_file: &File) -> bool {
+    false
 }
 
 /// An open file cannot be renamed here.

@@ -112,6 +112,21 @@ fn what_a_killed_run_left_behind_is_taken_over() {
     assert_eq!(folder.files(), ["out.pcap"]);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_whole_file_that_still_has_its_partial_name_is_not_emptied() {
+    let folder = Folder::new("linked");
+    let path = folder.0.join("out.pcap");
+    fs::write(&path, b"whole").unwrap();
+    fs::hard_link(&path, folder.0.join("out.pcap.partial")).unwrap();
+    let mut writer = CaptureWriter::create(&path, true).unwrap();
+    assert_eq!(write(&mut writer, &[(1, b"one")]), [To::Consumed]);
+    assert_eq!(fs::read(&path).unwrap(), b"whole", "until the new one is whole");
+    writer.finish().unwrap();
+    assert_eq!(times(&path), [1]);
+    assert_eq!(folder.files(), ["out.pcap"]);
+}
+
 #[test]
 fn a_file_that_came_into_being_meanwhile_is_kept() {
     let folder = Folder::new("meanwhile");
