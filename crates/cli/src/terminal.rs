@@ -12,6 +12,9 @@ use crate::interrupt;
 /// Columns of text where there is no terminal to ask.
 const DEFAULT_WIDTH: usize = 120;
 
+/// Rows of a terminal that does not tell them.
+const DEFAULT_HEIGHT: usize = 24;
+
 /// Work shorter than this shows no bar.
 const QUIET_TIME: Duration = Duration::from_secs(1);
 
@@ -23,6 +26,14 @@ pub(crate) fn width() -> usize {
         return usize::from(width).max(40);
     }
     DEFAULT_WIDTH
+}
+
+/// The columns and rows of standard error.
+pub(crate) fn stderr_size() -> (usize, usize) {
+    terminal_size::terminal_size_of(std::io::stderr())
+        .map_or((DEFAULT_WIDTH, DEFAULT_HEIGHT), |(width, height)| {
+            (usize::from(width.0), usize::from(height.0))
+        })
 }
 
 /// Colours, if standard output is a terminal and nobody objects (<https://no-color.org>).

@@ -174,7 +174,7 @@ fn a_bad_configuration_is_told_whole_by_check_and_run_and_nothing_is_written() {
         assert_eq!(told, expected);
     }
     assert!(!Path::new(&out).exists());
-    assert_told(&run(&["flow", "check", "nowhere.toml"]), 78, "nowhere.toml:1:1: no such file");
+    assert_told(&run(&["flow", "check", "nowhere.toml"]), 78, "nowhere.toml: no such file");
 }
 
 #[test]
@@ -192,6 +192,13 @@ fn a_cut_capture_goes_through_up_to_there() {
     let noise = folder.write("noise.pcap", b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n");
     let config = folder.write("flow.toml", line(&noise, "", &folder.path("none.pcap"), "").as_bytes());
     assert_told(&run(&["flow", "run", &config]), 1, "47 45 54 20");
+    for (name, content, told) in
+        [("empty.pcap", &[][..], "is empty"), ("short.pcap", &bytes[..10], "the file header needs 24 bytes")]
+    {
+        let file = folder.write(name, content);
+        let config = folder.write("flow.toml", line(&file, "", &folder.path("none.pcap"), "").as_bytes());
+        assert_told(&run(&["flow", "run", &config]), 1, told);
+    }
     assert!(!folder.files().iter().any(|file| file.starts_with("none")), "{:?}", folder.files());
 }
 
@@ -200,8 +207,17 @@ fn a_file_that_exists_is_replaced_only_if_the_configuration_says_so() {
     let folder = Folder::new("flow-exists");
     let out = folder.write("out.pcap", b"mine");
     let config = folder.write("flow.toml", line(MARKET, "", &out, "").as_bytes());
-    assert_told(&run(&["flow", "run", &config]), 1, "overwrite = true");
+    let told = "flow.toml:13:8: ";
+    for command in ["check", "run"] {
+        let output = run(&["flow", command, &config]);
+        assert_told(&output, 78, told);
+        assert_told(&output, 78, "out.pcap: the file exists; overwrite = true replaces it");
+    }
+    assert_eq!(run(&["flow", "graph", &config]).status.code(), Some(0), "it is only drawn");
     assert_eq!(std::fs::read(&out).unwrap(), b"mine");
+    let nowhere = line(MARKET, "", &folder.path("nowhere/out.pcap"), "");
+    let config = folder.write("flow.toml", nowhere.as_bytes());
+    assert_told(&run(&["flow", "check", &config]), 78, "nowhere/out.pcap: there is no folder ");
 }
 
 #[cfg(target_os = "linux")]
@@ -218,6 +234,34 @@ fn a_full_disk_ends_the_run_and_the_counts_are_right() {
         assert_eq!(first["ports"]["out"], last["in"]);
         assert_eq!(last["dropped"]["failed"], last["in"]);
         assert!(report["failures"][0]["problem"].as_str().unwrap().contains("No space left"));
+    }
+}
+
+/// A limit on the length of files stands for the disk: the kernel takes a part of a batch, then nothing more.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_was_captured_before_the_disk_was_full_is_kept_and_counted() {
+    let folder = Folder::new("flow-limit");
+    for (ending, edge) in [("pcap", ""), ("pcapng", "kind = \"spsc\"\ncapacity = 16")] {
+        let out = folder.path(&format!("out.{ending}"));
+        let config = folder.write("flow.toml", line(MARKET, "repeat = 5000", &out, edge).as_bytes());
+        let output = std::process::Command::new("bash")
+            .args(["-c", "trap '' XFSZ; ulimit -f 50; exec \"$@\"", "bash"])
+            .args([env!("CARGO_BIN_EXE_tapeworks"), "flow", "run", "--json", &config])
+            .current_dir(root())
+            .output()
+            .unwrap();
+        assert_told(&output, 1, &format!("what was written up to then is in {out}.partial"));
+        assert!(!Path::new(&out).exists());
+        let report = report(&output);
+        let last = stage(&report, "out");
+        let kept = folder.path(&format!("kept.{ending}"));
+        std::fs::rename(format!("{out}.partial"), &kept).unwrap();
+        let written = packets(&kept).len() as u64;
+        assert!(written > 0);
+        assert_eq!(last["consumed"], written);
+        let (taken, failed) = (last["in"].as_u64().unwrap(), last["dropped"]["failed"].as_u64().unwrap());
+        assert_eq!(taken, written + failed);
     }
 }
 

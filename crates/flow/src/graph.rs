@@ -179,6 +179,16 @@ pub struct Edge {
     pub when_full: WhenFull,
 }
 
+impl Edge {
+    /// Packets that it holds: a Disruptor's capacity is rounded up to a power of two.
+    pub fn room(&self) -> usize {
+        match self.kind {
+            EdgeKind::Disruptor => self.capacity.max(1).next_power_of_two(),
+            _ => self.capacity.max(1),
+        }
+    }
+}
+
 /// Stages and what joins them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Graph {

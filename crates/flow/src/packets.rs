@@ -100,11 +100,13 @@ pub enum Reason {
     QueueFull,
     /// The kernel would not send it: it is shorter than its headers, or a firewall forbids it.
     Refused,
+    /// Its time is after 2106, the last that a pcap file can tell.
+    TimeRange,
 }
 
 impl Reason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Rejected,
         Self::TooLong,
         Self::NoBuffer,
@@ -116,6 +118,7 @@ impl Reason {
         Self::Cut,
         Self::QueueFull,
         Self::Refused,
+        Self::TimeRange,
     ];
 
     /// A short name for tables and JSON.
@@ -132,6 +135,7 @@ impl Reason {
             Self::Cut => "cut",
             Self::QueueFull => "queue_full",
             Self::Refused => "refused",
+            Self::TimeRange => "time_range",
         }
     }
 }

@@ -36,6 +36,9 @@ use crate::packets::{Note, Outbox, PacketStage, Passing, Polled, Reader, Reason,
 /// The longest latency that is told apart, in ns: what takes longer is counted as this.
 const LONGEST_LATENCY_NS: u64 = 3_600_000_000_000;
 
+/// How often a writer tells its latencies while it runs, in ns: a walk over the histogram, some microseconds.
+const LATENCY_TICK_NS: u64 = 500_000_000;
+
 /// A stage of the graph, ready to run.
 pub enum Part {
     /// Where packets come from.
@@ -62,6 +65,7 @@ struct NodeCounters {
     consumed: AtomicU64,
     dropped: [AtomicU64; Reason::ALL.len()],
     notes: [AtomicU64; Note::ALL.len()],
+    latency_ns: [AtomicU64; 2],
 }
 
 /// What all workers of a run share.
@@ -103,6 +107,9 @@ pub struct NodeCounts {
     pub dropped: [u64; Reason::ALL.len()],
     /// What was noticed, by [`Note`] in the order of [`Note::ALL`].
     pub notes: [u64; Note::ALL.len()],
+    /// Of a writer, the median and the 99th percentile of the latency since the start, told twice a second while it
+    /// writes; 0 before.
+    pub latency_ns: [u64; 2],
 }
 
 impl NodeCounts {
@@ -132,6 +139,13 @@ pub struct EdgeCounts {
     pub most: u64,
     /// How many it found on average.
     pub mean: f64,
+}
+
+impl EdgeCounts {
+    /// Packets that are inside; while the run goes on, with those that wait for room.
+    pub fn held(&self) -> u64 {
+        self.offered.saturating_sub(self.delivered + self.full + self.abandoned)
+    }
 }
 
 /// Counts of a whole run at some time.
@@ -200,6 +214,7 @@ impl Control {
             consumed: read(&counters.consumed),
             dropped: counters.dropped.each_ref().map(read),
             notes: counters.notes.each_ref().map(read),
+            latency_ns: counters.latency_ns.each_ref().map(read),
         });
         let edges = self.shared.edges.iter().map(|counters| EdgeCounts {
             offered: read(&counters.offered),
@@ -253,6 +268,8 @@ struct Seat {
     ports: Vec<Vec<Target>>,
     /// From entering the process to being consumed here; writers only.
     latency_ns: Option<Histogram<u64>>,
+    /// When it was last told to whoever watches.
+    latency_told_ns: u64,
 }
 
 /// Where packets come into a worker.
@@ -287,7 +304,7 @@ pub struct Finished {
 /// The most packets that are handed on at once: a Disruptor hands out up to an eighth of its ring.
 pub(crate) fn burst(graph: &Graph) -> usize {
     let rings = graph.edges.iter().filter(|edge| edge.kind == EdgeKind::Disruptor);
-    rings.map(|edge| edge.capacity.next_power_of_two() / 8).fold(graph.batch.max(1), usize::max)
+    rings.map(|edge| edge.room() / 8).fold(graph.batch.max(1), usize::max)
 }
 
 /// Makes the workers of a graph that has no [faults](Graph::faults), with a part for each of its stages.
@@ -346,6 +363,7 @@ pub fn build(graph: &Graph, parts: Vec<Part>) -> (Vec<Worker>, Control) {
             outbox: Outbox::with_capacity(most),
             ports: graph.nodes[node].ports.iter().map(|_| Vec::new()).collect(),
             latency_ns,
+            latency_told_ns: 0,
         });
     }
     let mut is_made = vec![false; graph.edges.len()];
@@ -483,7 +501,7 @@ impl Worker {
     fn route(&mut self, index: usize) {
         let now_ns = if self.seats[index].latency_ns.is_some() { self.now_ns() } else { 0 };
         let (before, behind) = self.seats.split_at_mut(index + 1);
-        let Seat { node, outbox, ports, latency_ns, part, .. } = &mut before[index];
+        let Seat { node, outbox, ports, latency_ns, latency_told_ns, part, .. } = &mut before[index];
         let counters = &self.shared.nodes[*node];
         let is_reader = matches!(part, Part::Reader(_));
         let mut by_port = [0u64; 2];
@@ -522,6 +540,14 @@ impl Worker {
             if let [others @ .., last] = targets {
                 others.iter().for_each(|target| deliver(target, packet.clone()));
                 deliver(last, packet);
+            }
+        }
+        if let Some(latency_ns) = latency_ns
+            && now_ns - *latency_told_ns >= LATENCY_TICK_NS
+        {
+            *latency_told_ns = now_ns;
+            for (counter, quantile) in counters.latency_ns.iter().zip([0.5, 0.99]) {
+                counter.store(latency_ns.value_at_quantile(quantile), Ordering::Relaxed);
             }
         }
         add(&counters.bytes, bytes);

@@ -230,6 +230,19 @@ impl ByteSource {
         self.available()
     }
 
+    /// Goes back to the beginning; `false` of a stream, which cannot.
+    pub fn rewind(&mut self) -> bool {
+        match &mut self.backing {
+            // Its length is looked at once more.
+            Backing::Mapped(mapped) => mapped.present = 0,
+            Backing::Memory(_) => {}
+            Backing::Streamed(_) => return false,
+        }
+        self.cursor = 0;
+        self.failure = None;
+        true
+    }
+
     /// Consumes the next `count` bytes (or what is available, if less) and returns them. They stay readable until the
     /// next call.
     #[inline]

@@ -342,6 +342,44 @@ impl Drop for Folder {
 }
 
 #[test]
+fn a_file_is_read_again_from_its_first_packet() {
+    let folder = Folder::new("rewind");
+    let packets: Vec<_> = (0..100).map(|index| (index, vec![index as u8; 60])).collect();
+    for format in [Format::Pcap, Format::PcapNg] {
+        let bytes = write(WriterOptions { format, ..WriterOptions::default() }, &packets);
+        let path = folder.file("plain", &bytes);
+        for mut reader in [
+            CaptureReader::open(&path).expect("opens"),
+            CaptureReader::new(ByteSource::from_bytes("memory", bytes.clone())).expect("opens"),
+        ] {
+            for wanted in [100, 3, 100, 0, 100] {
+                for (timestamp_ns, bytes) in &packets[..wanted] {
+                    let packet = reader.next_packet().expect("is whole").expect("is there");
+                    assert_eq!((packet.timestamp_ns, packet.bytes), (*timestamp_ns, &bytes[..]));
+                }
+                assert_eq!(reader.tally().packets, wanted as u64);
+                if wanted == 100 {
+                    assert_eq!(reader.next_packet().expect("is whole"), None);
+                }
+                assert!(reader.rewind());
+            }
+        }
+        let mut streamed = CaptureReader::open(&folder.file("gzip", &gzip(&bytes))).expect("opens");
+        streamed.next_packet().expect("is whole");
+        assert!(!streamed.rewind(), "a stream does not go back");
+        assert_eq!(streamed.next_packet().expect("is whole").map(|packet| packet.timestamp_ns), Some(1));
+    }
+
+    // What was cut since is told, not read.
+    let path = folder.file("cut", &write(WriterOptions::default(), &packets));
+    let mut reader = CaptureReader::open(&path).expect("opens");
+    fs::File::options().write(true).open(&path).and_then(|file| file.set_len(10)).expect("is cut");
+    assert!(reader.rewind());
+    let error = reader.next_packet().expect_err("is cut");
+    assert!(error.to_string().contains("the file is shorter than when it was opened"), "{error}");
+}
+
+#[test]
 fn files_that_cannot_be_read_say_why_in_one_line() {
     let folder = Folder::new("errors");
     let open = |path: &Path| CaptureReader::open(path).expect_err("cannot be read");

@@ -1,8 +1,9 @@
 //! The configuration of a packet flow: a TOML file becomes a graph and the description of its stages.
 //!
-//! Everything that is wrong is told at once, each with file, line and column and with what would be right: unknown keys,
-//! values of the wrong type or out of range, names that do not exist, and what keeps the graph from running
-//! ([`Graph::faults`]). Parsing happens once, at start-up; no limit of it matters there.
+//! What is wrong is told with file, line and column and with what would be right, in three steps, each with all that it
+//! finds and only when the one before found nothing: what is not TOML; unknown keys, values of the wrong type or out of
+//! range, names that do not exist; and what keeps the graph from running ([`Graph::faults`]). Parsing happens once, at
+//! start-up; no limit of it matters there.
 
 mod network;
 mod reading;
@@ -37,17 +38,18 @@ pub const MAX_BUFFER_BYTES: usize = 8 << 30;
 pub struct ConfigError {
     /// The file as the user named it.
     pub file: String,
-    /// The line, from 1.
-    pub line: usize,
-    /// The column in characters, from 1.
-    pub column: usize,
+    /// The line, and the column in characters, both from 1; `None` for what is wrong with the file as a whole.
+    pub place: Option<(usize, usize)>,
     /// What is wrong, and what would be right.
     pub problem: String,
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}:{}:{}: {}", self.file, self.line, self.column, self.problem)
+        match self.place {
+            Some((line, column)) => write!(formatter, "{}:{line}:{column}: {}", self.file, self.problem),
+            None => write!(formatter, "{}: {}", self.file, self.problem),
+        }
     }
 }
 
@@ -148,9 +150,13 @@ const KINDS: &[Kind] = &[
 /// Reads the configuration in `text`, which came from a file named `file`.
 ///
 /// # Errors
-/// Everything that is wrong with it, in the order of the file; at least one.
+/// What is wrong with it, in the order of the file; at least one. The graph is looked at only if the rest is right.
 pub fn parse(file: &str, text: &str) -> Result<FlowConfig, Vec<ConfigError>> {
-    let mut reading = Reading::new(file, text);
+    parse_for(file, text, true)
+}
+
+fn parse_for(file: &str, text: &str, may_run: bool) -> Result<FlowConfig, Vec<ConfigError>> {
+    let mut reading = Reading::new(file, text, may_run);
     let (document, syntax) = DeTable::parse_recoverable(text);
     for error in &syntax {
         let problem = format!("not TOML: {}", error.message().replace('\n', "; "));
@@ -168,27 +174,41 @@ pub fn parse(file: &str, text: &str) -> Result<FlowConfig, Vec<ConfigError>> {
 /// Reads the configuration file at `path`.
 ///
 /// # Errors
-/// As [`parse`]; a file that cannot be read is told at its first line.
+/// As [`parse`]; a file that cannot be read is told without a line.
 pub fn load(path: &Path) -> Result<FlowConfig, Vec<ConfigError>> {
+    load_for(path, true)
+}
+
+/// Reads the configuration file at `path` to draw it: its outputs may exist already.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_to_draw(path: &Path) -> Result<FlowConfig, Vec<ConfigError>> {
+    load_for(path, false)
+}
+
+fn load_for(path: &Path, may_run: bool) -> Result<FlowConfig, Vec<ConfigError>> {
     let file = path.display().to_string();
     match std::fs::read_to_string(path) {
-        Ok(text) => parse(&file, &text),
+        Ok(text) => parse_for(&file, &text, may_run),
         Err(error) => {
             let problem = match error.kind() {
                 std::io::ErrorKind::NotFound => "no such file".to_owned(),
                 std::io::ErrorKind::InvalidData => "not a text file: not UTF-8".to_owned(),
                 _ => format!("cannot read: {error}"),
             };
-            Err(vec![ConfigError { file, line: 1, column: 1, problem }])
+            Err(vec![ConfigError { file, place: None, problem }])
         }
     }
 }
 
 /// What edges are unless they say otherwise.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct EdgeDefaults {
     kind: EdgeKind,
     capacity: usize,
+    /// Where the file says it.
+    capacity_span: Option<Range<usize>>,
     wait: Wait,
     when_full: WhenFull,
 }
@@ -199,24 +219,26 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
     let stages = top.tables(reading, "stage");
     let edges = top.tables(reading, "edge");
     if stages.is_empty() {
-        reading.wrong(0..0, "there are no stages; each is a [[stage]] with name and type".to_owned());
+        reading.wrong_whole("there are no stages; each is a [[stage]] with name and type".to_owned());
     }
     top.refuse_the_rest(reading);
 
     let mut batch = 64;
     let mut packet_bytes = 2048;
+    let mut packet_bytes_span = None;
     let mut defaults = EdgeDefaults {
         kind: EdgeKind::Inline,
         capacity: 1024,
+        capacity_span: None,
         wait: Wait::Backoff,
         when_full: WhenFull::Wait,
     };
     if let Some(mut flow) = flow {
         batch = flow.integer(reading, "batch", 1..=MAX_BATCH).map_or(batch, |(value, _)| value);
-        packet_bytes = flow
-            .integer(reading, "packet_bytes", 64..=MAX_CAPTURED_BYTES)
-            .map_or(packet_bytes, |(value, _)| value);
-        defaults = read_edge_keys(reading, &mut flow, defaults);
+        if let Some((value, span)) = flow.integer(reading, "packet_bytes", 64..=MAX_CAPTURED_BYTES) {
+            (packet_bytes, packet_bytes_span) = (value, Some(span));
+        }
+        defaults = read_edge_keys(reading, &mut flow, &defaults);
         flow.refuse_the_rest(reading);
     }
 
@@ -228,7 +250,7 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
         read_stage(reading, stage, &mut graph, &mut specs, &mut places, &mut written);
     }
     for edge in edges {
-        read_edge(reading, edge, &mut graph, &mut places, defaults);
+        read_edge(reading, edge, &mut graph, &mut places, &defaults);
     }
     // A graph with pieces missing would be told to lack what the file has.
     if reading.is_clean() {
@@ -249,7 +271,13 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
                 bytes >> 30,
                 MAX_BUFFER_BYTES >> 30
             );
-            reading.wrong(0..0, problem);
+            // The largest ring is what to look at first; where the file says no capacity, the packets are too long.
+            let largest = (0..graph.edges.len()).max_by_key(|edge| graph.edges[*edge].room());
+            let capacity = largest.and_then(|edge| places.capacities[edge].clone());
+            match capacity.or(packet_bytes_span) {
+                Some(span) => reading.wrong(span, problem),
+                None => reading.wrong_whole(problem),
+            }
         }
     }
     FlowConfig { graph, specs, packet_bytes }
@@ -271,6 +299,8 @@ pub(crate) fn pool_slots(graph: &Graph, specs: &[Spec], node: usize) -> usize {
 struct Places {
     nodes: Vec<Range<usize>>,
     edges: Vec<Range<usize>>,
+    /// Where the capacities of edges were read.
+    capacities: Vec<Option<Range<usize>>>,
     /// Stages of no known type: edges to them are not told once more.
     unreadable: Vec<String>,
 }
@@ -296,7 +326,9 @@ fn read_stage(
         return;
     };
     let Some((_, words, accepts, ports)) = KINDS.iter().find(|(name, ..)| *name == kind) else {
-        let known: Vec<&str> = KINDS.iter().map(|(name, ..)| *name).collect();
+        // What this build lacks is named only to who asks for it.
+        let is_there = |name: &&str| cfg!(feature = "af-xdp") || *name != "xdp_reader";
+        let known: Vec<&str> = KINDS.iter().map(|(name, ..)| *name).filter(is_there).collect();
         reading.unknown(kind_span, &format!("the type '{kind}'"), &kind, &known);
         places.unreadable.extend(known_name);
         return;
@@ -378,6 +410,11 @@ fn read_capture_writer(
             format!("'{file}' ends in neither .pcap nor .pcapng, which says the format"),
         );
     }
+    if reading.may_run
+        && let Some(problem) = why_not_begun(&path, overwrite)
+    {
+        reading.wrong(span.clone(), format!("{file}: {problem}"));
+    }
     let absolute = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
     if let Some(other) = written.insert(absolute, name.to_owned())
         && !is_special
@@ -386,6 +423,26 @@ fn read_capture_writer(
         reading.wrong(span, problem);
     }
     (Spec::CaptureWriter { file: path, overwrite }, file)
+}
+
+/// Why a run would refuse to write `path`, as far as a look tells; it looks once more when it begins.
+fn why_not_begun(path: &Path, overwrite: bool) -> Option<String> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => return Some("is a directory".to_owned()),
+        Ok(metadata) if metadata.is_file() && !overwrite => {
+            return Some("the file exists; overwrite = true replaces it".to_owned());
+        }
+        Ok(_) => return None,
+        Err(_) => {}
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty())?;
+    match std::fs::metadata(folder) {
+        Ok(metadata) if !metadata.is_dir() => Some(format!("{} is not a folder", folder.display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Some(format!("there is no folder {}; paths count from the current directory", folder.display()))
+        }
+        _ => None,
+    }
 }
 
 fn read_filter(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> (Spec, String) {
@@ -561,13 +618,16 @@ fn read_rewriter(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> (Spec, S
 fn read_edge_keys(
     reading: &mut Reading<'_>,
     section: &mut Section<'_>,
-    defaults: EdgeDefaults,
+    defaults: &EdgeDefaults,
 ) -> EdgeDefaults {
+    let (capacity, capacity_span) = match section.integer(reading, "capacity", 1..=MAX_CAPACITY) {
+        Some((capacity, span)) => (capacity, Some(span)),
+        None => (defaults.capacity, defaults.capacity_span.clone()),
+    };
     EdgeDefaults {
         kind: section.choice(reading, "kind", &EdgeKind::ALL, EdgeKind::name).unwrap_or(defaults.kind),
-        capacity: section
-            .integer(reading, "capacity", 1..=MAX_CAPACITY)
-            .map_or(defaults.capacity, |(value, _)| value),
+        capacity,
+        capacity_span,
         wait: section.choice(reading, "wait", &Wait::ALL, Wait::name).unwrap_or(defaults.wait),
         when_full: section
             .choice(reading, "when_full", &WhenFull::ALL, WhenFull::name)
@@ -580,7 +640,7 @@ fn read_edge(
     mut edge: Section<'_>,
     graph: &mut Graph,
     places: &mut Places,
-    defaults: EdgeDefaults,
+    defaults: &EdgeDefaults,
 ) {
     let from = edge.names(reading, "from");
     let to = edge.names(reading, "to");
@@ -635,9 +695,10 @@ fn read_edge(
         to.into_iter().filter_map(|(name, span)| Some((find(reading, &name, &span)?, span))).collect();
     for (to, span) in ends {
         for (from, port, from_span) in &starts {
-            let EdgeDefaults { kind, capacity, wait, when_full } = keys;
+            let EdgeDefaults { kind, capacity, wait, when_full, .. } = keys;
             graph.edges.push(Edge { from: *from, port: *port, to, kind, capacity, wait, when_full });
             places.edges.push(from_span.start..span.end);
+            places.capacities.push(keys.capacity_span.clone());
         }
     }
 }

@@ -1,19 +1,18 @@
 //! `tapeworks flow`: packets through a graph of readers, filters, rewriters and writers that a file describes.
 
 use std::fmt::Write as _;
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
-use tapeworks_flow::graph::{EdgeKind, Graph, draw};
+use tapeworks_flow::graph::{Edge, EdgeKind, Graph, draw};
 use tapeworks_flow::packets::{Note, Reason};
 use tapeworks_flow::runner::{NodeCounts, Snapshot};
 use tapeworks_plant::flow::{self, FlowError, Report};
-use tapeworks_plant::flow_config::{self, FlowConfig};
+use tapeworks_plant::flow_config::{self, ConfigError, FlowConfig};
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, counted, number, thousands};
@@ -21,6 +20,12 @@ use crate::{complain, interrupt, output, terminal};
 
 /// A run shorter than this shows no live counts.
 const QUIET_TIME: Duration = Duration::from_secs(1);
+
+/// Over which the live rates are taken.
+const RATE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Columns that show how full a ring is.
+const GAUGE: usize = 20;
 
 /// A modular packet processor: readers, filters, rewriters and writers, wired by a file.
 #[derive(Debug, Args)]
@@ -44,7 +49,8 @@ Examples:
   tapeworks flow run examples/flow/thesis.toml
   tapeworks flow run examples/flow/one-to-many.toml --json
 
-Exit code 78: the configuration is wrong. 3: an input is damaged or cut; what came before it went through.")]
+Exit code 78: the configuration is wrong. 3: an input is damaged or cut; what came before it went through.
+1: an input is no capture from its beginning, or an output failed.")]
 struct Run {
     /// The configuration, a TOML file.
     #[arg(value_name = "CONFIG")]
@@ -54,7 +60,7 @@ struct Run {
     json: bool,
 }
 
-/// Check a configuration: everything that is wrong, with line and column and what would be right.
+/// Check a configuration: what is wrong, with line and column and what would be right.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -104,7 +110,8 @@ pub(crate) fn run(arguments: Arguments) -> Result {
             Ok(Ending::Complete)
         }
         Command::Graph(arguments) => {
-            let FlowConfig { graph, .. } = load(&arguments.config)?;
+            let FlowConfig { graph, .. } =
+                flow_config::load_to_draw(&arguments.config).map_err(config_failure)?;
             output::print(&match arguments.format {
                 Format::Svg => draw::svg(&graph),
                 Format::Mermaid => draw::mermaid(&graph),
@@ -115,8 +122,11 @@ pub(crate) fn run(arguments: Arguments) -> Result {
 }
 
 fn load(path: &std::path::Path) -> Result<FlowConfig> {
-    flow_config::load(path)
-        .map_err(|errors| Failure::Config(errors.iter().map(ToString::to_string).collect()))
+    flow_config::load(path).map_err(config_failure)
+}
+
+fn config_failure(errors: Vec<ConfigError>) -> Failure {
+    Failure::Config(errors.iter().map(ToString::to_string).collect())
 }
 
 impl From<FlowError> for Failure {
@@ -127,7 +137,7 @@ impl From<FlowError> for Failure {
 
 fn run_flow(arguments: &Run) -> Result {
     let config = load(&arguments.config)?;
-    let mut live = Live::new(&config.graph);
+    let mut live = Live::new();
     let report = flow::run(&config, |counts, elapsed| {
         live.show(&config.graph, counts, elapsed);
         if interrupt::is_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -150,12 +160,15 @@ fn ending(graph: &Graph, report: &Report) -> Result {
     let (damaged, mut fatal): (Vec<_>, Vec<_>) =
         report.failures.iter().partition(|failure| failure.error.is_damage);
     damaged.iter().for_each(|failure| complain(&line(failure)));
+    let imbalance = report.counts.imbalances(graph).into_iter().next();
+    let imbalance = imbalance.map(|imbalance| format!("the counts do not add up: {imbalance}"));
     if let Some(last) = fatal.pop() {
         fatal.iter().for_each(|failure| complain(&line(failure)));
+        imbalance.iter().for_each(|imbalance| complain(imbalance));
         return Err(Failure::Failed(line(last)));
     }
-    if let Some(imbalance) = report.counts.imbalances(graph).first() {
-        return Err(Failure::Failed(format!("the counts do not add up: {imbalance}")));
+    if let Some(imbalance) = imbalance {
+        return Err(Failure::Failed(imbalance));
     }
     if report.is_interrupted {
         complain("stopped before the end of the input; what is written is complete up to there");
@@ -164,58 +177,142 @@ fn ending(graph: &Graph, report: &Report) -> Result {
     Ok(if damaged.is_empty() { Ending::Complete } else { Ending::WithProblems })
 }
 
-/// One line for each stage, on a terminal only.
+/// A line for each stage and each ring, on a terminal only.
+///
+/// The cursor stays on the line below them, where the terminal's own ^C harms nothing; a library that pads the last line
+/// to the terminal's width has it break the line, and one stays behind.
 struct Live {
-    lines: Vec<ProgressBar>,
     is_terminal: bool,
-    all: MultiProgress,
-    widest: usize,
+    /// Lines on the screen.
+    shown: usize,
+    rates: Rates,
 }
 
 impl Live {
-    fn new(graph: &Graph) -> Self {
-        let widest = graph.nodes.iter().map(|node| node.name.chars().count()).max().unwrap_or(0);
-        Self {
-            lines: Vec::new(),
-            is_terminal: std::io::stderr().is_terminal(),
-            all: MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)),
-            widest,
-        }
+    fn new() -> Self {
+        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let is_terminal = std::io::stderr().is_terminal() && !is_dumb;
+        Self { is_terminal, shown: 0, rates: Rates::default() }
     }
 
     fn show(&mut self, graph: &Graph, counts: &Snapshot, elapsed: Duration) {
         if !self.is_terminal || elapsed < QUIET_TIME {
             return;
         }
-        if self.lines.is_empty() {
-            for _ in &graph.nodes {
-                let line = self.all.add(ProgressBar::new_spinner());
-                // The template is valid; without it the line has the library's own form.
-                if let Ok(style) = ProgressStyle::with_template("{msg}") {
-                    line.set_style(style);
-                }
-                self.lines.push(line);
-            }
+        self.rates.look(counts, elapsed);
+        let (columns, rows) = terminal::stderr_size();
+        let mut lines = live_lines(graph, counts, &self.rates.per_second);
+        // What has scrolled off the screen cannot be taken back.
+        lines.truncate(rows.saturating_sub(1));
+        let mut text = self.back();
+        for line in &lines {
+            text.extend(line.chars().filter(|letter| !letter.is_control()).take(columns.saturating_sub(1)));
+            text.push_str("\x1b[K\r\n");
         }
-        let seconds = elapsed.as_secs_f64();
-        for ((line, node), counts) in self.lines.iter().zip(&graph.nodes).zip(&counts.nodes) {
-            line.set_message(format!(
-                "{:<widest$}  in {:>13}  out {:>13}  dropped {:>11}  {:>8.3} M/s",
-                node.name,
-                thousands(counts.taken),
-                thousands(counts.all_out()),
-                thousands(counts.all_dropped()),
-                counts.taken as f64 / seconds / 1e6,
-                widest = self.widest,
-            ));
+        text.push_str("\x1b[J");
+        self.shown = lines.len();
+        draw_live(&text);
+    }
+
+    /// What brings the cursor to the first line.
+    fn back(&self) -> String {
+        match self.shown {
+            0 => String::new(),
+            lines => format!("\x1b[{lines}A\r"),
         }
     }
 
+    /// Takes the lines off the screen.
     fn clear(&mut self) {
-        for line in self.lines.drain(..) {
-            line.finish_and_clear();
+        if self.shown > 0 {
+            draw_live(&format!("{}\x1b[J", self.back()));
+            self.shown = 0;
         }
     }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+fn draw_live(text: &str) {
+    let mut screen = std::io::stderr().lock();
+    let _nothing_is_shown_at_worst = screen.write_all(text.as_bytes()).and_then(|()| screen.flush());
+}
+
+/// How many packets a second came into each stage in the last interval.
+#[derive(Default)]
+struct Rates {
+    looked: Duration,
+    taken: Vec<u64>,
+    per_second: Vec<f64>,
+}
+
+impl Rates {
+    fn look(&mut self, counts: &Snapshot, elapsed: Duration) {
+        let interval = elapsed.saturating_sub(self.looked);
+        if interval < RATE_INTERVAL {
+            return;
+        }
+        let seconds = interval.as_secs_f64();
+        self.taken.resize(counts.nodes.len(), 0);
+        let nodes = counts.nodes.iter().zip(&self.taken);
+        self.per_second =
+            nodes.map(|(counts, before)| counts.taken.saturating_sub(*before) as f64 / seconds).collect();
+        self.taken = counts.nodes.iter().map(|counts| counts.taken).collect();
+        self.looked = elapsed;
+    }
+}
+
+fn rate(per_second: f64) -> String {
+    if per_second < 1e4 { format!("{per_second:.0} /s") } else { format!("{:.2} M/s", per_second / 1e6) }
+}
+
+fn live_lines(graph: &Graph, counts: &Snapshot, per_second: &[f64]) -> Vec<String> {
+    let ring_name =
+        |edge: &Edge| format!("{} > {}", graph.port_name(edge.from, edge.port), graph.nodes[edge.to].name);
+    let rings: Vec<_> = graph
+        .edges
+        .iter()
+        .zip(&counts.edges)
+        .filter(|(edge, _)| edge.kind != EdgeKind::Inline)
+        .map(|(edge, counts)| (ring_name(edge), counts.held().min(edge.room() as u64), edge.room() as u64))
+        .collect();
+    let widest_of = |names: &mut dyn Iterator<Item = &String>| {
+        names.map(|name| name.chars().count()).max().unwrap_or_default()
+    };
+    let widest = widest_of(&mut graph.nodes.iter().map(|node| &node.name));
+    let widest_ring = widest_of(&mut rings.iter().map(|(name, ..)| name));
+    let mut lines = vec![format!(
+        "{:<widest$}  {:>13}  {:>13}  {:>11}  {:>10}  {:>9}  {:>9}",
+        "", "in", "out", "dropped", "rate", "p50 us", "p99 us"
+    )];
+    for ((node, counts), per_second) in graph.nodes.iter().zip(&counts.nodes).zip(per_second) {
+        let us = |ns: u64| if ns == 0 { String::new() } else { number(ns as f64 / 1e3) };
+        let line = format!(
+            "{:<widest$}  {:>13}  {:>13}  {:>11}  {:>10}  {:>9}  {:>9}",
+            node.name,
+            thousands(counts.taken),
+            thousands(counts.all_out()),
+            thousands(counts.all_dropped()),
+            rate(*per_second),
+            us(counts.latency_ns[0]),
+            us(counts.latency_ns[1]),
+        );
+        lines.push(line.trim_end().to_owned());
+    }
+    for (name, held, room) in rings {
+        let filled = (held * GAUGE as u64).div_ceil(room) as usize;
+        let gauge = format!("{}{}", "#".repeat(filled), ".".repeat(GAUGE - filled));
+        lines.push(format!(
+            "{name:<widest_ring$}  {:>9} of {:<9}  {gauge}",
+            thousands(held),
+            thousands(room)
+        ));
+    }
+    lines
 }
 
 /// Reasons and notes that were counted, in words.
@@ -276,6 +373,7 @@ fn tables(graph: &Graph, report: &Report) -> String {
         ("in", Align::Right),
         ("out", Align::Right),
         ("full", Align::Right),
+        ("abandoned", Align::Right),
         ("fill mean", Align::Right),
         ("most", Align::Right),
     ]);
@@ -285,10 +383,11 @@ fn tables(graph: &Graph, report: &Report) -> String {
         edges.row([
             format!("{} > {}", graph.port_name(edge.from, edge.port), graph.nodes[edge.to].name),
             edge.kind.name().to_owned(),
-            ring(thousands(edge.capacity as u64)),
+            ring(thousands(edge.room() as u64)),
             thousands(counts.offered),
             thousands(counts.delivered),
             ring(thousands(counts.full)),
+            ring(thousands(counts.abandoned)),
             ring(number(counts.mean)),
             ring(thousands(counts.most)),
         ]);
@@ -368,10 +467,11 @@ fn to_json(graph: &Graph, report: &Report) -> Value {
             "from": graph.port_name(edge.from, edge.port),
             "to": graph.nodes[edge.to].name,
             "kind": edge.kind.name(),
-            "capacity": (!is_inline).then_some(edge.capacity),
+            "capacity": (!is_inline).then(|| edge.room()),
             "in": counts.offered,
             "out": counts.delivered,
             "dropped": counts.full + counts.abandoned,
+            "abandoned": counts.abandoned,
             "fill_mean": (!is_inline).then_some(counts.mean),
             "fill_most": (!is_inline).then_some(counts.most),
         })
@@ -387,4 +487,58 @@ fn to_json(graph: &Graph, report: &Report) -> Value {
         "edges": edges.collect::<Vec<_>>(),
         "failures": failures.collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tapeworks_flow::runner::EdgeCounts;
+
+    use super::*;
+
+    const FLOW: &str = "\
+[[stage]]
+name = \"in\"
+type = \"udp_reader\"
+listen = \"127.0.0.1:5000\"
+[[stage]]
+name = \"end\"
+type = \"dropper\"
+[[edge]]
+from = \"in\"
+to = \"end\"
+kind = \"disruptor\"
+capacity = 1000
+";
+
+    fn counts(taken: u64) -> Snapshot {
+        let node = NodeCounts { taken, latency_ns: [1_500, 250_000], ..NodeCounts::default() };
+        let edge = EdgeCounts { offered: taken, delivered: taken - 512, ..EdgeCounts::default() };
+        Snapshot { nodes: vec![NodeCounts { latency_ns: [0; 2], ..node }, node], edges: vec![edge] }
+    }
+
+    #[test]
+    fn the_live_lines_show_stages_and_rings() {
+        let config = flow_config::parse("flow.toml", FLOW).unwrap();
+        let told = live_lines(&config.graph, &counts(30_000_000), &[0.4, 2.5e6]);
+        let lines: Vec<Vec<&str>> = told.iter().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[1], ["in", "30,000,000", "0", "0", "0", "/s"]);
+        assert_eq!(lines[2], ["end", "30,000,000", "0", "0", "2.50", "M/s", "1.50", "250"]);
+        // A Disruptor rounds up.
+        assert_eq!(lines[3], ["in", ">", "end", "512", "of", "1,024", "##########.........."]);
+        assert_eq!(lines.len(), 4);
+    }
+
+    #[test]
+    fn a_rate_is_that_of_the_last_interval() {
+        let mut rates = Rates::default();
+        rates.look(&counts(1_000), Duration::from_secs(1));
+        assert_eq!(rates.per_second, [1_000.0; 2]);
+        rates.look(&counts(2_000), Duration::from_millis(1_500));
+        assert_eq!(rates.per_second, [1_000.0; 2], "too soon");
+        rates.look(&counts(2_000), Duration::from_secs(3));
+        assert_eq!(rates.per_second, [500.0; 2]);
+        assert_eq!([rate(500.0), rate(9_999.0), rate(1e4)], ["500 /s", "9999 /s", "0.01 M/s"]);
+    }
 }

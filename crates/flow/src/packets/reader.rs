@@ -82,7 +82,9 @@ impl Reader for CaptureFile {
                 }
                 self.left -= 1;
                 self.began = None;
-                self.reader = CaptureReader::open(&self.path).map_err(damaged)?;
+                if !self.reader.rewind() {
+                    self.reader = CaptureReader::open(&self.path).map_err(damaged)?;
+                }
                 return Ok(Polled::Some);
             }
             let Some(captured) = self.reader.next_packet().map_err(damaged)? else {

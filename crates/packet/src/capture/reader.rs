@@ -139,6 +139,24 @@ impl CaptureReader {
         }))
     }
 
+    /// Goes back to the first packet, without opening the file again; `false` of what is streamed (compressed files,
+    /// pipes), which cannot and stays where it is.
+    pub fn rewind(&mut self) -> bool {
+        if !self.source.rewind() {
+            return false;
+        }
+        match &mut self.format {
+            Format::Pcap(_) => {
+                // A file that has become shorter than its header is told by the look for the first packet.
+                self.source.fill(pcap::FILE_HEADER_BYTES);
+                self.source.consume(pcap::FILE_HEADER_BYTES);
+            }
+            Format::PcapNg(sections) => *sections = pcapng::Sections::new(),
+        }
+        (self.found, self.ended, self.tally) = (None, false, Tally::default());
+        true
+    }
+
     /// When the next packet was captured, in nanoseconds since 1970-01-01 00:00 UTC, without handing it out: what
     /// merging several captures by time needs. `None` at the end.
     ///

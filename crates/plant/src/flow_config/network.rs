@@ -64,7 +64,8 @@ pub(super) fn read_packet_reader(reading: &mut Reading<'_>, stage: &mut Section<
             "the ring would take more than {} MiB: use fewer or smaller blocks",
             MAX_RING_BYTES >> 20
         );
-        reading.wrong(stage.span.clone(), problem);
+        let key = if stage.has("blocks") { "blocks" } else { "block_bytes" };
+        stage.wrong_at(reading, key, &problem);
     }
     let block_timeout_ms = stage
         .integer(reading, "block_timeout_ms", 1..=10_000)

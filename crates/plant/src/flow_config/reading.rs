@@ -13,11 +13,13 @@ pub(super) struct Reading<'t> {
     file: &'t str,
     text: &'t str,
     errors: Vec<ConfigError>,
+    /// The flow is not only drawn: whether its outputs can be begun matters.
+    pub(super) may_run: bool,
 }
 
 impl<'t> Reading<'t> {
-    pub(super) fn new(file: &'t str, text: &'t str) -> Self {
-        Self { file, text, errors: Vec::new() }
+    pub(super) fn new(file: &'t str, text: &'t str, may_run: bool) -> Self {
+        Self { file, text, errors: Vec::new(), may_run }
     }
 
     /// Something is wrong at these bytes of the text.
@@ -25,7 +27,12 @@ impl<'t> Reading<'t> {
         let before = &self.text[..self.text.floor_char_boundary(span.start)];
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        self.errors.push(ConfigError { file: self.file.to_owned(), line, column, problem });
+        self.errors.push(ConfigError { file: self.file.to_owned(), place: Some((line, column)), problem });
+    }
+
+    /// Something is wrong with the file as a whole.
+    pub(super) fn wrong_whole(&mut self, problem: String) {
+        self.errors.push(ConfigError { file: self.file.to_owned(), place: None, problem });
     }
 
     /// `what` is not known; tells what is, and which of it may have been meant.

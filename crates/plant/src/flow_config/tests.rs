@@ -178,7 +178,7 @@ fn slips_of_readers_writers_and_edges_are_told_too() {
     let flow = |more: &str| format!("{READER}{END}{more}");
     let edge = "[[edge]]\nfrom = \"in\"\nto = \"end\"\n";
     for (text, told) in [
-        (String::new(), "1:1: there are no stages"),
+        (String::new(), "flow.toml: there are no stages"),
         (flow(""), "the output of 'in' leads nowhere"),
         (flow(&format!("{edge}kind = \"inline\"\ncapacity = 5\n")), "12:12: an inline edge has no capacity"),
         (flow(&format!("{edge}kind = \"disrupter\"\n")), "did you mean 'disruptor'?"),
@@ -228,7 +228,7 @@ fn slips_of_readers_writers_and_edges_are_told_too() {
         (
             "[[stage]]\nname = \"r\"\ntype = \"packet_reader\"\ninterface = \"lo\"\nblock_bytes = 67108864\n"
                 .into(),
-            "1:1: the ring would take more than 1024 MiB",
+            "5:15: the ring would take more than 1024 MiB",
         ),
         ("a = ".into(), "1:"),
         ("a = 1\na = 2\n".into(), "not TOML: duplicate key"),
@@ -236,6 +236,13 @@ fn slips_of_readers_writers_and_edges_are_told_too() {
         let told_all = errors(&text);
         assert!(told_all.iter().any(|error| error.contains(told)), "{told}: {told_all:?}");
     }
+}
+
+#[test]
+fn a_reader_that_this_build_lacks_is_not_offered() {
+    let told = errors("[[stage]]\nname = \"r\"\ntype = \"something else\"\n");
+    assert!(told[0].contains("packet_reader, "), "{told:?}");
+    assert_eq!(told[0].contains("xdp_reader"), cfg!(feature = "af-xdp"), "{told:?}");
 }
 
 #[test]
@@ -257,13 +264,15 @@ fn buffers_that_would_not_fit_are_refused() {
     );
     let told = errors(&text);
     assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("packet buffers would take 64 GiB"), "{told:?}");
+    assert!(told[0].starts_with("flow.toml:3:12: the packet buffers would take 64 GiB"), "{told:?}");
+    let own = text.replace("capacity = 1048576\n", "") + "capacity = 1048576\n";
+    assert!(errors(&own)[0].starts_with("flow.toml:14:12: the packet buffers"), "{:?}", errors(&own));
 }
 
 #[test]
 fn a_file_that_cannot_be_read_is_told() {
     let told = load(Path::new("nowhere.toml")).unwrap_err();
-    assert_eq!(told[0].to_string(), "nowhere.toml:1:1: no such file");
+    assert_eq!(told[0].to_string(), "nowhere.toml: no such file");
 }
 
 #[test]
