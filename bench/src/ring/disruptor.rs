@@ -1,4 +1,4 @@
-//! The Disruptor's shapes: one to one, batches, three in a row, a diamond, three producers.
+//! The Disruptor's shapes: one to one, batches, three in a row, a diamond, one and three of many producers.
 //!
 //! With more threads than cores everybody yields; one to one spins on two cores.
 
@@ -26,7 +26,7 @@ pub fn run(Shape { items, rounds, cores, .. }: Shape) {
     if let Err(why) = &java {
         println!("SKIPPED, LMAX: {why}");
     }
-    let shapes: [(&str, &str, Vec<Ours<'_>>); 5] = [
+    let shapes: [(&str, &str, Vec<Ours<'_>>); 6] = [
         (
             "unicast",
             "busy",
@@ -45,7 +45,8 @@ pub fn run(Shape { items, rounds, cores, .. }: Shape) {
         ),
         ("pipeline", "yield", vec![("tapeworks-ring", Rc::new(move || pipeline(events)))]),
         ("diamond", "yield", vec![("tapeworks-ring", Rc::new(move || diamond(events)))]),
-        ("three-to-one", "yield", vec![("tapeworks-ring", Rc::new(move || three_to_one(events)))]),
+        ("one-of-many", "yield", vec![("tapeworks-ring", Rc::new(move || several_to_one(events, 1)))]),
+        ("three-to-one", "yield", vec![("tapeworks-ring", Rc::new(move || several_to_one(events, 3)))]),
     ];
     for (shape, wait, ours) in shapes {
         let mut table = Rounds::new(events);
@@ -187,22 +188,26 @@ fn diamond(events: u64) -> u64 {
     sums[2]
 }
 
-fn three_to_one(events: u64) -> u64 {
+/// A ring for many producers, of which `producers` publish.
+fn several_to_one(events: u64, producers: u64) -> u64 {
     let mut graph = Builder::new(CAPACITY, || 0u64, Yielding::default);
     let id = graph.consumer("sums", &[]);
     let (producer, mut ends) = graph.multi_producer();
     let consumer = ends.take(id).expect("taken once");
-    let share = events / 3;
+    let share = events / producers;
     let found = std::thread::scope(|scope| {
-        for mut producer in [producer.clone(), producer.clone(), producer] {
+        for _ in 0..producers {
+            let mut producer = producer.clone();
             scope.spawn(move || {
                 for number in 0..share {
                     producer.publish(|event| *event = number).expect("the consumer stays");
                 }
             });
         }
+        // The ring closes with its last producer, which is one of those.
+        drop(producer);
         sum(consumer)
     });
-    assert_eq!(found, 3 * sum_of(share));
+    assert_eq!(found, producers * sum_of(share));
     found
 }

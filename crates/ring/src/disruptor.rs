@@ -56,7 +56,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use crate::align::CacheAligned;
 use crate::spsc::rounded;
 use crate::sync::{Arc, AtomicU32, AtomicUsize, Ordering, SharedCell};
-use crate::wait::{WaitStrategy, rest_after};
+use crate::wait::{ITEMS_PER_PAUSE, WaitStrategy, rest_after};
 
 /// A consumer panicked, or a producer did between its claim and its publication: the ring stands still.
 ///
@@ -134,6 +134,10 @@ mod sealed {
 
 /// How producers publish: [`Single`] or [`Multi`].
 pub trait Publication: sealed::Sealed + Send + Sync {
+    /// How many events a look has to find for each pause before the next one.
+    #[doc(hidden)]
+    const EVENTS_PER_PAUSE: usize;
+
     /// Up to where events are published without a hole, of those claimed in `from..claimed`.
     #[doc(hidden)]
     fn published(&self, from: usize, claimed: usize) -> usize;
@@ -146,6 +150,8 @@ pub struct Single;
 impl sealed::Sealed for Single {}
 
 impl Publication for Single {
+    const EVENTS_PER_PAUSE: usize = ITEMS_PER_PAUSE;
+
     #[inline(always)]
     fn published(&self, _from: usize, claimed: usize) -> usize {
         claimed
@@ -183,6 +189,9 @@ impl Multi {
 impl sealed::Sealed for Multi {}
 
 impl Publication for Multi {
+    /// A claim waits for the line that a look takes away, so looks have to be rarer than where the producer only stores.
+    const EVENTS_PER_PAUSE: usize = 1;
+
     #[inline]
     fn published(&self, from: usize, claimed: usize) -> usize {
         (from..claimed)
@@ -826,7 +835,7 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
     /// Looks how far there is something to read; after a rest when the last look found much.
     #[inline(never)]
     fn look(&mut self) {
-        rest_after(self.found);
+        rest_after(self.found, P::EVENTS_PER_PAUSE);
         self.readable = self.shared.readable(self.place, self.done);
         self.found = self.readable - self.done;
     }

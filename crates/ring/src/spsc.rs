@@ -44,7 +44,7 @@ use std::mem::MaybeUninit;
 use crate::align::CacheAligned;
 use crate::prefetch;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering, SharedCell};
-use crate::wait::{BusySpin, WaitStrategy, rest_after};
+use crate::wait::{BusySpin, ITEMS_PER_PAUSE, WaitStrategy, rest_after};
 
 /// The most slots of a ring: half of what an index can number.
 pub const MAX_CAPACITY: usize = 1 << (usize::BITS - 2);
@@ -501,7 +501,7 @@ impl<T: Send, W: WaitStrategy> Consumer<T, W> {
     /// As `look`, after a rest when the last look found many.
     #[inline(never)]
     fn look_after_stream(&mut self) -> usize {
-        rest_after(self.found);
+        rest_after(self.found, ITEMS_PER_PAUSE);
         self.found = self.look();
         self.found
     }

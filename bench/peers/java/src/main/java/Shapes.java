@@ -58,13 +58,13 @@ public final class Shapes {
 
     static double run(String shape, String wait, long events, int capacity) throws Exception {
         int producers = shape.equals("three-to-one") ? 3 : 1;
-        ProducerType type = producers == 1 ? ProducerType.SINGLE : ProducerType.MULTI;
+        ProducerType type = shape.endsWith("-one") || shape.endsWith("-many") ? ProducerType.MULTI : ProducerType.SINGLE;
         Disruptor<Value> disruptor =
             new Disruptor<>(Value::new, capacity, Executors.defaultThreadFactory(), type, wait(wait));
         CountDownLatch done = new CountDownLatch(1);
         Sum sum = new Sum(events - 1, done);
         switch (shape) {
-            case "unicast", "batch", "three-to-one" -> disruptor.handleEventsWith(sum);
+            case "unicast", "batch", "one-of-many", "three-to-one" -> disruptor.handleEventsWith(sum);
             case "pipeline" -> disruptor.handleEventsWith(new Add()).then(new Add()).then(sum);
             case "diamond" -> {
                 CountDownLatch others = new CountDownLatch(2);
