@@ -25,12 +25,16 @@ fn is_ci() -> bool {
 struct Namespace(String);
 
 impl Namespace {
-    /// `None`, and a word about it, where that is not permitted; in continuous integration the test fails.
+    /// `None`, and a word about it, where that is not permitted; any other failure is one of the test.
     fn new(test: &str) -> Option<Self> {
         let name = format!("tapeworks-{}-{test}", std::process::id());
         let made = Command::new("ip").args(["netns", "add", &name]).output();
         if !made.as_ref().is_ok_and(|output| output.status.success()) {
-            assert!(!is_ci(), "no network namespace: {made:?}");
+            let is_denied = made.as_ref().is_ok_and(|output| {
+                let told = stderr(output);
+                told.contains("not permitted") || told.contains("ermission denied")
+            });
+            assert!(is_denied || !is_ci(), "no network namespace: {made:?}");
             eprintln!("SKIPPED: no network namespace ({made:?}): network interfaces are not tested");
             return None;
         }
@@ -299,7 +303,7 @@ fn the_example_captures_what_is_sent_to_its_port() {
     wait_for(|| Path::new(&partial).exists() || child.try_wait().unwrap().is_some());
     if child.try_wait().unwrap().is_some() {
         let output = child.wait_with_output().unwrap();
-        assert!(!is_ci() && stderr(&output).contains("CAP_NET_RAW"), "{}", stderr(&output));
+        assert!(stderr(&output).contains("CAP_NET_RAW"), "{}", stderr(&output));
         eprintln!("SKIPPED: raw sockets are not permitted");
         return;
     }
