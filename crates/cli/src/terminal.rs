@@ -15,8 +15,8 @@ const DEFAULT_WIDTH: usize = 120;
 /// Rows of a terminal that does not tell them.
 const DEFAULT_HEIGHT: usize = 24;
 
-/// Work shorter than this shows no bar.
-const QUIET_TIME: Duration = Duration::from_secs(1);
+/// Work shorter than this shows nothing of its progress.
+pub(crate) const QUIET_TIME: Duration = Duration::from_secs(1);
 
 /// The columns of standard output.
 pub(crate) fn width() -> usize {
@@ -36,10 +36,14 @@ pub(crate) fn stderr_size() -> (usize, usize) {
         })
 }
 
+/// Whether the terminal says that it knows nothing but text.
+pub(crate) fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| term == "dumb")
+}
+
 /// Colours, if standard output is a terminal and nobody objects (<https://no-color.org>).
 pub(crate) fn paint() -> Paint {
-    let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
-        || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) || is_dumb();
     Paint { is_coloured: std::io::stdout().is_terminal() && !is_unwanted }
 }
 

@@ -11,21 +11,10 @@ use std::process::Stdio;
 use serde_json::Value;
 #[cfg(unix)]
 use support::interrupt_once;
-use support::{Folder, assert_told, command, root, run, stderr, stdout};
-use tapeworks_packet::capture::CaptureReader;
+use support::{Folder, assert_told, command, packets, root, run, stderr, stdout};
 use tapeworks_packet::net;
 
 const MARKET: &str = "testdata/captures/nasdaq-itch50/Multiple.Packets.pcap";
-
-/// The packets of a capture: time and bytes.
-fn packets(path: &str) -> Vec<(u64, Vec<u8>)> {
-    let mut reader = CaptureReader::open(&root().join(path)).unwrap();
-    let mut packets = Vec::new();
-    while let Some(packet) = reader.next_packet().unwrap() {
-        packets.push((packet.timestamp_ns, packet.bytes.to_vec()));
-    }
-    packets
-}
 
 /// A reader of `file`, a rewriter, and a writer to `out`, joined by edges of this kind.
 fn line(file: &str, more: &str, out: &str, edge: &str) -> String {

@@ -11,8 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use support::{Folder, assert_told, command, interrupt_once, root, run, stderr, stdout};
-use tapeworks_packet::capture::CaptureReader;
+use support::{Folder, assert_told, command, interrupt_once, packets, root, run, stderr, stdout};
 
 const MARKET: &str = "testdata/captures/nasdaq-itch50/Multiple.Packets.pcap";
 
@@ -97,16 +96,6 @@ fn report(output: &Output) -> Value {
 
 fn stage<'r>(report: &'r Value, name: &str) -> &'r Value {
     report["stages"].as_array().unwrap().iter().find(|stage| stage["name"] == name).unwrap()
-}
-
-/// Times and bytes of a capture's packets.
-fn packets(path: &str) -> Vec<(u64, Vec<u8>)> {
-    let mut reader = CaptureReader::open(&root().join(path)).unwrap();
-    let mut packets = Vec::new();
-    while let Some(packet) = reader.next_packet().unwrap() {
-        packets.push((packet.timestamp_ns, packet.bytes.to_vec()));
-    }
-    packets
 }
 
 fn bytes(path: &str) -> Vec<Vec<u8>> {

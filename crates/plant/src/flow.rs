@@ -117,13 +117,13 @@ pub fn run(
     let (workers, control) = runner::build(&config.graph, open(config)?);
     let began = Instant::now();
     let mut threads = Vec::new();
-    let mut unstarted = None;
+    let mut failed = None;
     for worker in workers {
         let stage = worker.name().to_owned();
         match std::thread::Builder::new().name(stage.clone()).spawn(move || worker.run()) {
             Ok(thread) => threads.push((stage, thread)),
             Err(cause) => {
-                unstarted = Some(FlowError::Thread { stage, cause });
+                failed = Some(FlowError::Thread { stage, cause });
                 control.stop();
                 break;
             }
@@ -146,10 +146,10 @@ pub fn run(
     for (stage, thread) in threads {
         match thread.join() {
             Ok(finished) => latencies_ns.extend(finished.latencies_ns),
-            Err(_) => unstarted = Some(FlowError::Panicked { stage }),
+            Err(_) => failed = Some(FlowError::Panicked { stage }),
         }
     }
-    if let Some(error) = unstarted {
+    if let Some(error) = failed {
         return Err(error);
     }
     latencies_ns.sort_by_key(|(node, _)| *node);

@@ -21,7 +21,7 @@ use tapeworks_flow::packets::expression;
 use tapeworks_flow::packets::filter::{Cidr, Predicate, Side, parse_mac};
 use tapeworks_flow::packets::reader::Pace;
 use tapeworks_flow::packets::rewriter::Steps;
-use tapeworks_flow::packets::writer::capture_format;
+use tapeworks_flow::packets::writer::{capture_format, why_occupied};
 use tapeworks_packet::capture::MAX_CAPTURED_BYTES;
 use tapeworks_packet::live::{PacketOptions, UdpOptions, XdpOptions};
 use tapeworks_packet::net::rewrite::Rewrite;
@@ -427,13 +427,11 @@ fn read_capture_writer(
 
 /// Why a run would refuse to write `path`, as far as a look tells; it looks once more when it begins.
 fn why_not_begun(path: &Path, overwrite: bool) -> Option<String> {
-    match std::fs::metadata(path) {
-        Ok(metadata) if metadata.is_dir() => return Some("is a directory".to_owned()),
-        Ok(metadata) if metadata.is_file() && !overwrite => {
-            return Some("the file exists; overwrite = true replaces it".to_owned());
-        }
-        Ok(_) => return None,
-        Err(_) => {}
+    if let Some(problem) = why_occupied(path, overwrite) {
+        return Some(problem.to_owned());
+    }
+    if path.exists() {
+        return None;
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty())?;
     match std::fs::metadata(folder) {

@@ -244,12 +244,6 @@ mod file {
         1 + size_of::<T>() / 8
     }
 
-    /// Takes a lock of a file or folder, until it is closed. On the broadcast's file it says that somebody writes.
-    fn lock(file: &File, operation: libc::c_int) -> bool {
-        // SAFETY: the descriptor is open as long as `file` lives; the call touches no memory.
-        unsafe { libc::flock(file.as_raw_fd(), operation) == 0 }
-    }
-
     /// A new file beside `path` that nobody else has: two writers that begin at once do not meet in it, in whatever
     /// process or container they are.
     fn beside(path: &Path) -> io::Result<(PathBuf, File)> {
@@ -271,11 +265,9 @@ mod file {
     fn take_place(new: &Path, path: &Path) -> io::Result<bool> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = File::open(folder.unwrap_or(Path::new(".")))?;
-        if !lock(&folder, libc::LOCK_EX) {
-            return Err(io::Error::last_os_error());
-        }
+        folder.lock()?;
         if let Ok(old) = File::open(path)
-            && !lock(&old, libc::LOCK_SH | libc::LOCK_NB)
+            && old.try_lock_shared().is_err()
         {
             return Ok(false);
         }
@@ -325,9 +317,8 @@ mod file {
         }
 
         fn fill(file: &File, words: usize, capacity: usize, meaning: u64) -> io::Result<Words> {
-            if !lock(file, libc::LOCK_EX | libc::LOCK_NB) {
-                return Err(io::Error::last_os_error());
-            }
+            // As long as the writer lives: that it is locked says that somebody writes.
+            file.try_lock()?;
             // The space is taken now: a full file system is an error here and not a bus error later.
             // SAFETY: the descriptor is open; the call touches no memory.
             let told = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, words as libc::off_t * 8) };
@@ -504,10 +495,10 @@ mod file {
 
         /// Whether the writer lives. A call of the kernel: ask when nothing has come for a while.
         pub fn is_writer_alive(&self) -> bool {
-            if !lock(&self.file, libc::LOCK_SH | libc::LOCK_NB) {
+            if self.file.try_lock_shared().is_err() {
                 return true;
             }
-            let _unlocked = lock(&self.file, libc::LOCK_UN);
+            let _unlocked = self.file.unlock();
             false
         }
 

@@ -33,13 +33,12 @@ pub trait WaitStrategy: Send + Sync {
     fn notify(&self) {}
 }
 
-/// Items for each of which, where one publication follows another within a nanosecond, a consumer makes a pause: see
-/// [`rest_after`].
+/// How many items a look has to find for each pause of [`rest_after`], where publishing is one store.
 pub(crate) const ITEMS_PER_PAUSE: usize = 4;
 
 /// A rest before a consumer looks at its producer again: a pause for every `per_pause` items that the last look found, and
 /// 64 pauses at most. Who found many found the producer at work, and each look takes its counter's line away from it, which
-/// costs the more the further the cores are apart; who found few does not rest.
+/// costs the more the further the cores are apart; who found few hardly rests.
 #[inline(always)]
 pub(crate) fn rest_after(found: usize, per_pause: usize) {
     for _ in 0..(found / per_pause).min(64) {

@@ -9,7 +9,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use loom::thread;
-use tapeworks_ring::disruptor::{Builder, Consumer, Producer, Single};
+use tapeworks_ring::disruptor::{Builder, Consumer, Multi, MultiProducer, Producer, Single};
 use tapeworks_ring::spsc;
 use tapeworks_ring::wait::{BusySpin, Park, WaitStrategy};
 
@@ -135,14 +135,19 @@ fn a_disruptor_that_wraps_shows_every_event_once() {
     });
 }
 
+/// A ring of two events that two fill and one reads.
+fn two_producers()
+-> (MultiProducer<u32, BusySpin>, MultiProducer<u32, BusySpin>, Consumer<u32, BusySpin, Multi>) {
+    let mut graph = Builder::new(2, || 0u32, BusySpin::default);
+    let id = graph.consumer("sums", &[]);
+    let (producer, mut ends) = graph.multi_producer();
+    (producer.clone(), producer, ends.take(id).unwrap())
+}
+
 #[test]
 fn two_producers_of_a_disruptor_lose_nothing() {
     explore(|| {
-        let mut graph = Builder::new(2, || 0u32, BusySpin::default);
-        let id = graph.consumer("sums", &[]);
-        let (mut one, mut ends) = graph.multi_producer();
-        let mut two = one.clone();
-        let mut consumer = ends.take(id).unwrap();
+        let (mut one, mut two, mut consumer) = two_producers();
         let other = thread::spawn(move || {
             two.publish(|event| *event = 1).unwrap();
         });
@@ -216,11 +221,7 @@ fn whoever_follows_a_consumer_that_panicked_is_told_and_reads_nothing_of_it() {
 #[test]
 fn two_producers_that_do_not_wait_lose_nothing() {
     explore(|| {
-        let mut graph = Builder::new(2, || 0u32, BusySpin::default);
-        let id = graph.consumer("sums", &[]);
-        let (mut one, mut ends) = graph.multi_producer();
-        let mut two = one.clone();
-        let mut consumer = ends.take(id).unwrap();
+        let (mut one, mut two, mut consumer) = two_producers();
         let other = thread::spawn(move || two.try_publish(|event| *event = 1).is_ok());
         let published = one.try_publish(|event| *event = 2).is_ok();
         drop(one);

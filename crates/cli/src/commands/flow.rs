@@ -18,9 +18,6 @@ use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, counted, number, thousands};
 use crate::{complain, interrupt, output, terminal};
 
-/// A run shorter than this shows no live counts.
-const QUIET_TIME: Duration = Duration::from_secs(1);
-
 /// Over which the live rates are taken.
 const RATE_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -190,13 +187,12 @@ struct Live {
 
 impl Live {
     fn new() -> Self {
-        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        let is_terminal = std::io::stderr().is_terminal() && !is_dumb;
+        let is_terminal = std::io::stderr().is_terminal() && !terminal::is_dumb();
         Self { is_terminal, shown: 0, rates: Rates::default() }
     }
 
     fn show(&mut self, graph: &Graph, counts: &Snapshot, elapsed: Duration) {
-        if !self.is_terminal || elapsed < QUIET_TIME {
+        if !self.is_terminal || elapsed < terminal::QUIET_TIME {
             return;
         }
         self.rates.look(counts, elapsed);
@@ -270,15 +266,19 @@ fn rate(per_second: f64) -> String {
     if per_second < 1e4 { format!("{per_second:.0} /s") } else { format!("{:.2} M/s", per_second / 1e6) }
 }
 
+fn edge_name(graph: &Graph, edge: &Edge) -> String {
+    format!("{} > {}", graph.port_name(edge.from, edge.port), graph.nodes[edge.to].name)
+}
+
 fn live_lines(graph: &Graph, counts: &Snapshot, per_second: &[f64]) -> Vec<String> {
-    let ring_name =
-        |edge: &Edge| format!("{} > {}", graph.port_name(edge.from, edge.port), graph.nodes[edge.to].name);
     let rings: Vec<_> = graph
         .edges
         .iter()
         .zip(&counts.edges)
         .filter(|(edge, _)| edge.kind != EdgeKind::Inline)
-        .map(|(edge, counts)| (ring_name(edge), counts.held().min(edge.room() as u64), edge.room() as u64))
+        .map(|(edge, counts)| {
+            (edge_name(graph, edge), counts.held().min(edge.room() as u64), edge.room() as u64)
+        })
         .collect();
     let widest_of = |names: &mut dyn Iterator<Item = &String>| {
         names.map(|name| name.chars().count()).max().unwrap_or_default()
@@ -381,7 +381,7 @@ fn tables(graph: &Graph, report: &Report) -> String {
         let is_inline = edge.kind == EdgeKind::Inline;
         let ring = |text: String| if is_inline { "-".to_owned() } else { text };
         edges.row([
-            format!("{} > {}", graph.port_name(edge.from, edge.port), graph.nodes[edge.to].name),
+            edge_name(graph, edge),
             edge.kind.name().to_owned(),
             ring(thousands(edge.room() as u64)),
             thousands(counts.offered),

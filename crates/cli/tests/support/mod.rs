@@ -5,6 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 
+use tapeworks_packet::capture::CaptureReader;
+
 /// The root of the repository.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -28,6 +30,16 @@ pub(crate) fn stdout(output: &Output) -> String {
 
 pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// The packets of a capture: time and bytes.
+pub(crate) fn packets(path: &str) -> Vec<(u64, Vec<u8>)> {
+    let mut reader = CaptureReader::open(&root().join(path)).unwrap();
+    let mut packets = Vec::new();
+    while let Some(packet) = reader.next_packet().unwrap() {
+        packets.push((packet.timestamp_ns, packet.bytes.to_vec()));
+    }
+    packets
 }
 
 /// Every capture of one packet kind, relative to the root, sorted.

@@ -87,6 +87,15 @@ impl Write for Spool {
 /// What a file that exists is told with.
 const EXISTS: &str = "the file exists; overwrite = true replaces it";
 
+/// Why a capture is not begun at `path`, by what is there now.
+pub fn why_occupied(path: &Path, overwrite: bool) -> Option<&'static str> {
+    match fs::metadata(path) {
+        Ok(there) if there.is_dir() => Some("is a directory"),
+        Ok(there) if there.is_file() && !overwrite => Some(EXISTS),
+        _ => None,
+    }
+}
+
 /// Where `path` is written until it is whole.
 fn partial_name(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -174,15 +183,11 @@ impl CaptureWriter {
     /// # Errors
     /// Why it cannot be begun, in one line that names it.
     pub fn create(path: &Path, overwrite: bool) -> Result<Self, StageError> {
-        let existing = fs::metadata(path).ok();
         let told = |problem: &str| StageError::failed(format!("{}: {problem}", path.display()));
-        if existing.as_ref().is_some_and(fs::Metadata::is_dir) {
-            return Err(told("is a directory"));
+        if let Some(problem) = why_occupied(path, overwrite) {
+            return Err(told(problem));
         }
-        let is_special = existing.as_ref().is_some_and(|metadata| !metadata.is_file());
-        if existing.is_some() && !is_special && !overwrite {
-            return Err(told(EXISTS));
-        }
+        let is_special = fs::metadata(path).is_ok_and(|there| !there.is_file());
         let partial = (!is_special).then(|| partial_name(path));
         let file = match &partial {
             None => File::create(path).map_err(|error| told(&format!("cannot create: {error}")))?,

@@ -27,7 +27,7 @@ pub(super) fn read_udp_reader(reading: &mut Reading<'_>, stage: &mut Section<'_>
         stage.parsed(reading, "interface", "the IPv4 address of an interface", |text| text.parse().ok());
     let receive_buffer_bytes =
         stage.integer(reading, "receive_buffer", 1024..=1 << 30).map(|(bytes, _)| bytes);
-    let count = stage.integer(reading, "count", 1..=usize::MAX).map(|(count, _)| count as u64);
+    let count = read_count(reading, stage);
     let headers = stage.boolean(reading, "headers");
     let listen = listen.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
     if interface.is_some() && !(listen.is_ipv4() && listen.ip().is_multicast()) {
@@ -36,6 +36,11 @@ pub(super) fn read_udp_reader(reading: &mut Reading<'_>, stage: &mut Section<'_>
     let with_headers = headers.unwrap_or(true);
     let options = UdpOptions { listen, interface, receive_buffer_bytes, with_headers };
     (Spec::UdpReader { options, count }, format!("at {listen}"))
+}
+
+/// After how many packets a reader ends.
+fn read_count(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> Option<u64> {
+    stage.integer(reading, "count", 1..=usize::MAX).map(|(count, _)| count as u64)
 }
 
 /// The name of an interface that there is.
@@ -72,7 +77,7 @@ pub(super) fn read_packet_reader(reading: &mut Reading<'_>, stage: &mut Section<
         .map_or(defaults.block_timeout_ms, |(milliseconds, _)| milliseconds as u32);
     let promiscuous = stage.boolean(reading, "promiscuous").unwrap_or(defaults.promiscuous);
     let outgoing = stage.boolean(reading, "outgoing").unwrap_or(defaults.outgoing);
-    let count = stage.integer(reading, "count", 1..=usize::MAX).map(|(count, _)| count as u64);
+    let count = read_count(reading, stage);
     let label = format!("from {}", defaults.interface);
     let options = PacketOptions { block_bytes, blocks, block_timeout_ms, promiscuous, outgoing, ..defaults };
     (Spec::PacketReader { options, count }, label)
@@ -99,7 +104,7 @@ pub(super) fn read_xdp_reader(
             frames as u32
         },
     );
-    let count = stage.integer(reading, "count", 1..=usize::MAX).map(|(count, _)| count as u64);
+    let count = read_count(reading, stage);
     let label = format!("from {} queue {queue}", defaults.interface);
     (Spec::XdpReader { options: XdpOptions { queue, mode, frames, ..defaults }, count }, label)
 }
