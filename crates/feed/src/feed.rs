@@ -321,7 +321,8 @@ impl Feed {
         self.problems.note(problem);
     }
 
-    fn admit(
+    /// The channel of this identity; a new one speaks `application` and is of the feed `publisher`.
+    pub(crate) fn admit(
         &mut self,
         identity: ChannelIdentity,
         application: Application,
@@ -354,7 +355,7 @@ impl Feed {
         index
     }
 
-    fn midnight(&self, received: Option<Nanos>) -> Nanos {
+    pub(crate) fn midnight(&self, received: Option<Nanos>) -> Nanos {
         let known = self.options.midnight.or_else(|| received.and_then(clock::midnight_before));
         known.unwrap_or_default()
     }
@@ -465,6 +466,19 @@ impl Feed {
             Some((index, line)) if self.channels[index].identity == identity => (index, line),
             _ => self.change_channel(at, packet, identity, Application::TotalViewItch50),
         };
+        self.mold_of(index, line, header, packet, sink);
+    }
+
+    /// A MoldUDP64 packet of a channel.
+    #[inline]
+    fn mold_of<S: Sink<Event>>(
+        &mut self,
+        index: usize,
+        line: Line,
+        header: moldudp64::DownstreamPacket<'_>,
+        packet: &Packet<'_>,
+        sink: &mut S,
+    ) {
         let channel = &mut self.channels[index];
         let count = u64::from(header.count());
         let context = Context {
@@ -521,6 +535,19 @@ impl Feed {
                 self.change_channel(at, packet, identity, application)
             }
         };
+        self.iex_of(index, line, header, packet, sink);
+    }
+
+    /// An IEX-TP segment of a channel.
+    #[inline]
+    fn iex_of<S: Sink<Event>>(
+        &mut self,
+        index: usize,
+        line: Line,
+        header: tp::Segment<'_>,
+        packet: &Packet<'_>,
+        sink: &mut S,
+    ) {
         let channel = &mut self.channels[index];
         let count = u64::from(header.message_count());
         let context = Context {
@@ -546,9 +573,83 @@ impl Feed {
         );
     }
 
+    /// A packet that is known to be of this channel, in its sequence.
+    #[inline]
+    pub(crate) fn packet_of<S: Sink<Event>>(
+        &mut self,
+        index: usize,
+        line: Line,
+        packet: &Packet<'_>,
+        sink: &mut S,
+    ) {
+        self.counters.packets += 1;
+        let payload = packet.datagram.payload;
+        let decoded = match self.channels[index].identity {
+            ChannelIdentity::IexTp { .. } => {
+                tp::Segment::decode(payload).map(|header| self.iex_of(index, line, header, packet, sink))
+            }
+            _ => moldudp64::DownstreamPacket::decode(payload)
+                .map(|header| self.mold_of(index, line, header, packet, sink)),
+        };
+        if let Err(error) = decoded {
+            self.bad_header(packet, error);
+        }
+    }
+
+    /// Messages of a channel will not come: the gap is told at `now`.
+    #[cold]
+    pub(crate) fn pass_over<S: Sink<Event>>(&mut self, index: usize, gap: Gap, now: Nanos, sink: &mut S) {
+        let channel = &mut self.channels[index];
+        channel.tracker.give_up(gap);
+        let context =
+            Context { received: Some(now), sequence: gap.first, channel: channel.number, line: Line::A };
+        sink.put(channel.gap_event(gap, &context, now));
+    }
+
+    /// An event of a channel as a whole, or of one of its instruments, that no message told.
+    pub(crate) fn event_of(
+        &self,
+        index: usize,
+        kind: EventKind,
+        instrument: InstrumentId,
+        now: Nanos,
+    ) -> Event {
+        let channel = &self.channels[index];
+        let mut event = Event::new(kind, channel.publisher, instrument);
+        (event.ts_event, event.ts_recv) = (now, now);
+        event.channel = channel.number;
+        event.channel_sequence = channel.tracker.next().unwrap_or_default();
+        event
+    }
+
+    /// A message of a channel outside its sequence: of a snapshot, or of a hole that was given up. Not counted.
+    pub(crate) fn aside<S: Sink<Event>>(
+        &mut self,
+        index: usize,
+        message: &[u8],
+        received: Nanos,
+        sequence: u64,
+        sink: &mut S,
+    ) {
+        let channel = &mut self.channels[index];
+        let context =
+            Context { received: Some(received), sequence, channel: channel.number, line: Line::Snapshot };
+        channel.translate(message, &context, (0, 0, 0), &mut self.problems, &mut self.symbols, sink);
+    }
+
+    /// The number that the events of a channel carry.
+    pub(crate) fn set_number(&mut self, index: usize, number: u8) {
+        self.channels[index].number = number;
+    }
+
+    /// The channel goes on behind a snapshot, with the message numbered `next`.
+    pub(crate) fn restart(&mut self, index: usize, next: u64) {
+        self.channels[index].tracker.restart(next);
+    }
+
     #[cold]
     #[inline(never)]
-    fn bad_header(&mut self, packet: &Packet<'_>, error: DecodeError) {
+    pub(crate) fn bad_header(&mut self, packet: &Packet<'_>, error: DecodeError) {
         self.problems.note(Problem {
             file: packet.file,
             packet: packet.number,
@@ -922,6 +1023,20 @@ impl Channel {
         sink: &mut S,
     ) {
         self.counters.messages += 1;
+        self.translate(message, context, place, problems, symbols, sink);
+    }
+
+    /// Translates one message, whether or not it counts.
+    #[inline(always)]
+    fn translate<S: Sink<Event>>(
+        &mut self,
+        message: &[u8],
+        context: &Context,
+        place: (u16, u64, u64),
+        problems: &mut Problems,
+        symbols: &mut SymbolTable,
+        sink: &mut S,
+    ) {
         if let Normaliser::Itch(normaliser) = &mut self.normaliser
             && normaliser.order(message, context, symbols, sink)
         {

@@ -9,15 +9,22 @@
 //! Whatever does not fit (an unknown message, a cut packet, a protocol nobody speaks) is counted, kept as a
 //! [`Problem`] with its packet and offset, and passed over by its length; the good messages around it go on.
 //!
+//! [`live::LiveFeed`] does the same for live lines: it arbitrates between lines A and B, waits out packets that overtake
+//! each other, asks for what is missing again, joins in mid-session by a snapshot, and says which books are in doubt
+//! ([`arbitration`]).
+//!
 //! # Cost
 //! Per packet: the transport header (one line) and one compare of the sequence number. Per message: its own lines,
 //! one line of the table from the venue's instrument number (ITCH) or the symbol (IEX) to ours, and the 64-byte event.
 
+pub mod arbitration;
 pub mod clock;
 mod feed;
 pub mod iex;
 pub mod itch;
+pub mod live;
 mod problem;
+mod ranges;
 pub mod recognise;
 pub mod sequence;
 mod symbols;

@@ -85,6 +85,20 @@ impl SequenceTracker {
         Arrival { skip, gap: None }
     }
 
+    /// The messages of `gap` will not come: the next one expected is behind them.
+    #[cold]
+    pub fn give_up(&mut self, gap: Gap) {
+        self.remember(gap);
+        let end = gap.first.saturating_add(gap.count);
+        self.next = Some(self.next.map_or(end, |next| next.max(end)));
+    }
+
+    /// The next message expected is `next`, whatever was before: a snapshot holds it.
+    pub fn restart(&mut self, next: u64) {
+        self.next = Some(next);
+        self.gaps = [None; REMEMBERED_GAPS];
+    }
+
     /// Tells of messages that a packet promised and does not hold, or that cannot be decoded: lost as if they had not
     /// come.
     #[cold]

@@ -526,6 +526,14 @@ impl Books {
                 self.counters.gaps += 1;
                 self.mark_stale(event.instrument);
             }
+            EventKind::Recovered => {
+                let epoch = self.epoch;
+                if event.instrument == InstrumentId::ALL {
+                    self.books.iter_mut().for_each(|book| book.epoch = epoch);
+                } else if let Some(book) = self.books.get_mut(event.instrument.index()) {
+                    book.epoch = epoch;
+                }
+            }
             EventKind::Status => {
                 if let (Some(status), Some(book)) = (event.status(), self.book_mut(event.instrument)) {
                     book.state = book.state.after(status);

@@ -55,6 +55,8 @@ pub enum EventKind {
     /// The instrument's number stands for a symbol from here on: [`Event::symbol`]. Comes before any other event of
     /// the instrument.
     SymbolMapping = 18,
+    /// What was in doubt is right: the books of the instrument, or of all instruments of the feed, are no longer stale.
+    Recovered = 19,
 }
 
 /// DBN's actions.

@@ -195,7 +195,11 @@ impl NbboStage {
     pub fn update(&mut self, update: &BookUpdate<'_>) -> bool {
         let is_state = matches!(
             update.event.kind,
-            EventKind::Status | EventKind::Definition | EventKind::Session | EventKind::Gap
+            EventKind::Status
+                | EventKind::Definition
+                | EventKind::Session
+                | EventKind::Gap
+                | EventKind::Recovered
         );
         let moved = if is_state { BestMoved::Both } else { update.best_moved() };
         if moved == BestMoved::No {

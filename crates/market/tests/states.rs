@@ -163,6 +163,23 @@ fn a_gap_flags_what_it_may_have_touched_until_a_clear() {
 }
 
 #[test]
+fn what_is_recovered_is_no_longer_flagged() {
+    let mut market = Market::new(NbboRules::default());
+    market.order(NASDAQ, ONE, 1, Side::Bid, 1000, 100);
+    market.order(NASDAQ, TWO, 2, Side::Bid, 1000, 100);
+    let is_stale =
+        |market: &Market, instrument| market.0.first.feed(NASDAQ).unwrap().book(instrument).is_stale();
+    market.send(Event::new(EventKind::Gap, NASDAQ, InstrumentId::ALL).with_gap(Gap { first: 5, count: 2 }));
+    market.send(Event::new(EventKind::Recovered, NASDAQ, ONE));
+    assert!(!is_stale(&market, ONE) && is_stale(&market, TWO));
+    assert_eq!(market.0.second.nbbo(ONE).flags, Flags(0));
+    assert_eq!(market.bid(ONE), Some(("10.00".into(), 100, NASDAQ)), "the book stayed as it was");
+    market.send(Event::new(EventKind::Recovered, NASDAQ, InstrumentId::ALL));
+    assert!(!is_stale(&market, TWO));
+    assert_eq!(market.0.second.nbbo(TWO).flags, Flags(0));
+}
+
+#[test]
 fn a_clear_that_names_a_side_still_empties_both() {
     let mut market = Market::new(NbboRules::default());
     market.order(NASDAQ, ONE, 1, Side::Bid, 1000, 100);

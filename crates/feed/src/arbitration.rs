@@ -1,0 +1,1046 @@
+//! Lines A and B, and what is asked for again, made one sequence.
+//!
+//! An [`Arbiter`] follows one channel. Of each message the first copy wins, whichever line brings it. Behind a hole it
+//! holds what comes, in order, and
+//!
+//! 1. waits a reorder window: the other line, or a packet that was overtaken, may fill the hole;
+//! 2. asks for the missing messages again, a bounded number of times and for a bounded time;
+//! 3. gives the hole up: what is held goes on, the consumer sees the numbers jump, and the channel asks for a snapshot if it
+//!    can have one.
+//!
+//! It reads the transport's header and nothing else, has no clock and no socket: times come with the packets and with
+//! [`Arbiter::advance`], requests are taken from it by whoever can send them. Same input, same output.
+//!
+//! # Cost
+//! A packet in order costs the header's line and some ten compares (of its session, its place in the channel and on its
+//! line). Only what comes behind a hole is copied, into buffers that are used again.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use tapeworks_market::{Line, Nanos};
+use tapeworks_wire::iex::tp;
+use tapeworks_wire::nasdaq::moldudp64;
+use tapeworks_wire::{Ascii, DecodeError, NanosecondsSinceEpoch};
+
+use crate::ranges::Ranges;
+
+/// Lines of a channel: A, B, and retransmissions ([`Line::Recovery`]).
+pub const LINES: usize = 3;
+
+/// A packet whose number lies further ahead than this is not believed: at a million messages a second it would be minutes
+/// ahead. If nothing else comes, the numbers are taken to have begun anew.
+pub const MOST_AHEAD: u64 = 1 << 28;
+
+/// The transport of a channel.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum TransportKind {
+    /// MoldUDP64.
+    MoldUdp64,
+    /// IEX-TP.
+    IexTp,
+}
+
+/// A session of a channel.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SessionId {
+    /// MoldUDP64's ten letters.
+    MoldUdp64([u8; 10]),
+    /// IEX-TP's numbers.
+    IexTp {
+        /// The message protocol.
+        protocol: u16,
+        /// The channel.
+        channel: u32,
+        /// The session.
+        session: u32,
+    },
+}
+
+impl std::fmt::Display for SessionId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::MoldUdp64(session) => write!(f, "{}", Ascii(*session)),
+            Self::IexTp { session, .. } => write!(f, "{session}"),
+        }
+    }
+}
+
+/// What a transport's header says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// The session.
+    pub session: SessionId,
+    /// The number of the first message; of a heartbeat, of the next to come.
+    pub first: u64,
+    /// Messages.
+    pub count: u64,
+    /// The session ends here.
+    pub is_end_of_session: bool,
+}
+
+impl TransportKind {
+    /// Reads the header of a payload.
+    ///
+    /// # Errors
+    /// A payload shorter than the header.
+    #[inline]
+    pub fn header(self, payload: &[u8]) -> Result<Header, DecodeError> {
+        match self {
+            Self::MoldUdp64 => moldudp64::DownstreamPacket::decode(payload).map(|packet| Header {
+                session: SessionId::MoldUdp64(packet.session().0),
+                first: packet.sequence_number(),
+                count: u64::from(packet.count()),
+                is_end_of_session: packet.is_end_of_session(),
+            }),
+            Self::IexTp => tp::Segment::decode(payload).map(|segment| Header {
+                session: SessionId::IexTp {
+                    protocol: segment.message_protocol_id().raw(),
+                    channel: segment.channel_id(),
+                    session: segment.session_id(),
+                },
+                first: segment.first_message_sequence_number(),
+                count: u64::from(segment.message_count()),
+                is_end_of_session: false,
+            }),
+        }
+    }
+}
+
+/// Messages that are wanted again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// Their session.
+    pub session: SessionId,
+    /// The first.
+    pub first: u64,
+    /// How many, at most 65,534.
+    pub count: u16,
+}
+
+impl Request {
+    /// The request's bytes, for the venue's retransmission server: MoldUDP64's request packet; for IEX-TP, whose own
+    /// request form is not public, a segment's header without payload that names the messages wanted.
+    pub fn encode(&self) -> Vec<u8> {
+        match self.session {
+            SessionId::MoldUdp64(session) => moldudp64::RequestPacketFields {
+                session: Ascii(session),
+                sequence_number: self.first,
+                requested_message_count: self.count,
+            }
+            .encode()
+            .to_vec(),
+            SessionId::IexTp { protocol, channel, session } => {
+                let fields = tp::SegmentFields {
+                    version: 1,
+                    reserved: [0],
+                    message_protocol_id: tp::MessageProtocolId::from_raw(protocol),
+                    channel_id: channel,
+                    session_id: session,
+                    payload_length: 0,
+                    message_count: self.count,
+                    stream_offset: 0,
+                    first_message_sequence_number: self.first,
+                    send_time: NanosecondsSinceEpoch(0),
+                    messages: &[],
+                };
+                let mut bytes = vec![0; 40];
+                let written = fields.encode_into(&mut bytes);
+                debug_assert!(written.is_ok(), "a header has 40 bytes: {written:?}");
+                bytes
+            }
+        }
+    }
+}
+
+/// How retransmissions are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RetransmissionOptions {
+    /// Requests for one hole that bring nothing, before it is given up.
+    pub attempts: u32,
+    /// How long an answer is waited for, in ns.
+    pub timeout_ns: u64,
+    /// How long one hole is worked on at most, in ns, however much the answers bring.
+    pub limit_ns: u64,
+    /// Messages asked for at once.
+    pub messages_per_request: u16,
+}
+
+impl Default for RetransmissionOptions {
+    fn default() -> Self {
+        Self { attempts: 3, timeout_ns: 5_000_000, limit_ns: 50_000_000, messages_per_request: 10_000 }
+    }
+}
+
+/// How a channel is followed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ArbiterOptions {
+    /// How long a hole may be filled by the other line or by a packet that was overtaken, in ns.
+    pub reorder_window_ns: u64,
+    /// Asking again; `None` where there is no server for it.
+    pub retransmission: Option<RetransmissionOptions>,
+    /// Bytes of payload held behind a hole or while joining, at most. Beyond it a hole is given up.
+    pub held_bytes: usize,
+    /// A line, or the channel, that brings nothing for so long is silent, in ns; venues send heartbeats about once a
+    /// second.
+    pub silence_ns: u64,
+    /// Whether a channel that is joined in mid-session waits for a snapshot.
+    pub joins_by_snapshot: bool,
+}
+
+impl Default for ArbiterOptions {
+    fn default() -> Self {
+        Self {
+            reorder_window_ns: 500_000,
+            retransmission: None,
+            held_bytes: 64 << 20,
+            silence_ns: 3_000_000_000,
+            joins_by_snapshot: false,
+        }
+    }
+}
+
+/// What one line brought.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct LineCounters {
+    /// Packets, heartbeats included.
+    pub packets: u64,
+    /// Messages in them, however often.
+    pub messages: u64,
+    /// Messages that this line brought first.
+    pub won: u64,
+    /// Messages that were there already.
+    pub duplicate: u64,
+    /// Messages that came after their hole was given up.
+    pub late: u64,
+    /// Messages that this line passed over and has not brought since.
+    pub lost: u64,
+    /// Messages that it brought after later ones: they are not lost.
+    pub reordered: u64,
+    /// Messages that it brought more than once.
+    pub repeated: u64,
+    /// Times that it fell silent.
+    pub silences: u64,
+    /// Packets whose header cannot be read.
+    pub malformed: u64,
+    /// Packets of a session that is over.
+    pub of_past_sessions: u64,
+    /// Packets whose number lies too far ahead to be believed ([`MOST_AHEAD`]).
+    pub implausible: u64,
+}
+
+/// What a channel went through.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ArbiterCounters {
+    /// Messages handed on, each once.
+    pub messages: u64,
+    /// Holes seen in the sequence of both lines.
+    pub holes: u64,
+    /// Of them, those that a line filled within the reorder window.
+    pub filled_by_lines: u64,
+    /// Of them, those that retransmissions filled.
+    pub filled_by_retransmission: u64,
+    /// Requests for messages.
+    pub requests: u64,
+    /// Holes given up.
+    pub gaps: u64,
+    /// Messages in them.
+    pub missing: u64,
+    /// Messages of given-up holes that came after all.
+    pub late: u64,
+    /// Holes given up because too much was held behind them.
+    pub overflows: u64,
+    /// Sessions that began after another.
+    pub session_changes: u64,
+    /// Times that the numbers began anew without a new session.
+    pub sequence_resets: u64,
+    /// Ends of session.
+    pub ends_of_session: u64,
+    /// Times that the channel fell silent.
+    pub silences: u64,
+}
+
+/// What the arbiter hands on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Delivery<'a> {
+    /// A packet that continues the sequence: its first messages may have been handed on already, and messages before it
+    /// may have been given up. A heartbeat too.
+    Packet {
+        /// The line that brought it first.
+        line: Line,
+        /// When.
+        received: Nanos,
+        /// The transport's header and the messages.
+        payload: &'a [u8],
+        /// What the header says.
+        header: Header,
+    },
+    /// A packet all of whose messages were given up before.
+    Late {
+        /// The transport's header and the messages.
+        payload: &'a [u8],
+        /// What the header says.
+        header: Header,
+    },
+    /// The messages are not to be had: what comes next lies behind them.
+    Gap {
+        /// Their numbers.
+        missing: (u64, u64),
+        /// When they were given up.
+        now: Nanos,
+    },
+    /// A session begins, with the message numbered so.
+    Session {
+        /// The session.
+        session: SessionId,
+        /// The first number.
+        first: u64,
+        /// When.
+        now: Nanos,
+    },
+    /// A session was joined in its middle: nothing comes of it before a snapshot.
+    Joining {
+        /// When.
+        now: Nanos,
+    },
+    /// Nothing was heard for too long: nobody knows whether the books are still right.
+    Silent {
+        /// When.
+        now: Nanos,
+    },
+    /// The channel is heard again, and nothing was missed.
+    Heard {
+        /// When.
+        now: Nanos,
+    },
+}
+
+/// A packet that waits.
+#[derive(Debug)]
+struct Held {
+    header: Header,
+    line: Line,
+    received: Nanos,
+    payload: Vec<u8>,
+}
+
+/// Follows what one line brings.
+#[derive(Debug, Default)]
+struct LineFollower {
+    next: Option<u64>,
+    holes: Ranges,
+    last: Option<Nanos>,
+    is_silent: bool,
+    counters: LineCounters,
+}
+
+impl LineFollower {
+    #[inline]
+    fn see(&mut self, header: &Header, line: Line, received: Nanos) {
+        self.counters.packets += 1;
+        self.counters.messages += header.count;
+        self.last = Some(received);
+        self.is_silent = false;
+        if line == Line::Recovery {
+            // Answers come in whatever order they were asked for.
+            return;
+        }
+        let end = header.first.saturating_add(header.count);
+        match self.next {
+            Some(next) if next == header.first => self.next = Some(end),
+            Some(next) => self.out_of_order(next, header.first, end),
+            None => self.next = Some(end),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn out_of_order(&mut self, next: u64, first: u64, end: u64) {
+        if first > next {
+            self.counters.lost = self.counters.lost.saturating_add(self.holes.insert(next..first).0);
+        } else {
+            let found = self.holes.remove(first..end.min(next));
+            self.counters.lost = self.counters.lost.saturating_sub(found);
+            self.counters.reordered += found;
+            self.counters.repeated += end.min(next) - first - found;
+        }
+        self.next = Some(next.max(end));
+    }
+
+    /// A session begins, at `first` if that is known.
+    fn restart(&mut self, first: Option<u64>) {
+        self.next = first;
+        self.holes.clear();
+    }
+}
+
+/// A hole that is being worked on.
+#[derive(Clone, Copy, Debug)]
+struct Hole {
+    /// When it was seen.
+    since: Nanos,
+    /// Requests since an answer brought something, and when the last one is over; `None` within the reorder window.
+    asked: Option<(u32, Nanos)>,
+}
+
+/// Makes one sequence of a channel's lines: see the [module](self).
+#[derive(Debug)]
+pub struct Arbiter {
+    transport: TransportKind,
+    options: ArbiterOptions,
+    session: Option<SessionId>,
+    /// The number of the next message; `None` before the first packet and while joining.
+    next: Option<u64>,
+    is_joining: bool,
+    /// The session said where it ends.
+    end: Option<u64>,
+    lines: [LineFollower; LINES],
+    /// Packets behind a hole, by number; while joining, all.
+    held: VecDeque<Held>,
+    held_bytes: usize,
+    hole: Option<Hole>,
+    given_up: Ranges,
+    /// Numbers given up that are no longer remembered.
+    forgotten: u64,
+    /// Packets of the session that follows, until this one is complete or given up.
+    successor: VecDeque<Held>,
+    successor_since: Nanos,
+    past: Option<SessionId>,
+    /// When the sequence last went on, or confirmed where it is.
+    advanced: Nanos,
+    last: Option<Nanos>,
+    is_silent: bool,
+    request: Option<Request>,
+    wants_snapshot: bool,
+    spare: Vec<Vec<u8>>,
+    counters: ArbiterCounters,
+}
+
+const fn place(line: Line) -> usize {
+    match line {
+        Line::A => 0,
+        Line::B => 1,
+        Line::Recovery | Line::Snapshot => 2,
+    }
+}
+
+impl Arbiter {
+    /// A channel of which nothing was heard.
+    pub fn new(transport: TransportKind, options: ArbiterOptions) -> Self {
+        Self {
+            transport,
+            options,
+            session: None,
+            next: None,
+            is_joining: false,
+            end: None,
+            lines: Default::default(),
+            held: VecDeque::new(),
+            held_bytes: 0,
+            hole: None,
+            given_up: Ranges::default(),
+            forgotten: 0,
+            successor: VecDeque::new(),
+            successor_since: Nanos(0),
+            past: None,
+            advanced: Nanos(0),
+            last: None,
+            is_silent: false,
+            request: None,
+            wants_snapshot: false,
+            spare: Vec::new(),
+            counters: ArbiterCounters::default(),
+        }
+    }
+
+    /// The session; `None` before the first packet.
+    pub const fn session(&self) -> Option<SessionId> {
+        self.session
+    }
+
+    /// The number of the next message; `None` before the first packet and while it waits for a snapshot to begin from.
+    pub const fn next(&self) -> Option<u64> {
+        self.next
+    }
+
+    /// What the channel went through.
+    pub const fn counters(&self) -> &ArbiterCounters {
+        &self.counters
+    }
+
+    /// What lines A and B and the retransmissions brought.
+    pub fn lines(&self) -> [LineCounters; LINES] {
+        [self.lines[0].counters, self.lines[1].counters, self.lines[2].counters]
+    }
+
+    /// Whether a line is silent: it was heard once, and not for a while.
+    pub fn is_line_silent(&self, line: Line) -> bool {
+        self.lines[place(line)].is_silent
+    }
+
+    /// Whether the whole channel is silent.
+    pub const fn is_silent(&self) -> bool {
+        self.is_silent
+    }
+
+    /// Whether it waits for a snapshot to begin from.
+    pub const fn is_joining(&self) -> bool {
+        self.is_joining
+    }
+
+    /// Whether something is missing and being waited or asked for.
+    pub const fn is_recovering(&self) -> bool {
+        self.hole.is_some()
+    }
+
+    /// Packets held behind a hole or while joining.
+    pub fn held_packets(&self) -> usize {
+        self.held.len() + self.successor.len()
+    }
+
+    /// The next request to send, if there is one.
+    pub const fn take_request(&mut self) -> Option<Request> {
+        self.request.take()
+    }
+
+    /// Whether a snapshot is wanted since this was last asked: the channel was joined in mid-session, or messages were
+    /// given up.
+    pub const fn take_snapshot_wish(&mut self) -> bool {
+        std::mem::replace(&mut self.wants_snapshot, false)
+    }
+
+    /// The earliest time at which [`Arbiter::advance`] has something to do.
+    pub fn deadline(&self) -> Option<Nanos> {
+        let hole = self.hole.map(|hole| self.hole_deadline(&hole));
+        let successor = (!self.successor.is_empty() && self.hole.is_none())
+            .then(|| Nanos(self.successor_since.0.saturating_add(self.options.reorder_window_ns)));
+        let silence = |last: Option<Nanos>, is_silent: bool| {
+            last.filter(|_| !is_silent).map(|last| Nanos(last.0.saturating_add(self.options.silence_ns)))
+        };
+        let lines = self.lines[..2].iter().filter_map(|line| silence(line.last, line.is_silent)).min();
+        [hole, successor, lines, silence(self.last, self.is_silent)].into_iter().flatten().min()
+    }
+
+    fn hole_deadline(&self, hole: &Hole) -> Nanos {
+        match hole.asked {
+            Some((_, due)) => due,
+            None => Nanos(hole.since.0.saturating_add(self.options.reorder_window_ns)),
+        }
+    }
+
+    /// Takes a packet of a line; retransmissions come as [`Line::Recovery`].
+    ///
+    /// # Errors
+    /// A payload shorter than the transport's header; it is counted and changes nothing.
+    #[inline]
+    pub fn packet(
+        &mut self,
+        line: Line,
+        received: Nanos,
+        payload: &[u8],
+        deliver: &mut impl FnMut(Delivery<'_>),
+    ) -> Result<(), DecodeError> {
+        let header = match self.transport.header(payload) {
+            Ok(header) => header,
+            Err(error) => {
+                self.lines[place(line)].counters.malformed += 1;
+                return Err(error);
+            }
+        };
+        if self.session != Some(header.session)
+            && !self.other_session(&header, line, received, payload, deliver)
+        {
+            return Ok(());
+        }
+        self.of_session(&header, line, received, payload, deliver);
+        Ok(())
+    }
+
+    /// A packet of the session.
+    #[inline]
+    fn of_session(
+        &mut self,
+        header: &Header,
+        line: Line,
+        received: Nanos,
+        payload: &[u8],
+        deliver: &mut impl FnMut(Delivery<'_>),
+    ) {
+        if self.next.is_some_and(|next| header.first > next.saturating_add(MOST_AHEAD)) {
+            self.implausible(header, line, received, deliver);
+            return;
+        }
+        self.lines[place(line)].see(header, line, received);
+        self.last = Some(received);
+        if self.next == Some(header.first)
+            && self.held.is_empty()
+            && !self.is_silent
+            && !header.is_end_of_session
+        {
+            // In order, nothing in the way.
+            let count = header.count;
+            self.next = Some(header.first.saturating_add(count));
+            self.advanced = received;
+            self.lines[place(line)].counters.won += count;
+            self.counters.messages += count;
+            deliver(Delivery::Packet { line, received, payload, header: *header });
+            return;
+        }
+        self.out_of_order(header, line, received, payload, deliver);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn out_of_order(
+        &mut self,
+        header: &Header,
+        line: Line,
+        received: Nanos,
+        payload: &[u8],
+        deliver: &mut impl FnMut(Delivery<'_>),
+    ) {
+        if header.is_end_of_session {
+            self.counters.ends_of_session += u64::from(self.end.is_none());
+            self.end = Some(header.first);
+        }
+        let Some(next) = self.next else {
+            self.hold(header, line, received, payload, deliver);
+            return;
+        };
+        if header.first > next {
+            self.hold(header, line, received, payload, deliver);
+        } else if self.is_reset(header, line, next, received) {
+            self.counters.sequence_resets += 1;
+            self.begin(header.session, received, deliver);
+            self.lines[place(line)].next = Some(header.first.saturating_add(header.count));
+            self.out_of_order(header, line, received, payload, deliver);
+        } else {
+            if self.hole.is_none() {
+                self.heard(received, deliver);
+            }
+            self.take(header, line, received, payload, deliver);
+            self.go_on(received, deliver);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn implausible(
+        &mut self,
+        header: &Header,
+        line: Line,
+        received: Nanos,
+        deliver: &mut impl FnMut(Delivery<'_>),
+    ) {
+        self.lines[place(line)].counters.implausible += 1;
+        // All that lines say for a while: then so it is, and what comes next is believed.
+        if line != Line::Recovery && received.since(self.advanced) > self.options.silence_ns {
+            self.counters.sequence_resets += 1;
+            self.begin(header.session, received, deliver);
+            self.pass_over(header.first, received, deliver);
+        }
+    }
+
+    /// What comes before `first` is given up, whatever it was.
+    fn pass_over(&mut self, first: u64, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+        let Some(next) = self.next.filter(|next| *next < first) else { return };
+        let count = first - next;
+        self.counters.gaps += 1;
+        self.counters.missing = self.counters.missing.saturating_add(count);
+        self.forgotten = self.forgotten.saturating_add(self.given_up.insert(next..first).1);
+        self.wants_snapshot = true;
+        self.next = Some(first);
+        deliver(Delivery::Gap { missing: (next, count), now });
+    }
+
+    /// The channel is heard again, and nothing is missing.
+    fn heard(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+        if std::mem::replace(&mut self.is_silent, false) {
+            deliver(Delivery::Heard { now });
+        }
+    }
+
+    /// Whether a packet from before shows that the numbers began anew: nothing has gone on for as long as silence is
+    /// waited for, while lines speak.
+    fn is_reset(&self, header: &Header, line: Line, next: u64, received: Nanos) -> bool {
+        header.first < next
+            && header.first.saturating_add(header.count) < next
+            && line != Line::Recovery
+            && received.since(self.advanced) > self.options.silence_ns
+            && self.hole.is_none()
+    }
+
+    /// Takes a packet whose first message is the next one or one before it.
+    fn take(
+        &mut self,
+        header: &Header,
+        line: Line,
+        received: Nanos,
+        payload: &[u8],
+        deliver: &mut impl FnMut(Delivery<'_>),
+    ) {
+        let next = self.next.unwrap_or(header.first);
+        let end = header.first.saturating_add(header.count);
+        let old = header.first..end.min(next);
+        let counters = &mut self.lines[place(line)].counters;
+        if old.start < old.end {
+            let late = self.given_up.remove(old.clone());
+            counters.late += late;
+            counters.duplicate += old.end - old.start - late;
+            self.counters.late += late;
+            if late > 0 && end <= next {
+                deliver(Delivery::Late { payload, header: *header });
+            }
+        }
+        if end > next || header.count == 0 && header.first == next {
+            counters.won += end - next;
+            self.counters.messages += end - next;
+            self.next = Some(end);
+            self.advanced = received;
+            deliver(Delivery::Packet { line, received, payload, header: *header });
+        }
+    }
+
+    /// Keeps a packet that lies behind a hole, or that comes while joining.
+    fn hold(
+        &mut self,
+        header: &Header,
+        line: Line,
+        received: Nanos,
+        payload: &[u8],
+        deliver: &mut impl FnMut(Delivery<'_>),
+    ) {
+        let end = header.first.saturating_add(header.count);
+        // Mostly it belongs behind the last.
+        let at = self.held.partition_point(|held| held.header.first <= header.first);
+        let is_known = self.held.iter().take(at).rev().take(64).any(|held| {
+            held.header.first <= header.first && held.header.first.saturating_add(held.header.count) >= end
+        });
+        if is_known {
+            self.lines[place(line)].counters.duplicate += header.count;
+            return;
+        }
+        if self.held.is_empty() && !self.is_joining {
+            self.counters.holes += 1;
+            self.hole = Some(Hole { since: received, asked: None });
+        }
+        let mut copy = self.spare.pop().unwrap_or_default();
+        copy.clear();
+        copy.extend_from_slice(payload);
+        self.held_bytes += payload.len();
+        self.held.insert(at, Held { header: *header, line, received, payload: copy });
+        if self.held_bytes > self.options.held_bytes {
+            self.counters.overflows += 1;
+            if self.is_joining {
+                // The snapshot takes too long: what was held first would be needed most.
+                self.join_without_snapshot(received, deliver);
+            } else {
+                self.give_up(received, deliver);
+            }
+        } else if self.hole.is_some_and(|hole| received >= self.hole_deadline(&hole)) {
+            self.advance(received, deliver);
+        }
+    }
+
+    fn release(&mut self, mut held: Held, deliver: &mut impl FnMut(Delivery<'_>)) {
+        self.held_bytes -= held.payload.len();
+        let payload = std::mem::take(&mut held.payload);
+        self.take(&held.header, held.line, held.received, &payload, deliver);
+        if self.spare.len() < 1024 {
+            self.spare.push(payload);
+        }
+    }
+
+    /// Hands on what is held and no longer behind a hole, and looks at what is missing then.
+    fn go_on(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+        if self.held.is_empty() && self.successor.is_empty() {
+            self.hole = None;
+            return;
+        }
+        let was = self.next;
+        while let (Some(next), Some(front)) = (self.next, self.held.front()) {
+            if front.header.first > next {
+                break;
+            }
+            let Some(front) = self.held.pop_front() else { break };
+            self.release(front, deliver);
+        }
+        let Some(hole) = self.hole else { return self.change_session_if_done(now, deliver) };
+        match self.held.front() {
+            None => {
+                *(if hole.asked.is_some() {
+                    &mut self.counters.filled_by_retransmission
+                } else {
+                    &mut self.counters.filled_by_lines
+                }) += 1;
+                self.hole = None;
+                self.heard(now, deliver);
+                self.change_session_if_done(now, deliver);
+            }
+            Some(front) if self.next != was && hole.asked.is_none() => {
+                // Another hole, which was there since what lies behind it came.
+                self.hole = Some(Hole { since: front.received, asked: None });
+            }
+            // An answer brought a part: the rest is asked for at once.
+            Some(_) if self.next != was => self.ask(now, 1),
+            Some(_) => {}
+        }
+    }
+
+    /// Asks for what is missing before the first packet held; the attempt numbered `attempt`.
+    fn ask(&mut self, now: Nanos, attempt: u32) {
+        let (Some(hole), Some(options)) = (self.hole, self.options.retransmission) else { return };
+        let (Some(session), Some(next), Some(front)) = (self.session, self.next, self.held.front()) else {
+            return;
+        };
+        let missing = front.header.first.saturating_sub(next);
+        let count = missing.min(u64::from(options.messages_per_request.min(u16::MAX - 1))) as u16;
+        self.request = Some(Request { session, first: next, count });
+        self.counters.requests += 1;
+        let due = Nanos(now.0.saturating_add(options.timeout_ns));
+        self.hole = Some(Hole { asked: Some((attempt, due)), ..hole });
+    }
+
+    /// The missing messages before the first packet held are given up; what is held goes on.
+    fn give_up(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+        let Some(front) = self.held.front() else {
+            self.hole = None;
+            return;
+        };
+        let (first_held, since) = (front.header.first, front.received);
+        self.request = None;
+        self.is_silent = false;
+        self.pass_over(first_held, now, deliver);
+        // What comes behind is a hole of its own.
+        self.hole = Some(Hole { since, asked: None });
+        while let (Some(next), Some(front)) = (self.next, self.held.front()) {
+            if front.header.first > next {
+                break;
+            }
+            let Some(front) = self.held.pop_front() else { break };
+            self.release(front, deliver);
+        }
+        match self.held.front() {
+            Some(front) => {
+                self.counters.holes += 1;
+                self.hole = Some(Hole { since: front.received, asked: None });
+            }
+            None => {
+                self.hole = None;
+                self.change_session_if_done(now, deliver);
+            }
+        }
+    }
+
+    /// Time has gone on to `now`: windows and answers may be over, lines silent.
+    pub fn advance(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+        while let Some(hole) = self.hole {
+            if now < self.hole_deadline(&hole) {
+                break;
+            }
+            match (hole.asked, self.options.retransmission) {
+                (None, Some(_)) => self.ask(now, 1),
+                (Some((attempt, _)), Some(options))
+                    if attempt < options.attempts
+                        && now.since(hole.since) < self.options.reorder_window_ns + options.limit_ns =>
+                {
+                    self.ask(now, attempt + 1);
+                }
+                _ => self.give_up(now, deliver),
+            }
+        }
+        let is_over = now.0 >= self.successor_since.0.saturating_add(self.options.reorder_window_ns);
+        if self.hole.is_none() && !self.successor.is_empty() && is_over {
+            self.change_session(now, deliver);
+        }
+        let silence_ns = self.options.silence_ns;
+        let is_late = |last: Option<Nanos>| last.is_some_and(|last| now.since(last) >= silence_ns);
+        for line in &mut self.lines[..2] {
+            if !line.is_silent && is_late(line.last) {
+                line.is_silent = true;
+                line.counters.silences += 1;
+            }
+        }
+        if !self.is_silent && is_late(self.last) {
+            // After the end of a session silence is what is to be expected.
+            if self.end.is_none() && self.next.is_some() {
+                self.is_silent = true;
+                self.counters.silences += 1;
+                deliver(Delivery::Silent { now });
+            }
+            self.last = None;
+        }
+    }
+
+    /// A packet of another session than the one that is followed. `true`: its session is followed now.
+    #[cold]
+    #[inline(never)]
+    fn other_session(
+        &mut self,
+        header: &Header,
+        line: Line,
+        received: Nanos,
+        payload: &[u8],
+        deliver: &mut impl FnMut(Delivery<'_>),
+    ) -> bool {
+        let follower = &mut self.lines[place(line)];
+        if self.session.is_none() {
+            self.join(header, received, deliver);
+            return true;
+        }
+        if self.past == Some(header.session) || line == Line::Recovery {
+            follower.counters.of_past_sessions += 1;
+            return false;
+        }
+        if self.successor.is_empty() {
+            self.successor_since = received;
+        } else if self.successor.front().is_some_and(|first| first.header.session != header.session) {
+            // Two sessions ahead at once: the older is over before it began.
+            self.change_session(received, deliver);
+            return self.session == Some(header.session)
+                || self.other_session(header, line, received, payload, deliver);
+        }
+        let mut copy = self.spare.pop().unwrap_or_default();
+        copy.clear();
+        copy.extend_from_slice(payload);
+        self.held_bytes += payload.len();
+        self.successor.push_back(Held { header: *header, line, received, payload: copy });
+        if self.held_bytes > self.options.held_bytes {
+            self.counters.overflows += 1;
+            self.change_session(received, deliver);
+        } else {
+            self.change_session_if_done(received, deliver);
+        }
+        false
+    }
+
+    /// The session is complete: the one that follows begins.
+    fn change_session_if_done(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+        if !self.successor.is_empty() && self.held.is_empty() && self.end.is_some() && self.end == self.next {
+            self.change_session(now, deliver);
+        }
+    }
+
+    /// The session that follows begins, whatever is missing of this one.
+    fn change_session(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+        while !self.held.is_empty() && self.next.is_some() {
+            self.give_up_last(now, deliver);
+        }
+        let waiting = std::mem::take(&mut self.successor);
+        let Some(first) = waiting.front() else { return };
+        self.past = self.session;
+        self.counters.session_changes += 1;
+        let header = first.header;
+        self.lines.iter_mut().for_each(|line| line.restart(None));
+        self.join(&header, now, deliver);
+        for mut held in waiting {
+            self.held_bytes -= held.payload.len();
+            let payload = std::mem::take(&mut held.payload);
+            self.of_session(&held.header, held.line, held.received, &payload, deliver);
+            if self.spare.len() < 1024 {
+                self.spare.push(payload);
+            }
+        }
+    }
+
+    /// As [`Arbiter::give_up`], without looking for a session that follows.
+    fn give_up_last(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+        let waiting = std::mem::take(&mut self.successor);
+        self.give_up(now, deliver);
+        self.successor = waiting;
+    }
+
+    /// A session is heard for the first time, by this packet.
+    fn join(&mut self, header: &Header, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+        // A beginning that one request can bring needs no snapshot.
+        let within_reach =
+            self.options.retransmission.map_or(1, |options| u64::from(options.messages_per_request));
+        if header.first <= within_reach || !self.options.joins_by_snapshot {
+            self.begin(header.session, now, deliver);
+            return;
+        }
+        self.forget(header.session, now);
+        self.is_joining = true;
+        self.wants_snapshot = true;
+        deliver(Delivery::Joining { now });
+    }
+
+    fn forget(&mut self, session: SessionId, now: Nanos) {
+        self.session = Some(session);
+        self.next = None;
+        self.is_joining = false;
+        self.end = None;
+        self.hole = None;
+        self.request = None;
+        self.given_up.clear();
+        self.forgotten = 0;
+        self.advanced = now;
+        self.is_silent = false;
+        while let Some(held) = self.held.pop_front() {
+            self.held_bytes -= held.payload.len();
+            self.spare.push(held.payload);
+        }
+    }
+
+    /// A session begins, with the message numbered 1: what of its beginning is not there is a hole as any other.
+    fn begin(&mut self, session: SessionId, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+        self.forget(session, now);
+        self.lines.iter_mut().for_each(|line| line.restart(Some(1)));
+        self.next = Some(1);
+        deliver(Delivery::Session { session, first: 1, now });
+    }
+
+    /// A snapshot holds what came before `next`: the session is followed from there.
+    pub fn joined_by_snapshot(&mut self, next: u64, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+        if !std::mem::replace(&mut self.is_joining, false) {
+            return;
+        }
+        self.next = Some(next);
+        self.advanced = now;
+        self.resume(now, deliver);
+    }
+
+    /// There is no snapshot to be had: the session is followed from the first packet that is held.
+    pub fn join_without_snapshot(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+        let (true, Some(session)) = (self.is_joining, self.session) else { return };
+        self.is_joining = false;
+        let first = self.held.front().map_or(1, |held| held.header.first);
+        self.next = Some(1);
+        self.advanced = now;
+        deliver(Delivery::Session { session, first: 1, now });
+        self.pass_over(first, now, deliver);
+        // It was asked for in vain.
+        self.wants_snapshot = false;
+        self.resume(now, deliver);
+    }
+
+    /// What was held while joining goes on, as far as there is no hole.
+    fn resume(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+        self.hole = None;
+        while let (Some(next), Some(front)) = (self.next, self.held.front()) {
+            if front.header.first > next {
+                self.counters.holes += 1;
+                self.hole = Some(Hole { since: now, asked: None });
+                return;
+            }
+            let Some(front) = self.held.pop_front() else { break };
+            self.release(front, deliver);
+        }
+    }
+
+    /// The numbers given up and not come since.
+    pub fn missing(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.given_up.iter()
+    }
+
+    /// Whether all that was given up came after all.
+    pub const fn is_complete(&self) -> bool {
+        self.given_up.is_empty() && self.forgotten == 0
+    }
+
+    /// A snapshot made the given-up messages of no account.
+    pub fn forget_missing(&mut self) {
+        self.given_up.clear();
+        self.forgotten = 0;
+    }
+}

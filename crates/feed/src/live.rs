@@ -1,0 +1,720 @@
+//! The live feed: lines, retransmissions and snapshots of any number of channels in, events out.
+//!
+//! Each channel has an [`Arbiter`], which makes one sequence of its lines, and its place in a [`Feed`], which translates that
+//! sequence. [`LiveFeed`] joins them and decides what a hole means for the books:
+//!
+//! - While the lines or a retransmission can still fill it, the channel's messages wait; other channels go on.
+//! - When it is given up, a [`EventKind::Gap`] makes the channel's books stale (DBN's `MAYBE_BAD_BOOK`) and what waited goes on.
+//! - If the missing messages come after that, only the instruments that they name stay stale.
+//! - A snapshot, where the channel can have one, makes the books anew: [`EventKind::Clear`], what the snapshot holds, and the
+//!   messages that came since, all with [`Flags::SNAPSHOT`]. Trades in them are not told twice.
+//! - Silence makes the books stale until the channel is heard again and nothing was missed.
+//!
+//! Everything that enters is an [`Input`], the passing of time too. Whoever keeps the inputs can have the same events again.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::net::{Ipv4Addr, SocketAddr};
+
+use tapeworks_flow::{Sink, Stage};
+use tapeworks_market::event::Gap;
+use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Instruments, Line, Nanos, Publisher};
+use tapeworks_packet::net::{Datagram, Transport};
+use tapeworks_wire::framing::{BigEndian, Blocks, LittleEndian};
+
+use crate::arbitration::{Arbiter, ArbiterOptions, Delivery, Header, Request, SessionId, TransportKind};
+use crate::feed::{ChannelIdentity, Feed, FeedOptions, Packet};
+use crate::recognise::Application;
+
+/// How snapshots are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SnapshotOptions {
+    /// Snapshots asked for in vain, before the channel goes on without.
+    pub attempts: u32,
+    /// How long one is waited for, in ns.
+    pub timeout_ns: u64,
+}
+
+impl Default for SnapshotOptions {
+    fn default() -> Self {
+        Self { attempts: 3, timeout_ns: 10_000_000_000 }
+    }
+}
+
+/// A channel of a venue.
+#[derive(Clone, Debug)]
+pub struct LiveChannelOptions {
+    /// What people call it.
+    pub name: String,
+    /// What is spoken on it.
+    pub application: Application,
+    /// The feed.
+    pub publisher: Publisher,
+    /// How it is followed.
+    pub arbiter: ArbiterOptions,
+    /// Snapshots; `None` where there is no server for them.
+    pub snapshot: Option<SnapshotOptions>,
+}
+
+impl Application {
+    /// The transport of its UDP feeds.
+    pub const fn transport(self) -> TransportKind {
+        match self {
+            Self::TotalViewItch50 => TransportKind::MoldUdp64,
+            Self::IexTops16 | Self::IexDeep10 => TransportKind::IexTp,
+        }
+    }
+}
+
+/// What enters the live feed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Input<'a> {
+    /// A datagram of a line; [`Line::Recovery`]: the answer to a request.
+    Packet {
+        /// The channel, by its place in the options.
+        channel: u16,
+        /// The line.
+        line: Line,
+        /// When it was received.
+        received: Nanos,
+        /// The UDP payload.
+        payload: &'a [u8],
+    },
+    /// Messages of a snapshot.
+    Snapshot {
+        /// The channel.
+        channel: u16,
+        /// The attempt that they answer.
+        attempt: u32,
+        /// When they were received.
+        received: Nanos,
+        /// The messages, each behind its length (two bytes, big-endian).
+        messages: &'a [u8],
+    },
+    /// A snapshot is whole.
+    SnapshotEnd {
+        /// The channel.
+        channel: u16,
+        /// The attempt.
+        attempt: u32,
+        /// When.
+        received: Nanos,
+        /// The number of the first message that it does not hold.
+        next: u64,
+    },
+    /// A snapshot will not come.
+    SnapshotFailed {
+        /// The channel.
+        channel: u16,
+        /// The attempt.
+        attempt: u32,
+        /// When.
+        received: Nanos,
+    },
+    /// Time goes on.
+    Tick {
+        /// To here.
+        now: Nanos,
+    },
+}
+
+impl Input<'_> {
+    /// Its time.
+    pub const fn time(&self) -> Nanos {
+        match self {
+            Self::Packet { received, .. }
+            | Self::Snapshot { received, .. }
+            | Self::SnapshotEnd { received, .. }
+            | Self::SnapshotFailed { received, .. } => *received,
+            Self::Tick { now } => *now,
+        }
+    }
+}
+
+/// What the live feed wants of a venue's servers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ask {
+    /// Messages again: [`Request::encode`] to the channel's retransmission server.
+    Retransmission {
+        /// The channel.
+        channel: u16,
+        /// Which.
+        request: Request,
+    },
+    /// A snapshot, from the channel's snapshot server.
+    Snapshot {
+        /// The channel.
+        channel: u16,
+        /// The session that it must be of.
+        session: SessionId,
+        /// To be told with what comes.
+        attempt: u32,
+    },
+}
+
+/// What a channel's snapshots went through.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct SnapshotCounters {
+    /// Asked for.
+    pub requests: u64,
+    /// Applied.
+    pub applied: u64,
+    /// Failed, late, of another session, or too long to wait for.
+    pub failed: u64,
+    /// Messages in those that were applied.
+    pub messages: u64,
+    /// Times that a channel went on without, though it wanted one.
+    pub given_up: u64,
+}
+
+/// A snapshot on its way.
+#[derive(Debug)]
+struct Awaited {
+    attempt: u32,
+    tries: u32,
+    due: Nanos,
+    messages: Vec<u8>,
+    /// It is whole, and holds what comes before this number.
+    next: Option<u64>,
+    /// What came since it was asked for.
+    since: VecDeque<(Header, Nanos, Vec<u8>)>,
+    since_bytes: usize,
+}
+
+/// A channel and what it went through.
+#[derive(Debug)]
+pub struct LiveChannel {
+    options: LiveChannelOptions,
+    arbiter: Arbiter,
+    /// Its place in the feed, of the session that is followed.
+    place: Option<usize>,
+    attempts: u32,
+    awaited: Option<Awaited>,
+    snapshots: SnapshotCounters,
+    /// The instruments that the messages named which came too late; what is in doubt besides them is not known while
+    /// messages are missing.
+    affected: BTreeSet<InstrumentId>,
+    is_stale: bool,
+    /// Gaps that the feed counts for the session and that are known here: others are of messages that could not be read.
+    known_gaps: u64,
+}
+
+impl LiveChannel {
+    /// Its name and how it is followed.
+    pub const fn options(&self) -> &LiveChannelOptions {
+        &self.options
+    }
+
+    /// Its sequence and lines.
+    pub const fn arbiter(&self) -> &Arbiter {
+        &self.arbiter
+    }
+
+    /// Its snapshots.
+    pub const fn snapshots(&self) -> &SnapshotCounters {
+        &self.snapshots
+    }
+
+    /// Whether a snapshot is on its way.
+    pub const fn is_awaiting_snapshot(&self) -> bool {
+        self.awaited.is_some()
+    }
+
+    /// Whether books of the channel may be wrong.
+    pub const fn is_stale(&self) -> bool {
+        self.is_stale
+    }
+}
+
+/// Translates the lines of any number of channels: see the [module](self).
+#[derive(Debug)]
+pub struct LiveFeed {
+    feed: Feed,
+    channels: Vec<LiveChannel>,
+    asks: VecDeque<Ask>,
+    /// The earliest time at which a channel has something to do.
+    deadline: Option<Nanos>,
+}
+
+/// Makes the events of a snapshot, and of what is applied once more, what they are: books change, nothing is told twice.
+struct AsSnapshot<'s, S>(&'s mut S);
+
+impl<S: Sink<Event>> Sink<Event> for AsSnapshot<'_, S> {
+    fn put(&mut self, mut event: Event) {
+        event.flags = event.flags.with(Flags::SNAPSHOT);
+        event.line = Line::Snapshot;
+        match event.kind {
+            EventKind::Execute => {
+                event.kind = EventKind::Cancel;
+                event.price = None;
+                event.aux = 0;
+                event.detail = 0;
+            }
+            EventKind::Trade
+            | EventKind::TradeBreak
+            | EventKind::Imbalance
+            | EventKind::ImbalancePrices
+            | EventKind::Other => return,
+            _ => {}
+        }
+        self.0.put(event);
+    }
+}
+
+/// Of a packet that is known to be of its channel, the addresses say nothing.
+const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+fn packet_at(payload: &[u8], received: Nanos) -> Packet<'_> {
+    Packet {
+        file: 0,
+        number: 0,
+        offset: 0,
+        received,
+        datagram: Datagram {
+            source: NOWHERE,
+            destination: NOWHERE,
+            vlan: None,
+            transport: Transport::Udp,
+            payload,
+            payload_offset: 0,
+            truncated: false,
+        },
+    }
+}
+
+impl LiveFeed {
+    /// Channels of which nothing was heard. At most 256 are told apart in the events.
+    pub fn new(options: FeedOptions, channels: Vec<LiveChannelOptions>) -> Self {
+        let channels = channels
+            .into_iter()
+            .map(|mut options| {
+                options.arbiter.joins_by_snapshot = options.snapshot.is_some();
+                LiveChannel {
+                    arbiter: Arbiter::new(options.application.transport(), options.arbiter),
+                    options,
+                    place: None,
+                    attempts: 0,
+                    awaited: None,
+                    snapshots: SnapshotCounters::default(),
+                    affected: BTreeSet::new(),
+                    is_stale: false,
+                    known_gaps: 0,
+                }
+            })
+            .collect();
+        Self { feed: Feed::new(options), channels, asks: VecDeque::new(), deadline: None }
+    }
+
+    /// The channels, in the order of the options.
+    pub fn channels(&self) -> &[LiveChannel] {
+        &self.channels
+    }
+
+    /// The translation: symbols, problems, counters of messages.
+    pub const fn feed(&self) -> &Feed {
+        &self.feed
+    }
+
+    /// The symbols seen so far.
+    pub const fn instruments(&self) -> &Instruments {
+        self.feed.instruments()
+    }
+
+    /// The next thing to ask a server for, if there is one. Look after each batch.
+    pub fn take_ask(&mut self) -> Option<Ask> {
+        self.asks.pop_front()
+    }
+
+    /// The earliest time at which an [`Input::Tick`] has something to do.
+    pub const fn deadline(&self) -> Option<Nanos> {
+        self.deadline
+    }
+
+    /// One input.
+    pub fn input<S: Sink<Event>>(&mut self, input: &Input<'_>, sink: &mut S) {
+        match *input {
+            Input::Packet { channel, line, received, payload } => {
+                self.packet(channel, line, received, payload, sink);
+            }
+            Input::Tick { now } => self.tick(now, sink),
+            Input::Snapshot { channel, attempt, messages, .. } => {
+                if let Some(awaited) = self.awaited(channel, attempt) {
+                    awaited.messages.extend_from_slice(messages);
+                }
+            }
+            Input::SnapshotEnd { channel, attempt, received, next } => {
+                if let Some(awaited) = self.awaited(channel, attempt) {
+                    awaited.next = Some(next);
+                    self.after(usize::from(channel), received, sink);
+                }
+            }
+            Input::SnapshotFailed { channel, attempt, received } => {
+                if self.awaited(channel, attempt).is_some() {
+                    self.snapshot_failed(usize::from(channel), received, sink);
+                }
+            }
+        }
+    }
+
+    /// The snapshot of `attempt`, if it is still waited for.
+    fn awaited(&mut self, channel: u16, attempt: u32) -> Option<&mut Awaited> {
+        let channel = self.channels.get_mut(usize::from(channel))?;
+        channel.awaited.as_mut().filter(|awaited| awaited.attempt == attempt && awaited.next.is_none())
+    }
+
+    #[inline]
+    fn packet<S: Sink<Event>>(
+        &mut self,
+        number: u16,
+        line: Line,
+        received: Nanos,
+        payload: &[u8],
+        sink: &mut S,
+    ) {
+        // What was due before this packet came comes before it.
+        if self.deadline.is_some_and(|deadline| received > deadline) {
+            self.tick(received, sink);
+        }
+        let index = usize::from(number);
+        let Some(channel) = self.channels.get_mut(index) else { return };
+        let feed = &mut self.feed;
+        let LiveChannel { arbiter, options, place, awaited, affected, is_stale, known_gaps, .. } = channel;
+        let mut target =
+            Target { feed, number, options, place, awaited, affected, is_stale, known_gaps, sink };
+        if let Err(error) = arbiter.packet(line, received, payload, &mut |delivery| target.deliver(delivery))
+        {
+            self.feed.bad_header(&packet_at(payload, received), error);
+            return;
+        }
+        let is_quiet = !arbiter.is_recovering() && channel.awaited.is_none() && !channel.is_stale;
+        if !is_quiet || arbiter.is_joining() || self.deadline.is_none() {
+            self.after(index, received, sink);
+        }
+    }
+
+    /// Time has gone on.
+    #[cold]
+    #[inline(never)]
+    fn tick<S: Sink<Event>>(&mut self, now: Nanos, sink: &mut S) {
+        for index in 0..self.channels.len() {
+            let Some(channel) = self.channels.get_mut(index) else { continue };
+            if channel.arbiter.deadline().is_some_and(|deadline| deadline <= now) {
+                let feed = &mut self.feed;
+                let LiveChannel { arbiter, options, place, awaited, affected, is_stale, known_gaps, .. } =
+                    channel;
+                let number = index as u16;
+                let mut target =
+                    Target { feed, number, options, place, awaited, affected, is_stale, known_gaps, sink };
+                arbiter.advance(now, &mut |delivery| target.deliver(delivery));
+            }
+            if channel.awaited.as_ref().is_some_and(|awaited| awaited.due <= now) {
+                self.snapshot_failed(index, now, sink);
+            }
+            self.after(index, now, sink);
+        }
+        self.set_deadline();
+    }
+
+    fn set_deadline(&mut self) {
+        let of = |channel: &LiveChannel| {
+            let due = channel.awaited.as_ref().map(|awaited| awaited.due);
+            [channel.arbiter.deadline(), due].into_iter().flatten().min()
+        };
+        self.deadline = self.channels.iter().filter_map(of).min();
+    }
+
+    /// Looks at what a channel wants after something happened to it.
+    #[cold]
+    #[inline(never)]
+    fn after<S: Sink<Event>>(&mut self, index: usize, now: Nanos, sink: &mut S) {
+        let Some(channel) = self.channels.get_mut(index) else { return };
+        if let Some(request) = channel.arbiter.take_request() {
+            self.asks.push_back(Ask::Retransmission { channel: index as u16, request });
+        }
+        if channel.arbiter.take_snapshot_wish() && channel.options.snapshot.is_some() {
+            self.ask_for_snapshot(index, now, 1);
+        }
+        self.apply_snapshot(index, now, sink);
+        self.narrow(index, now, sink);
+        self.set_deadline();
+    }
+
+    fn ask_for_snapshot(&mut self, index: usize, now: Nanos, tries: u32) {
+        let Some(channel) = self.channels.get_mut(index) else { return };
+        let (Some(options), Some(session)) = (channel.options.snapshot, channel.arbiter.session()) else {
+            return;
+        };
+        channel.attempts = channel.attempts.wrapping_add(1);
+        channel.snapshots.requests += 1;
+        channel.awaited = Some(Awaited {
+            attempt: channel.attempts,
+            tries,
+            due: Nanos(now.0.saturating_add(options.timeout_ns)),
+            messages: Vec::new(),
+            next: None,
+            since: VecDeque::new(),
+            since_bytes: 0,
+        });
+        self.asks.push_back(Ask::Snapshot { channel: index as u16, session, attempt: channel.attempts });
+    }
+
+    #[cold]
+    fn snapshot_failed<S: Sink<Event>>(&mut self, index: usize, now: Nanos, sink: &mut S) {
+        let Some(channel) = self.channels.get_mut(index) else { return };
+        let Some(awaited) = channel.awaited.take() else { return };
+        channel.snapshots.failed += 1;
+        let attempts = channel.options.snapshot.map_or(0, |options| options.attempts);
+        if awaited.tries < attempts {
+            self.ask_for_snapshot(index, now, awaited.tries + 1);
+            self.set_deadline();
+            return;
+        }
+        channel.snapshots.given_up += 1;
+        let feed = &mut self.feed;
+        let LiveChannel { arbiter, options, place, awaited, affected, is_stale, known_gaps, .. } = channel;
+        let mut target = Target {
+            feed,
+            number: index as u16,
+            options,
+            place,
+            awaited,
+            affected,
+            is_stale,
+            known_gaps,
+            sink,
+        };
+        arbiter.join_without_snapshot(now, &mut |delivery| target.deliver(delivery));
+        self.set_deadline();
+    }
+
+    /// Applies a snapshot that is whole, as soon as the channel is as far as it.
+    fn apply_snapshot<S: Sink<Event>>(&mut self, index: usize, now: Nanos, sink: &mut S) {
+        let Some(channel) = self.channels.get_mut(index) else { return };
+        let Some(next) = channel.awaited.as_ref().and_then(|awaited| awaited.next) else { return };
+        let is_joining = channel.arbiter.is_joining();
+        if !is_joining && channel.arbiter.next().is_none_or(|reached| reached < next) {
+            return;
+        }
+        let Some(awaited) = channel.awaited.take() else { return };
+        // A snapshot from before what is remembered of the time since leaves a hole.
+        let first_since = awaited.since.front().map(|(header, ..)| header.first);
+        let has_hole = !is_joining
+            && match (first_since, channel.arbiter.next()) {
+                (Some(first), _) => first > next,
+                (None, reached) => reached != Some(next),
+            };
+        if has_hole || channel.arbiter.is_recovering() && is_joining {
+            channel.awaited = Some(awaited);
+            self.snapshot_failed(index, now, sink);
+            return;
+        }
+        let Some(session) = channel.arbiter.session() else { return };
+        let number = index as u16;
+        let place = place_of(&mut self.feed, number, &channel.options, session, now);
+        channel.place = Some(place);
+        channel.known_gaps = self.feed.channels().get(place).map_or(0, |channel| channel.sequence().gaps);
+        channel.snapshots.applied += 1;
+        let mut clear = self.feed.event_of(place, EventKind::Clear, InstrumentId::ALL, now);
+        clear.flags = Flags::SNAPSHOT;
+        clear.line = Line::Snapshot;
+        sink.put(clear);
+        let mut as_snapshot = AsSnapshot(sink);
+        for message in Blocks::new(&awaited.messages, BigEndian).filter_map(Result::ok) {
+            channel.snapshots.messages += 1;
+            self.feed.aside(place, message, now, next.saturating_sub(1), &mut as_snapshot);
+        }
+        if !is_joining {
+            let transport = channel.options.application.transport();
+            for (header, received, payload) in &awaited.since {
+                each_message(transport, header, payload, |sequence, message| {
+                    if sequence >= next {
+                        self.feed.aside(place, message, *received, sequence, &mut as_snapshot);
+                    }
+                });
+            }
+        }
+        // The books are right, whatever was in doubt.
+        sink.put(self.feed.event_of(place, EventKind::Recovered, InstrumentId::ALL, now));
+        channel.is_stale = false;
+        channel.affected.clear();
+        channel.arbiter.forget_missing();
+        if is_joining {
+            self.feed.restart(place, next);
+            let feed = &mut self.feed;
+            let LiveChannel { arbiter, options, place, awaited, affected, is_stale, known_gaps, .. } =
+                channel;
+            let mut target =
+                Target { feed, number, options, place, awaited, affected, is_stale, known_gaps, sink };
+            arbiter.joined_by_snapshot(next, now, &mut |delivery| target.deliver(delivery));
+        }
+    }
+
+    /// When all that was given up has come after all, only the instruments that it named stay in doubt.
+    fn narrow<S: Sink<Event>>(&mut self, index: usize, now: Nanos, sink: &mut S) {
+        let Some(channel) = self.channels.get_mut(index) else { return };
+        let Some(place) = channel.place else { return };
+        if !channel.is_stale || !channel.arbiter.is_complete() || channel.arbiter.is_silent() {
+            return;
+        }
+        let gaps = self.feed.channels().get(place).map(|channel| channel.sequence().gaps);
+        if gaps != Some(channel.known_gaps) {
+            return;
+        }
+        channel.is_stale = false;
+        sink.put(self.feed.event_of(place, EventKind::Recovered, InstrumentId::ALL, now));
+        for instrument in std::mem::take(&mut channel.affected) {
+            let gap = Gap { first: channel.arbiter.next().unwrap_or_default(), count: 0 };
+            sink.put(self.feed.event_of(place, EventKind::Gap, instrument, now).with_gap(gap));
+        }
+    }
+}
+
+/// The messages of a payload with their numbers.
+fn each_message(transport: TransportKind, header: &Header, payload: &[u8], mut each: impl FnMut(u64, &[u8])) {
+    let numbers = header.first..header.first.saturating_add(header.count);
+    match transport {
+        TransportKind::MoldUdp64 => {
+            let blocks = Blocks::counted(payload.get(20..).unwrap_or_default(), header.count, BigEndian);
+            numbers.zip(blocks.filter_map(Result::ok)).for_each(|(number, message)| each(number, message));
+        }
+        TransportKind::IexTp => {
+            let blocks = Blocks::counted(payload.get(40..).unwrap_or_default(), header.count, LittleEndian);
+            numbers.zip(blocks.filter_map(Result::ok)).for_each(|(number, message)| each(number, message));
+        }
+    }
+}
+
+/// The place in the feed of a session of a channel.
+fn place_of(
+    feed: &mut Feed,
+    number: u16,
+    options: &LiveChannelOptions,
+    session: SessionId,
+    now: Nanos,
+) -> usize {
+    let identity = match session {
+        // Channels are told apart by their numbers, which stand in for ports.
+        SessionId::MoldUdp64(session) => ChannelIdentity::MoldUdp64 { session, port: number },
+        SessionId::IexTp { protocol, channel, session } => {
+            ChannelIdentity::IexTp { protocol, channel: channel ^ u32::from(number) << 16, session }
+        }
+    };
+    let midnight = feed.midnight(Some(now));
+    let place = feed.admit(identity, options.application, options.publisher, midnight);
+    feed.set_number(place, number as u8);
+    place
+}
+
+/// Where an arbiter's deliveries go.
+struct Target<'t, S> {
+    feed: &'t mut Feed,
+    number: u16,
+    options: &'t LiveChannelOptions,
+    place: &'t mut Option<usize>,
+    awaited: &'t mut Option<Awaited>,
+    affected: &'t mut BTreeSet<InstrumentId>,
+    is_stale: &'t mut bool,
+    known_gaps: &'t mut u64,
+    sink: &'t mut S,
+}
+
+impl<S: Sink<Event>> Target<'_, S> {
+    #[inline]
+    fn deliver(&mut self, delivery: Delivery<'_>) {
+        match (delivery, *self.place) {
+            (Delivery::Packet { line, received, payload, header }, Some(place)) => {
+                if self.awaited.is_some() {
+                    self.remember(&header, received, payload);
+                }
+                self.feed.packet_of(place, line, &packet_at(payload, received), self.sink);
+            }
+            (other, place) => self.other(other, place),
+        }
+    }
+
+    /// Keeps a copy for the snapshot that is on its way.
+    #[cold]
+    fn remember(&mut self, header: &Header, received: Nanos, payload: &[u8]) {
+        let Some(awaited) = self.awaited else { return };
+        awaited.since_bytes += payload.len();
+        if awaited.since_bytes > self.options.arbiter.held_bytes {
+            // Its time is over at once: the next tick gives it up.
+            awaited.due = Nanos(0);
+            awaited.since.clear();
+            return;
+        }
+        awaited.since.push_back((*header, received, payload.to_vec()));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn other(&mut self, delivery: Delivery<'_>, place: Option<usize>) {
+        match (delivery, place) {
+            (Delivery::Session { session, first, now }, old) => {
+                let place = place_of(self.feed, self.number, self.options, session, now);
+                *self.place = Some(place);
+                *self.known_gaps =
+                    self.feed.channels().get(place).map_or(0, |channel| channel.sequence().gaps);
+                self.affected.clear();
+                *self.awaited = None;
+                if *self.is_stale {
+                    *self.is_stale = false;
+                    self.sink.put(self.feed.event_of(place, EventKind::Recovered, InstrumentId::ALL, now));
+                }
+                if old.is_some() {
+                    // What was there before is of another session.
+                    self.sink.put(self.feed.event_of(place, EventKind::Clear, InstrumentId::ALL, now));
+                }
+                // A session that begins anew under its old name.
+                self.feed.restart(place, first);
+            }
+            (Delivery::Joining { now }, Some(old)) => {
+                // What was there before is of another session, and nothing is known of this one yet.
+                self.sink.put(self.feed.event_of(old, EventKind::Clear, InstrumentId::ALL, now));
+                self.affected.clear();
+                *self.is_stale = false;
+                *self.awaited = None;
+                *self.place = None;
+            }
+            (Delivery::Gap { missing: (first, count), now }, Some(place)) => {
+                *self.is_stale = true;
+                *self.known_gaps += 1;
+                self.feed.pass_over(place, Gap { first, count }, now, self.sink);
+            }
+            (Delivery::Late { payload, header }, Some(place)) => {
+                let affected = &mut *self.affected;
+                let feed = &mut *self.feed;
+                let sink = &mut *self.sink;
+                let mut collect = |event: Event| {
+                    if event.kind == EventKind::SymbolMapping {
+                        sink.put(event);
+                    }
+                    if event.instrument < InstrumentId::UNKNOWN {
+                        affected.insert(event.instrument);
+                    }
+                };
+                each_message(self.options.application.transport(), &header, payload, |sequence, message| {
+                    feed.aside(place, message, Nanos(0), sequence, &mut collect);
+                });
+            }
+            (Delivery::Silent { now }, Some(place)) => {
+                *self.is_stale = true;
+                let next = self.feed.event_of(place, EventKind::Gap, InstrumentId::ALL, now);
+                let gap = Gap { first: next.channel_sequence, count: 0 };
+                self.sink.put(next.with_gap(gap));
+            }
+            // Whether all is right again is seen when nothing is missing: `narrow`.
+            (Delivery::Heard { .. }, _) => {}
+            // Nothing comes before its session; of the first one there is nothing to clear.
+            (_, None) | (Delivery::Packet { .. }, _) => {}
+        }
+    }
+}
+
+impl<'i, S: Sink<Event>> Stage<Input<'i>, S> for LiveFeed {
+    #[inline]
+    fn process(&mut self, batch: &[Input<'i>], sink: &mut S) {
+        for input in batch {
+            self.input(input, sink);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Sets of sequence numbers, as ranges.
+
+use std::ops::Range;
+
+/// How many ranges one set remembers; beyond it the lowest is forgotten.
+pub(crate) const MOST_RANGES: usize = 1024;
+
+/// A set of sequence numbers as ranges that lie apart, lowest first. It holds the holes of a line or a channel, which
+/// are few and short.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Ranges {
+    ranges: Vec<Range<u64>>,
+}
+
+impl Ranges {
+    /// The ranges, lowest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.ranges.iter().cloned()
+    }
+
+    /// Whether it holds no number.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        self.ranges.clear();
+    }
+
+    /// Adds the numbers of `added`. Returns how many were not there, and how many of the lowest were forgotten to
+    /// make room.
+    pub(crate) fn insert(&mut self, added: Range<u64>) -> (u64, u64) {
+        if added.start >= added.end {
+            return (0, 0);
+        }
+        // Those that touch or overlap what is added become one with it.
+        let from = self.ranges.partition_point(|range| range.end < added.start);
+        let to = from + self.ranges[from..].partition_point(|range| range.start <= added.end);
+        let known: u64 = self.ranges[from..to]
+            .iter()
+            .map(|range| range.end.min(added.end).saturating_sub(range.start.max(added.start)))
+            .sum();
+        let start = self.ranges[from..to].first().map_or(added.start, |first| first.start.min(added.start));
+        let end = self.ranges[from..to].last().map_or(added.end, |last| last.end.max(added.end));
+        self.ranges.splice(from..to, std::iter::once(start..end));
+        let mut forgotten = 0;
+        if self.ranges.len() > MOST_RANGES {
+            let lowest = self.ranges.remove(0);
+            forgotten = lowest.end - lowest.start;
+        }
+        (added.end - added.start - known, forgotten)
+    }
+
+    /// Removes the numbers of `removed`. Returns how many were there.
+    pub(crate) fn remove(&mut self, removed: Range<u64>) -> u64 {
+        if removed.start >= removed.end || self.ranges.last().is_none_or(|last| last.end <= removed.start) {
+            return 0;
+        }
+        let from = self.ranges.partition_point(|range| range.end <= removed.start);
+        let to = from + self.ranges[from..].partition_point(|range| range.start < removed.end);
+        if from == to {
+            return 0;
+        }
+        let overlapping = &self.ranges[from..to];
+        let taken =
+            overlapping.iter().map(|range| range.end.min(removed.end) - range.start.max(removed.start)).sum();
+        let before = overlapping.first().map(|first| first.start..removed.start);
+        let behind = overlapping.last().map(|last| removed.end..last.end);
+        let left = [before, behind].into_iter().flatten().filter(|range| range.start < range.end);
+        self.ranges.splice(from..to, left);
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_touches_becomes_one_and_what_is_cut_becomes_two() {
+        let mut ranges = Ranges::default();
+        assert_eq!(ranges.insert(5..7), (2, 0));
+        assert_eq!(ranges.insert(7..9), (2, 0));
+        assert_eq!(ranges.insert(3..4), (1, 0));
+        assert_eq!(ranges.iter().collect::<Vec<_>>(), [3..4, 5..9]);
+        assert_eq!(ranges.remove(6..8), 2);
+        assert_eq!(ranges.iter().collect::<Vec<_>>(), [3..4, 5..6, 8..9]);
+    }
+
+    #[test]
+    fn beyond_the_bound_the_lowest_is_forgotten_and_told() {
+        let mut ranges = Ranges::default();
+        for number in 0..MOST_RANGES as u64 {
+            assert_eq!(ranges.insert(3 * number..3 * number + 2), (2, 0));
+        }
+        assert_eq!(ranges.insert(1_000_000..1_000_005), (5, 2));
+        assert_eq!(ranges.iter().next(), Some(3..5));
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_the_set_that_it_says(steps in prop::collection::vec((any::<bool>(), 0u64..200, 0u64..20), 1..80)) {
+            let (mut ranges, mut set) = (Ranges::default(), BTreeSet::new());
+            for (is_insert, start, length) in steps {
+                let numbers = start..start + length;
+                if is_insert {
+                    let new = numbers.clone().filter(|number| set.insert(*number)).count() as u64;
+                    prop_assert_eq!(ranges.insert(numbers), (new, 0));
+                } else {
+                    let taken = numbers.clone().filter(|number| set.remove(number)).count() as u64;
+                    prop_assert_eq!(ranges.remove(numbers), taken);
+                }
+                prop_assert_eq!(ranges.iter().flatten().collect::<Vec<_>>(), set.iter().copied().collect::<Vec<_>>());
+                prop_assert!(ranges.ranges.windows(2).all(|pair| pair[0].end < pair[1].start));
+            }
+        }
+    }
+}

@@ -1,0 +1,573 @@
+//! Lines with faults, servers with faults: the live feed gives what a lossless line gives, or says what it does not give.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use proptest::prelude::*;
+use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario};
+use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
+use tapeworks_feed::live::{Ask, Input, LiveChannelOptions, LiveFeed, SnapshotOptions};
+use tapeworks_feed::{Application, FeedOptions};
+use tapeworks_flow::{Inline, Sink, Stage};
+use tapeworks_market::{
+    BookStage, BookUpdate, Capacity, Event, EventKind, Flags, InstrumentId, Line, Nanos, Publisher, Side,
+};
+use tapeworks_wire::Ascii;
+use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacketFields, END_OF_SESSION};
+
+const START: u64 = 1_763_130_600_000_000_000;
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+
+fn messages(count: u64, symbols: u32, seed: u64) -> Vec<Vec<u8>> {
+    let mut scenario = Scenario::full_session(count, symbols);
+    scenario.seed = seed;
+    let mut generator = Generator::new(&scenario).unwrap();
+    let mut bytes = [0; MAX_MESSAGE_BYTES];
+    std::iter::from_fn(|| generator.next_message(&mut bytes).map(|made| bytes[..made.length].to_vec()))
+        .collect()
+}
+
+fn packet(session: &[u8; 10], first: u64, messages: &[Vec<u8>]) -> Vec<u8> {
+    let mut blocks = Vec::new();
+    for message in messages {
+        blocks.extend_from_slice(&(message.len() as u16).to_be_bytes());
+        blocks.extend_from_slice(message);
+    }
+    control(session, first, messages.len() as u16, &blocks)
+}
+
+fn control(session: &[u8; 10], first: u64, message_count: u16, messages: &[u8]) -> Vec<u8> {
+    let fields =
+        DownstreamPacketFields { session: Ascii(*session), sequence_number: first, message_count, messages };
+    let mut bytes = vec![0; 20 + messages.len()];
+    fields.encode_into(&mut bytes).unwrap();
+    bytes
+}
+
+fn channel(arbiter: ArbiterOptions, snapshot: Option<SnapshotOptions>) -> LiveChannelOptions {
+    LiveChannelOptions {
+        name: "Nasdaq".to_owned(),
+        application: Application::TotalViewItch50,
+        publisher: Publisher::XNAS_ITCH,
+        arbiter,
+        snapshot,
+    }
+}
+
+fn live(arbiter: ArbiterOptions, snapshot: Option<SnapshotOptions>) -> LiveFeed {
+    LiveFeed::new(FeedOptions::default(), vec![channel(arbiter, snapshot)])
+}
+
+fn asks_again() -> ArbiterOptions {
+    ArbiterOptions { retransmission: Some(RetransmissionOptions::default()), ..ArbiterOptions::default() }
+}
+
+fn input<'a>(line: Line, at: u64, payload: &'a [u8]) -> Input<'a> {
+    Input::Packet { channel: 0, line, received: Nanos(START + at), payload }
+}
+
+fn feed(live: &mut LiveFeed, input: Input<'_>) -> Vec<Event> {
+    let mut events = Vec::new();
+    live.input(&input, &mut |event| events.push(event));
+    events
+}
+
+/// What is the same whichever way a message came.
+fn content(event: &Event) -> Event {
+    Event { ts_recv: Nanos(0), line: Line::A, ..*event }
+}
+
+fn contents(events: &[Event]) -> Vec<Event> {
+    events.iter().map(content).collect()
+}
+
+fn lossless(messages: &[Vec<u8>]) -> Vec<Event> {
+    let mut live = live(ArbiterOptions::default(), None);
+    let mut events = Vec::new();
+    for (index, message) in messages.iter().enumerate() {
+        let payload = packet(b"SESSION001", index as u64 + 1, std::slice::from_ref(message));
+        events.extend(feed(&mut live, input(Line::A, index as u64 * US, &payload)));
+    }
+    events
+}
+
+/// What a line does to packets, each in 1,000.
+#[derive(Clone, Copy, Debug)]
+struct Faults {
+    lost: u32,
+    duplicated: u32,
+    reordered: u32,
+    skew_us: u64,
+}
+
+/// Draws as a linear congruential generator does (Knuth's constants).
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound.max(1)
+    }
+}
+
+#[derive(Default, PartialEq, Eq, Debug)]
+struct Injected {
+    lost: u64,
+    repeated: u64,
+    sent: u64,
+}
+
+/// A packet on its way: when it comes, a number to tell those of one time apart, the line, the bytes.
+type Arrival = (u64, u64, u8, Vec<u8>);
+
+/// A symbol, the orders of its book (number, shares, price), and whether the book is stale.
+type State = (String, Vec<(u64, u32, i64)>, bool);
+
+struct Run {
+    events: Vec<Event>,
+    live: LiveFeed,
+    injected: [Injected; 2],
+    requests: u64,
+}
+
+/// Sends the messages over two lines with faults; a retransmission server answers all but so many in 1,000 requests.
+fn run(
+    messages: &[Vec<u8>],
+    faults: [Faults; 2],
+    unanswered: u32,
+    options: ArbiterOptions,
+    seed: u64,
+) -> Run {
+    let mut draw = Draw(seed);
+    let mut due: BinaryHeap<Reverse<Arrival>> = BinaryHeap::new();
+    let mut number = 0;
+    let mut push = |due: &mut BinaryHeap<_>, at: u64, line: u8, bytes: Vec<u8>| {
+        number += 1;
+        due.push(Reverse((at, number, line, bytes)));
+    };
+    let mut injected: [Injected; 2] = Default::default();
+    let (mut first, mut at) = (0, 0);
+    while first < messages.len() {
+        let count = (1 + draw.below(4) as usize).min(messages.len() - first);
+        let payload = packet(b"SESSION001", first as u64 + 1, &messages[first..first + count]);
+        for (line, faults) in faults.iter().enumerate() {
+            let injected = &mut injected[line];
+            injected.sent += count as u64;
+            let skew = if line == 1 { draw.below(faults.skew_us * US) } else { 0 };
+            if draw.below(1_000) < u64::from(faults.lost) {
+                injected.lost += count as u64;
+                continue;
+            }
+            let late = if draw.below(1_000) < u64::from(faults.reordered) { 25 * US } else { 0 };
+            push(&mut due, at + skew + late, line as u8, payload.clone());
+            if draw.below(1_000) < u64::from(faults.duplicated) {
+                injected.repeated += count as u64;
+                push(&mut due, at + skew + late + US, line as u8, payload.clone());
+            }
+        }
+        first += count;
+        at += 10 * US;
+    }
+    let end = messages.len() as u64 + 1;
+    for line in 0..2 {
+        push(&mut due, at + 60 * US, line, control(b"SESSION001", end, 0, &[]));
+    }
+    push(&mut due, at + 200 * MS, 0, control(b"SESSION001", end, END_OF_SESSION, &[]));
+    let mut live = live(options, None);
+    let mut events = Vec::new();
+    let mut requests = 0;
+    while let Some(Reverse((at, _, line, bytes))) = due.pop() {
+        let line = [Line::A, Line::B, Line::Recovery][usize::from(line)];
+        // A timer of the plant.
+        if live.deadline().is_some_and(|deadline| deadline <= Nanos(START + at)) {
+            events.extend(feed(&mut live, Input::Tick { now: Nanos(START + at) }));
+        }
+        events.extend(feed(&mut live, input(line, at, &bytes)));
+        while let Some(ask) = live.take_ask() {
+            let Ask::Retransmission { request, .. } = ask else { panic!("{ask:?}") };
+            requests += 1;
+            if draw.below(1_000) < u64::from(unanswered) {
+                continue;
+            }
+            let from = request.first as usize - 1;
+            let to = (from + usize::from(request.count).min(7)).min(messages.len());
+            let answer = packet(b"SESSION001", request.first, &messages[from..to]);
+            push(&mut due, at + 100 * US + draw.below(200 * US), 2, answer);
+        }
+    }
+    // What is still waited for.
+    for step in 1..100 {
+        events.extend(feed(&mut live, Input::Tick { now: Nanos(START + at + 200 * MS + step * MS) }));
+    }
+    Run { events, live, injected, requests }
+}
+
+fn any_faults() -> impl Strategy<Value = Faults> {
+    (0u32..50, 0u32..50, 0u32..50, 1u64..100).prop_map(|(lost, duplicated, reordered, skew_us)| Faults {
+        lost,
+        duplicated,
+        reordered,
+        skew_us,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn where_all_can_be_had_again_the_output_is_that_of_a_lossless_line(
+        a in any_faults(),
+        b in any_faults(),
+        seed in any::<u64>(),
+    ) {
+        let messages = messages(1_500, 10, seed);
+        let run = run(&messages, [a, b], 0, asks_again(), seed);
+        let expected = contents(&lossless(&messages));
+        let got = contents(&run.events);
+        let differs = got.iter().zip(&expected).position(|(got, expected)| got != expected);
+        prop_assert_eq!(differs.map(|at| (got[at], expected[at])), None);
+        prop_assert_eq!(got.len(), expected.len());
+        let arbiter = run.live.channels()[0].arbiter();
+        let counters = arbiter.counters();
+        prop_assert_eq!(counters.messages, messages.len() as u64);
+        prop_assert_eq!((counters.gaps, counters.missing, counters.late), (0, 0, 0));
+        prop_assert_eq!(counters.requests, run.requests);
+        let lines = arbiter.lines();
+        prop_assert_eq!(lines.iter().map(|line| line.won).sum::<u64>(), messages.len() as u64);
+        for (line, injected) in lines.iter().zip(&run.injected) {
+            prop_assert_eq!(line.lost, injected.lost);
+            prop_assert_eq!(line.repeated, injected.repeated);
+            prop_assert_eq!(line.messages, injected.sent - injected.lost + injected.repeated);
+            prop_assert_eq!(line.messages, line.won + line.duplicate);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_had_again_is_told_and_all_else_comes_once_and_in_order(
+        a in any_faults(),
+        b in any_faults(),
+        unanswered in 300u32..=1000,
+        seed in any::<u64>(),
+    ) {
+        let messages = messages(1_500, 10, seed);
+        let mut options = asks_again();
+        options.retransmission = Some(RetransmissionOptions { timeout_ns: MS, ..RetransmissionOptions::default() });
+        let lossy = |faults: Faults| Faults { lost: faults.lost * 8, ..faults };
+        let run = run(&messages, [lossy(a), lossy(b)], unanswered, options, seed);
+        let counters = *run.live.channels()[0].arbiter().counters();
+        let mut expected = 1;
+        for event in &run.events {
+            if event.kind == EventKind::Gap {
+                let gap = event.gap().unwrap();
+                if gap.count > 0 {
+                    prop_assert_eq!(gap.first, expected);
+                    expected += gap.count;
+                }
+            } else if !matches!(event.kind, EventKind::SymbolMapping | EventKind::Recovered | EventKind::ImbalancePrices) {
+                prop_assert!(event.channel_sequence == expected || event.channel_sequence + 1 == expected, "{event:?} instead of {expected}");
+                expected = event.channel_sequence + 1;
+            }
+        }
+        prop_assert_eq!(counters.messages + counters.missing, messages.len() as u64);
+        let gaps: u64 = run.events.iter().filter_map(Event::gap).map(|gap| gap.count).sum();
+        prop_assert_eq!(gaps, counters.missing);
+    }
+
+    #[test]
+    fn nothing_that_comes_over_the_network_harms(
+        packets in prop::collection::vec((0u8..3, 0u64..40_000_000_000, prop::collection::vec(any::<u8>(), 0..60), any::<bool>(), 0u64..30), 0..60),
+    ) {
+        let mut live = live(ArbiterOptions { held_bytes: 500, ..asks_again() }, Some(SnapshotOptions::default()));
+        let mut at = 0;
+        for (line, later, mut bytes, is_ours, first) in packets {
+            at += later / 1_000;
+            if is_ours {
+                let mut header = control(b"SESSION001", first, (first % 4) as u16, &[]);
+                header.append(&mut bytes);
+                bytes = header;
+            }
+            feed(&mut live, input([Line::A, Line::B, Line::Recovery][usize::from(line)], at, &bytes));
+            if let Some(Ask::Snapshot { attempt, .. }) = live.take_ask() {
+                let received = Nanos(START + at);
+                feed(&mut live, Input::Snapshot { channel: 0, attempt, received, messages: &bytes });
+                feed(&mut live, Input::SnapshotEnd { channel: 0, attempt, received, next: first });
+            }
+        }
+    }
+}
+
+struct Market {
+    books: BookStage,
+    buffer: Vec<Event>,
+}
+
+impl Market {
+    fn new() -> Self {
+        let books = BookStage::new([(Publisher::XNAS_ITCH, Capacity::default())]);
+        Self { books, buffer: Vec::with_capacity(64) }
+    }
+
+    fn apply(&mut self, events: &[Event]) {
+        struct Nothing;
+        impl<'a> Sink<BookUpdate<'a>> for Nothing {
+            fn put(&mut self, _update: BookUpdate<'a>) {}
+        }
+        let mut nothing = Nothing;
+        let mut edge = Inline::new(&mut self.books, &mut self.buffer, &mut nothing);
+        events.iter().for_each(|event| edge.put(*event));
+        edge.end_of_batch();
+    }
+
+    /// Each instrument's orders in the order of their queues, and whether its book is stale.
+    fn state(&self, instruments: &tapeworks_market::Instruments) -> Vec<State> {
+        let Some(books) = self.books.feed(Publisher::XNAS_ITCH) else { return Vec::new() };
+        let mut all: Vec<_> = (0..instruments.len())
+            .map(|index| {
+                let id = InstrumentId(index as u32);
+                let book = books.book(id);
+                let mut orders: Vec<_> =
+                    book.queue().iter().map(|order| (order.id, order.size, order.price.e9())).collect();
+                // The queue is that of prices; between two prices there is no order.
+                orders.sort_by_key(|order| order.2);
+                let levels: u32 =
+                    book.levels(Side::Bid).chain(book.levels(Side::Ask)).map(|level| level.size).sum();
+                assert_eq!(levels, orders.iter().map(|order| order.1).sum::<u32>());
+                (instruments.symbol(id).unwrap().as_str().to_owned(), orders, book.is_stale())
+            })
+            .collect();
+        all.sort();
+        all
+    }
+}
+
+/// The messages that make the books that `events` make, as a snapshot server sends them.
+fn snapshot_of(messages: &[Vec<u8>]) -> Vec<u8> {
+    // The messages themselves make the same books, if only in a longer way.
+    let mut blocks = Vec::new();
+    for message in messages {
+        blocks.extend_from_slice(&(message.len() as u16).to_be_bytes());
+        blocks.extend_from_slice(message);
+    }
+    blocks
+}
+
+#[test]
+fn who_joins_late_has_the_books_of_who_was_there_from_the_start() {
+    let messages = messages(6_000, 12, 5);
+    let mut whole = Market::new();
+    let all = lossless(&messages);
+    whole.apply(&all);
+    let mut reference = live(ArbiterOptions::default(), None);
+    for (index, message) in messages.iter().enumerate() {
+        let payload = packet(b"SESSION001", index as u64 + 1, std::slice::from_ref(message));
+        feed(&mut reference, input(Line::A, index as u64 * US, &payload));
+    }
+    // The snapshot holds less than, exactly, or more than what came when it was asked for.
+    for snapshot_next in [3_000u64, 3_001, 3_400] {
+        let mut live = live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
+        let mut market = Market::new();
+        let mut told = Vec::new();
+        let mut asked = None;
+        for (index, message) in messages.iter().enumerate().skip(2_990) {
+            let payload = packet(b"SESSION001", index as u64 + 1, std::slice::from_ref(message));
+            let mut events = feed(&mut live, input(Line::A, index as u64 * US, &payload));
+            if let Some(Ask::Snapshot { attempt, .. }) = live.take_ask() {
+                asked = Some(attempt);
+            }
+            if index as u64 == 3_500 {
+                let (attempt, received) = (asked.unwrap(), Nanos(START + 3_500 * US));
+                assert_eq!(events, [], "nothing comes before the snapshot");
+                let state = snapshot_of(&messages[..snapshot_next as usize - 1]);
+                let (one, two) = state.split_at(state.len() / 2);
+                for part in [one, two] {
+                    let part = Input::Snapshot { channel: 0, attempt, received, messages: part };
+                    events.extend(feed(&mut live, part));
+                }
+                let end = Input::SnapshotEnd { channel: 0, attempt, received, next: snapshot_next };
+                events.extend(feed(&mut live, end));
+            }
+            market.apply(&events);
+            told.extend(events);
+        }
+        assert_eq!(market.state(live.instruments()), whole.state(reference.instruments()));
+        assert!(told.iter().all(|event| event.kind != EventKind::Gap));
+        // What is not of the snapshot is what the others were told.
+        let fresh: Vec<Event> = told
+            .iter()
+            .filter(|event| !event.flags.contains(Flags::SNAPSHOT) && event.kind != EventKind::Recovered)
+            .filter(|event| event.kind != EventKind::SymbolMapping)
+            .map(|event| event.channel_sequence)
+            .map(|sequence| *all.iter().find(|event| event.channel_sequence == sequence).unwrap())
+            .collect();
+        assert_eq!(fresh[0].channel_sequence, snapshot_next);
+    }
+}
+
+#[test]
+fn after_a_hole_a_snapshot_makes_the_books_right_and_no_trade_is_told_twice() {
+    let messages = messages(6_000, 12, 6);
+    let mut whole = Market::new();
+    let all = lossless(&messages);
+    whole.apply(&all);
+    let mut live = live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
+    let mut market = Market::new();
+    let mut asked = None;
+    let mut trades = 0;
+    let mut was_stale = false;
+    for (index, message) in messages.iter().enumerate().filter(|(index, _)| !(2_000..2_010).contains(index)) {
+        let payload = packet(b"SESSION001", index as u64 + 1, std::slice::from_ref(message));
+        let at = index as u64 * 100 * US;
+        let mut events = feed(&mut live, input(Line::A, at, &payload));
+        while let Some(ask) = live.take_ask() {
+            let Ask::Snapshot { attempt, .. } = ask else { panic!("{ask:?}") };
+            asked = Some(attempt);
+        }
+        if index == 2_500 {
+            was_stale = live.channels()[0].is_stale();
+            let (attempt, received) = (asked.unwrap(), Nanos(START + at));
+            let state = snapshot_of(&messages[..2_200]);
+            events
+                .extend(feed(&mut live, Input::Snapshot { channel: 0, attempt, received, messages: &state }));
+            events.extend(feed(&mut live, Input::SnapshotEnd { channel: 0, attempt, received, next: 2_201 }));
+        }
+        trades +=
+            events.iter().filter(|event| matches!(event.kind, EventKind::Execute | EventKind::Trade)).count();
+        market.apply(&events);
+    }
+    let missed: Vec<u64> = (2_001..=2_010).collect();
+    let expected = all
+        .iter()
+        .filter(|event| matches!(event.kind, EventKind::Execute | EventKind::Trade))
+        .filter(|event| !missed.contains(&event.channel_sequence))
+        .count();
+    assert!(was_stale);
+    assert_eq!(trades, expected);
+    assert!(!live.channels()[0].is_stale());
+    let mut reference = self::live(ArbiterOptions::default(), None);
+    for (index, message) in messages.iter().enumerate() {
+        let payload = packet(b"SESSION001", index as u64 + 1, std::slice::from_ref(message));
+        feed(&mut reference, input(Line::A, index as u64 * US, &payload));
+    }
+    assert_eq!(market.state(live.instruments()), whole.state(reference.instruments()));
+    assert_eq!(live.channels()[0].snapshots().applied, 1);
+}
+
+#[test]
+fn what_comes_too_late_narrows_the_doubt_to_the_instruments_that_it_names() {
+    let messages = messages(3_000, 6, 7);
+    let mut live = live(ArbiterOptions::default(), None);
+    let mut market = Market::new();
+    for (index, message) in messages.iter().enumerate().filter(|(index, _)| *index != 2_000) {
+        let payload = packet(b"SESSION001", index as u64 + 1, std::slice::from_ref(message));
+        let events = feed(&mut live, input(Line::A, index as u64 * 100 * US, &payload));
+        market.apply(&events);
+    }
+    let stale = |market: &Market, live: &LiveFeed| {
+        market.state(live.instruments()).iter().filter(|(_, _, is_stale)| *is_stale).count()
+    };
+    assert_eq!(stale(&market, &live), 6);
+    let payload = packet(b"SESSION001", 2_001, &messages[2_000..2_001]);
+    let events = feed(&mut live, input(Line::B, 400 * MS, &payload));
+    market.apply(&events);
+    assert_eq!(stale(&market, &live), 1);
+    assert_eq!(events.iter().filter(|event| event.kind == EventKind::Gap).count(), 1);
+    let lines = live.channels()[0].arbiter().lines();
+    assert_eq!((lines[1].late, live.channels()[0].arbiter().counters().late), (1, 1));
+}
+
+#[test]
+fn a_session_that_follows_waits_until_the_one_before_is_complete() {
+    let messages = messages(400, 3, 8);
+    let mut live = live(asks_again(), None);
+    let mut events = Vec::new();
+    let half = messages.len() / 2;
+    events.extend(feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 1, &messages[..half - 5]))));
+    // Line A loses the last five and says that the session is over; line B is late.
+    let end = control(b"SESSION001", half as u64 + 1, END_OF_SESSION, &[]);
+    events.extend(feed(&mut live, input(Line::A, 10 * US, &end)));
+    let next = packet(b"SESSION002", 1, &messages[half..]);
+    events.extend(feed(&mut live, input(Line::A, 20 * US, &next)));
+    let count = events.len();
+    let rest = packet(b"SESSION001", half as u64 - 4, &messages[half - 5..half]);
+    events.extend(feed(&mut live, input(Line::B, 40 * US, &rest)));
+    assert!(events.len() > count);
+    events.extend(feed(&mut live, input(Line::B, 50 * US, &next)));
+    let arbiter = live.channels()[0].arbiter();
+    assert_eq!(arbiter.counters().session_changes, 1);
+    assert_eq!(arbiter.counters().gaps, 0);
+    assert_eq!(arbiter.counters().messages, messages.len() as u64);
+    let clears = events.iter().filter(|event| event.kind == EventKind::Clear).count();
+    assert_eq!(clears, 1, "the books of the first session are gone");
+    // What is left of the session before changes nothing.
+    assert_eq!(feed(&mut live, input(Line::B, 60 * US, &end)), []);
+    assert_eq!(live.channels()[0].arbiter().lines()[1].of_past_sessions, 1);
+}
+
+#[test]
+fn silence_makes_books_doubtful_until_the_channel_is_heard_and_nothing_was_missed() {
+    let messages = messages(100, 3, 9);
+    let mut live = live(ArbiterOptions::default(), None);
+    feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 1, &messages[..50])));
+    let deadline = live.deadline().unwrap();
+    assert_eq!(deadline, Nanos(START + 3_000 * MS));
+    assert_eq!(feed(&mut live, Input::Tick { now: Nanos(deadline.0 - 1) }), []);
+    let silent = feed(&mut live, Input::Tick { now: deadline });
+    assert_eq!(silent.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::Gap]);
+    assert!(live.channels()[0].arbiter().is_silent() && live.channels()[0].is_stale());
+    let heard = feed(&mut live, input(Line::A, 5_000 * MS, &control(b"SESSION001", 51, 0, &[])));
+    assert_eq!(heard.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::Recovered]);
+    assert!(!live.channels()[0].is_stale());
+    let more = feed(&mut live, input(Line::A, 5_001 * MS, &packet(b"SESSION001", 51, &messages[50..52])));
+    assert!(!more.is_empty());
+    assert_eq!(live.channels()[0].arbiter().counters().silences, 1);
+}
+
+#[test]
+fn numbers_that_begin_anew_after_a_pause_are_a_reset_and_not_duplicates() {
+    let messages = messages(100, 3, 10);
+    let mut live = live(ArbiterOptions::default(), None);
+    feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 1, &messages[..80])));
+    assert_eq!(feed(&mut live, input(Line::B, 10, &packet(b"SESSION001", 1, &messages[..80]))), []);
+    let again = feed(&mut live, input(Line::A, 4_000 * MS, &packet(b"SESSION001", 1, &messages[..10])));
+    assert!(again.iter().any(|event| event.kind == EventKind::Clear));
+    assert!(again.iter().filter(|event| event.channel_sequence > 0).count() >= 10);
+    assert_eq!(live.channels()[0].arbiter().counters().sequence_resets, 1);
+}
+
+#[test]
+fn a_request_that_is_not_answered_is_repeated_and_then_the_hole_is_given_up() {
+    let messages = messages(100, 3, 11);
+    let mut live = live(asks_again(), None);
+    feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 1, &messages[..10])));
+    assert_eq!(feed(&mut live, input(Line::A, US, &packet(b"SESSION001", 21, &messages[20..30]))), []);
+    let mut requests = Vec::new();
+    let mut events = Vec::new();
+    for step in 1..40 {
+        events.extend(feed(&mut live, Input::Tick { now: Nanos(START + step * MS) }));
+        while let Some(Ask::Retransmission { request, .. }) = live.take_ask() {
+            assert_eq!((request.first, request.count), (11, 10));
+            assert_eq!(request.encode(), control(b"SESSION001", 11, 10, &[]));
+            requests.push(step);
+        }
+    }
+    assert_eq!(requests, [1, 6, 11]);
+    assert_eq!(events[0].gap().unwrap().count, 10);
+    assert_eq!(events[0].ts_recv, Nanos(START + 16 * MS));
+    assert!(live.channels()[0].is_stale());
+}
+
+#[test]
+fn the_stage_takes_batches_as_every_stage_does() {
+    let messages = messages(50, 3, 12);
+    let payload = packet(b"SESSION001", 1, &messages);
+    let mut live = live(ArbiterOptions::default(), None);
+    let mut count = 0;
+    let mut sink = |_: Event| count += 1;
+    Stage::process(&mut live, &[input(Line::A, 0, &payload), input(Line::B, 5, &payload)], &mut sink);
+    assert!(count >= messages.len());
+    let lines = live.channels()[0].arbiter().lines();
+    assert_eq!((lines[0].won, lines[1].duplicate), (messages.len() as u64, messages.len() as u64));
+}
