@@ -1,4 +1,4 @@
-//! Normalised market data in DBN, Parquet, CSV and JSON files.
+//! Normalised market data in DBN, Parquet, CSV and JSON files, and the [`journal`] of what entered.
 //!
 //! A [`Writer`] takes what comes out of the engine, one [`NbboUpdate`](tapeworks_market::NbboUpdate) (an event, the
 //! book after it, the NBBO after it) at a time, and writes the records of one [`Schema`] to one file, in the
@@ -79,6 +79,7 @@ mod columns;
 mod encode;
 mod error;
 mod format;
+pub mod journal;
 mod options;
 mod records;
 mod rows;
