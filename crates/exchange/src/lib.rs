@@ -23,6 +23,7 @@ mod files;
 mod generator;
 mod iex;
 mod instrument;
+mod lines;
 mod nasdaq;
 mod outbox;
 mod packets;
@@ -32,12 +33,15 @@ mod report;
 mod scenario;
 mod schedule;
 mod script;
+mod transport;
 
 pub use files::{write_itch, write_pcap};
 pub use generator::{Generated, Generator, MAX_MESSAGE_BYTES};
-pub use packets::{MAX_PAYLOAD_BYTES, Packet, Packets};
+pub use lines::Content;
+pub use packets::{Packet, Packets};
 pub use report::{Injected, Report, VenueReport};
 pub use scenario::{
-    Burst, DEFAULT_MIDNIGHT_NS, LineFaults, MAX_VENUES, Popularity, Scenario, ScenarioError, VenueConfig,
-    VenueKind,
+    Burst, DEFAULT_MIDNIGHT_NS, LineFaults, MAX_MARKETS, MAX_VENUES, Popularity, Scenario, ScenarioError,
+    VenueConfig, VenueKind,
 };
+pub use transport::{MAX_PAYLOAD_BYTES, Session};
