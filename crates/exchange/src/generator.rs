@@ -16,7 +16,7 @@ use crate::book::{Book, Order, Side};
 use crate::iex::{self, Print, Quote};
 use crate::instrument::Instrument;
 use crate::nasdaq;
-use crate::outbox::{Change, Outbox, Stamp};
+use crate::outbox::{Change, Outbox, Stamp, Standing};
 use crate::popularity::Chooser;
 use crate::random::Random;
 use crate::scenario::{Scenario, ScenarioError, VenueKind};
@@ -57,6 +57,10 @@ struct Venue {
     last_print: Option<Print>,
     /// TOPS: the quote told last, of each symbol.
     quotes: Vec<Quote>,
+    /// Phases told so far, by their ITCH letters.
+    phases: Vec<u8>,
+    /// ITCH: the circuit breaker's levels were told, and the breach of one.
+    breaker: (bool, bool),
 }
 
 /// A market as a stream of messages, one after the other in order of time. Same scenario, same bytes.
@@ -82,6 +86,8 @@ pub struct Generator {
     instruments: Vec<Instrument>,
     /// Venue by venue, symbol by symbol.
     books: Vec<Book>,
+    /// As the books.
+    standings: Vec<Standing>,
     venues: Vec<Venue>,
     venue_choice: Chooser,
     symbol_choice: Option<Chooser>,
@@ -103,9 +109,9 @@ impl Generator {
     /// The market of this scenario, before its first message.
     ///
     /// # Errors
-    /// A scenario that breaks a rule ([`Scenario::check`]).
+    /// A scenario that breaks a rule ([`Scenario::check_market`]).
     pub fn new(scenario: &Scenario) -> Result<Self, ScenarioError> {
-        scenario.check()?;
+        scenario.check_market()?;
         let mut random = Random::new(scenario.seed);
         let symbols = scenario.symbols as usize;
         let instruments = (0..scenario.symbols).map(|index| Instrument::new(index, &mut random)).collect();
@@ -122,6 +128,8 @@ impl Generator {
                 } else {
                     Vec::new()
                 },
+                phases: Vec::new(),
+                breaker: (false, false),
             })
             .collect();
         Ok(Self {
@@ -129,6 +137,7 @@ impl Generator {
             symbols: scenario.symbols,
             instruments,
             books: vec![Book::default(); symbols * scenario.venues.len()],
+            standings: vec![Standing::UNTOLD; symbols * scenario.venues.len()],
             venues,
             venue_choice: Chooser::weighted(scenario.venues.iter().map(|venue| f64::from(venue.share))),
             symbol_choice: Chooser::of(scenario.popularity, scenario.symbols),
@@ -164,6 +173,81 @@ impl Generator {
     #[must_use]
     pub fn live_orders(&self) -> usize {
         self.books.iter().map(|book| book.side(Side::Buy).len() + book.side(Side::Sell).len()).sum()
+    }
+
+    /// Messages of a venue that are made and that [`Generator::next_message`] has still to give: what
+    /// [`Generator::image`] tells includes them.
+    #[must_use]
+    pub fn pending(&self, venue: usize) -> u64 {
+        self.outbox.pending_of(venue)
+    }
+
+    /// Hands `put` the messages that tell a receiver without history where a venue stands now, in the venue's protocol: the phases
+    /// of the day, and for each symbol whose directory was told the directory, trading state and short sale test, then
+    /// its orders from the best on, the older first (IEX DEEP: its levels; IEX TOPS: its quote). Attributions of
+    /// orders, auctions under way and what was traded are not told. A venue that does not exist tells nothing.
+    pub fn image(&self, venue: usize, mut put: impl FnMut(&[u8])) {
+        let Some(state) = self.venues.get(venue) else { return };
+        let (kind, of_market) = (state.kind, self.stamp(venue, None));
+        let outbox = &mut Outbox::default();
+        for code in &state.phases {
+            if kind.is_itch() {
+                nasdaq::system_event(outbox, &of_market, *code);
+            } else {
+                iex::system_event(outbox, kind, &of_market, *code);
+            }
+        }
+        if state.breaker.0 {
+            nasdaq::circuit_breaker_levels(outbox, &of_market);
+        }
+        if state.breaker.1 {
+            nasdaq::circuit_breaker_breach(outbox, &of_market);
+        }
+        outbox.drain(&mut put);
+        for symbol in 0..self.symbols {
+            self.image_of(venue, symbol, outbox);
+            outbox.drain(&mut put);
+        }
+    }
+
+    /// What [`Generator::image`] tells of a symbol.
+    fn image_of(&self, venue: usize, symbol: u32, outbox: &mut Outbox) {
+        let index = self.book_index(venue, symbol);
+        let (Some(book), Some(standing)) = (self.books.get(index), self.standings.get(index)) else { return };
+        if !standing.told {
+            return;
+        }
+        let (kind, stamp) = (self.venues[venue].kind, self.stamp(venue, Some(symbol)));
+        let instrument = &self.instruments[symbol as usize];
+        let stock = instrument.symbol;
+        if kind.is_itch() {
+            nasdaq::directory(outbox, &stamp, symbol, instrument, standing);
+            if standing.operational_halt {
+                nasdaq::operational_halt(outbox, &stamp, stock, kind, true);
+            }
+            for side in [Side::Buy, Side::Sell] {
+                for order in book.side(side).iter().rev() {
+                    nasdaq::change(outbox, &stamp, stock, &Change::Add { side, order: *order, mpid: None });
+                }
+            }
+            return;
+        }
+        iex::directory(outbox, kind, &stamp, symbol, instrument, standing);
+        if kind == VenueKind::IexTops {
+            let quote = self.venues[venue].quotes.get(symbol as usize).copied().unwrap_or_default();
+            iex::quote(outbox, &stamp, stock, quote, book.halted);
+            return;
+        }
+        let mut levels: Vec<(Side, u32)> = Vec::new();
+        for side in [Side::Buy, Side::Sell] {
+            levels.extend(book.side(side).iter().rev().map(|order| (side, order.price)));
+        }
+        // Orders of one price lie side by side.
+        levels.dedup();
+        let last = levels.len().saturating_sub(1);
+        for (number, level) in levels.iter().enumerate() {
+            iex::level(outbox, &stamp, stock, book, *level, number == last);
+        }
     }
 
     /// Does the next thing that is due. False at the end of the session.
@@ -584,21 +668,39 @@ impl Generator {
         let stamp = self.stamp(venue, Some(symbol));
         let index = self.book_index(venue, symbol);
         match script.step {
-            Step::System(code) if kind.is_itch() => nasdaq::system_event(&mut self.outbox, &of_market, code),
-            Step::System(code) => iex::system_event(&mut self.outbox, kind, &of_market, code),
-            Step::Directory { first_new_issue } => {
-                let halted = symbol >= first_new_issue;
-                self.books[index].halted = halted;
-                let instrument = &self.instruments[symbol as usize];
+            Step::System(code) => {
+                self.venues[venue].phases.push(code);
                 if kind.is_itch() {
-                    let state = if halted { TradingState::Halted } else { TradingState::Trading };
-                    nasdaq::directory(&mut self.outbox, &stamp, symbol, instrument, state);
+                    nasdaq::system_event(&mut self.outbox, &of_market, code);
                 } else {
-                    iex::directory(&mut self.outbox, kind, &stamp, symbol, instrument, halted);
+                    iex::system_event(&mut self.outbox, kind, &of_market, code);
                 }
             }
-            Step::CircuitBreakerLevels => nasdaq::circuit_breaker_levels(&mut self.outbox, &of_market),
-            Step::CircuitBreakerBreach => nasdaq::circuit_breaker_breach(&mut self.outbox, &of_market),
+            Step::Directory { first_new_issue } => {
+                let new_issue = symbol >= first_new_issue;
+                self.books[index].halted = new_issue;
+                let (state, reason) = if new_issue {
+                    (TradingState::Halted, ReasonCode::IpoIssue)
+                } else {
+                    (TradingState::Trading, ReasonCode::ReasonNotAvailable)
+                };
+                let standing = Standing { told: true, new_issue, state, reason, ..Standing::UNTOLD };
+                self.standings[index] = standing;
+                let instrument = &self.instruments[symbol as usize];
+                if kind.is_itch() {
+                    nasdaq::directory(&mut self.outbox, &stamp, symbol, instrument, &standing);
+                } else {
+                    iex::directory(&mut self.outbox, kind, &stamp, symbol, instrument, &standing);
+                }
+            }
+            Step::CircuitBreakerLevels => {
+                self.venues[venue].breaker.0 = true;
+                nasdaq::circuit_breaker_levels(&mut self.outbox, &of_market);
+            }
+            Step::CircuitBreakerBreach => {
+                self.venues[venue].breaker.1 = true;
+                nasdaq::circuit_breaker_breach(&mut self.outbox, &of_market);
+            }
             Step::IpoQuotingPeriod { release_ns } => {
                 nasdaq::ipo_quoting_period(
                     &mut self.outbox,
@@ -619,6 +721,7 @@ impl Generator {
             Step::Collar => nasdaq::collar(&mut self.outbox, &stamp, &self.instruments[symbol as usize]),
             Step::OperationalHalt { halted } => {
                 self.books[index].halted = halted;
+                self.standings[index].operational_halt = halted;
                 let stock = self.instruments[symbol as usize].symbol;
                 if kind.is_itch() {
                     nasdaq::operational_halt(&mut self.outbox, &stamp, stock, kind, halted);
@@ -628,6 +731,7 @@ impl Generator {
                 }
             }
             Step::ShortSaleTest => {
+                self.standings[index].short_sale_test = true;
                 let stock = self.instruments[symbol as usize].symbol;
                 if kind.is_itch() {
                     nasdaq::reg_sho(&mut self.outbox, &stamp, stock);
@@ -681,15 +785,14 @@ impl Generator {
         let index = self.book_index(venue, symbol);
         let stock = self.instruments[symbol as usize].symbol;
         self.books[index].halted = state != TradingState::Trading;
+        let standing = &mut self.standings[index];
+        (standing.state, standing.reason) = (state, reason);
+        let standing = *standing;
         let kind = self.venues[venue].kind;
         if kind.is_itch() {
             nasdaq::trading_action(&mut self.outbox, &stamp, stock, state, reason);
         } else {
-            let status = match state {
-                TradingState::QuotationOnlyPeriod => b'O',
-                other => other.raw(),
-            };
-            iex::trading_status(&mut self.outbox, kind, &stamp, stock, status, reason.raw());
+            iex::trading_status(&mut self.outbox, kind, &stamp, stock, &standing);
             self.tell_halt_in_quote(venue, symbol);
         }
     }

@@ -1,11 +1,12 @@
 //! What IEX says: quotes in TOPS 1.6, price levels in DEEP 1.0, the rest alike in both.
 
 use tapeworks_wire::iex::{deep10, tops16};
+use tapeworks_wire::nasdaq::itch50::TradingState;
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch, SecondsSinceEpoch};
 
 use crate::book::{Book, Side};
 use crate::instrument::Instrument;
-use crate::outbox::{Outbox, Stamp};
+use crate::outbox::{Outbox, Stamp, Standing};
 use crate::scenario::{SECOND_NS, VenueKind};
 use crate::schedule::{CLOSE_NS, OPEN_NS};
 
@@ -55,7 +56,7 @@ pub(crate) fn directory(
     stamp: &Stamp,
     index: u32,
     instrument: &Instrument,
-    halted: bool,
+    standing: &Standing,
 ) {
     let symbol = instrument.symbol;
     say!(outbox, kind, stamp, SecurityDirectoryFields |feed| {
@@ -65,15 +66,11 @@ pub(crate) fn directory(
         adjusted_poc_price: price(instrument.reference_price()),
         luld_tier: if index < 1_000 { feed::LuldTier::Tier1NmsStock } else { feed::LuldTier::Tier2NmsStock },
     });
-    trading_status(
-        outbox,
-        kind,
-        stamp,
-        symbol,
-        if halted { b'H' } else { b'T' },
-        if halted { *b"IPO1" } else { *b"    " },
-    );
-    operational_halt(outbox, kind, stamp, symbol, false);
+    trading_status(outbox, kind, stamp, symbol, standing);
+    operational_halt(outbox, kind, stamp, symbol, standing.operational_halt);
+    if standing.short_sale_test {
+        return short_sale_test(outbox, kind, stamp, symbol);
+    }
     say!(outbox, kind, stamp, ShortSalePriceTestStatusFields |feed| {
         short_sale_price_test_status: feed::ShortSalePriceTest::from_raw(u8::from(index % 50 == 11)),
         symbol,
@@ -86,9 +83,13 @@ pub(crate) fn trading_status(
     kind: VenueKind,
     stamp: &Stamp,
     symbol: Ascii<8>,
-    status: u8,
-    reason: [u8; 4],
+    standing: &Standing,
 ) {
+    let status = match standing.state {
+        TradingState::QuotationOnlyPeriod => b'O',
+        other => other.raw(),
+    };
+    let reason = standing.reason.raw();
     say!(outbox, kind, stamp, TradingStatusFields |feed| {
         trading_status: feed::TradingStatusCode::from_raw(status),
         symbol,

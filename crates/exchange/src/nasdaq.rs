@@ -5,7 +5,7 @@ use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceMidnight, SecondsSinceMidni
 
 use crate::book::Side;
 use crate::instrument::Instrument;
-use crate::outbox::{Change, Outbox, Stamp};
+use crate::outbox::{Change, Outbox, Stamp, Standing};
 use crate::scenario::VenueKind;
 
 /// Market participants that put their name to an order. None of them exists.
@@ -137,11 +137,22 @@ pub(crate) fn directory(
     stamp: &Stamp,
     index: u32,
     instrument: &Instrument,
-    state: TradingState,
+    standing: &Standing,
 ) {
+    stock_directory(outbox, stamp, index, instrument, standing.new_issue);
+    trading_action(outbox, stamp, instrument.symbol, standing.state, standing.reason);
+    let reg_sho_action = match index % 50 {
+        _ if standing.short_sale_test => RegShoAction::RegShoShortSalePriceTestRestriction,
+        11 => RegShoAction::TestRestrictionRemains,
+        _ => RegShoAction::NoPriceTest,
+    };
+    say!(outbox, stamp, RegShoRestrictionFields { stock: instrument.symbol, reg_sho_action });
+    market_makers(outbox, stamp, index, instrument.symbol);
+}
+
+fn stock_directory(outbox: &mut Outbox, stamp: &Stamp, index: u32, instrument: &Instrument, new_issue: bool) {
     let stock = instrument.symbol;
     let listed_here = is_listed(index);
-    let new_issue = state == TradingState::Halted;
     say!(
         outbox,
         stamp,
@@ -185,14 +196,11 @@ pub(crate) fn directory(
             inverse_indicator: InverseIndicator::NotInverseEtp,
         }
     );
-    let reason = if new_issue { ReasonCode::IpoIssue } else { ReasonCode::ReasonNotAvailable };
-    trading_action(outbox, stamp, stock, state, reason);
-    let reg_sho_action = match index % 50 {
-        11 => RegShoAction::TestRestrictionRemains,
-        _ => RegShoAction::NoPriceTest,
-    };
-    say!(outbox, stamp, RegShoRestrictionFields { stock, reg_sho_action });
-    for maker in 0..market_makers(index) {
+}
+
+fn market_makers(outbox: &mut Outbox, stamp: &Stamp, index: u32, stock: Ascii<8>) {
+    let makers = [2, 0, 1, 0][index as usize % 4];
+    for maker in 0..makers {
         say!(
             outbox,
             stamp,
@@ -214,10 +222,6 @@ pub(crate) fn directory(
 /// Listed at Nasdaq, so that its auctions are held there.
 pub(crate) fn is_listed(index: u32) -> bool {
     index.is_multiple_of(2)
-}
-
-fn market_makers(index: u32) -> usize {
-    [2, 0, 1, 0][index as usize % 4]
 }
 
 pub(crate) fn trading_action(

@@ -1,6 +1,8 @@
 //! Messages that were made and not yet taken. The buffer is emptied when all are taken, so it stays as small as the
 //! largest event.
 
+use tapeworks_wire::nasdaq::itch50::{ReasonCode, TradingState};
+
 use crate::book::{Order, Side};
 
 /// A change of a book, the same for every protocol.
@@ -13,6 +15,31 @@ pub(crate) enum Change {
     Delete { side: Side, order: Order },
     Replace { side: Side, old: Order, new: Order },
     Hidden { price: u32, shares: u32, match_number: u64 },
+}
+
+/// What a venue has told of a symbol, besides its book.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// The directory was told.
+    pub(crate) told: bool,
+    pub(crate) new_issue: bool,
+    pub(crate) state: TradingState,
+    pub(crate) reason: ReasonCode,
+    pub(crate) operational_halt: bool,
+    /// A short sale price test began during the day.
+    pub(crate) short_sale_test: bool,
+}
+
+impl Standing {
+    /// As it is before the directory.
+    pub(crate) const UNTOLD: Self = Self {
+        told: false,
+        new_issue: false,
+        state: TradingState::Trading,
+        reason: ReasonCode::ReasonNotAvailable,
+        operational_halt: false,
+        short_sale_test: false,
+    };
 }
 
 /// Where and when a message is made.
@@ -57,6 +84,20 @@ impl Outbox {
     /// Messages made so far, taken or not.
     pub(crate) fn made(&self) -> u64 {
         self.made
+    }
+
+    /// Messages of a venue that were made and not yet taken.
+    pub(crate) fn pending_of(&self, venue: usize) -> u64 {
+        let pending = self.pending.get(self.next..).unwrap_or_default();
+        pending.iter().filter(|pending| pending.venue == venue).count() as u64
+    }
+
+    /// All messages in their order, which are taken by that.
+    pub(crate) fn drain(&mut self, mut put: impl FnMut(&[u8])) {
+        while let Some((_, _, message)) = self.take() {
+            put(message);
+        }
+        self.clear_if_taken();
     }
 
     pub(crate) fn is_empty(&self) -> bool {

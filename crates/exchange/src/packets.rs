@@ -4,29 +4,17 @@
 //! Cost: a copy of each message and of each packet, and the checksum. Memory: one open packet per venue, and the packets that
 //! wait for their time (line B's skew, repeats).
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
-
-use tapeworks_packet::net::build::{BuildError, FrameBuilder};
-use tapeworks_wire::iex::tp::{MessageProtocolId, SegmentFields};
-use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacketFields, END_OF_SESSION, HEARTBEAT};
-use tapeworks_wire::{Ascii, NanosecondsSinceEpoch};
+use tapeworks_packet::net::build::FrameBuilder;
+use tapeworks_wire::Ascii;
 
 use crate::generator::{Generated, Generator, MAX_MESSAGE_BYTES};
-use crate::random::Random;
+use crate::lines::{Content, LineOptions, Lines, Outgoing, Waiting};
 use crate::report::{Counter, Report};
-use crate::scenario::{HOUR_NS, LineFaults, Scenario, ScenarioError, VenueKind};
-
-/// The longest UDP payload that is sent, in bytes.
-pub const MAX_PAYLOAD_BYTES: usize = 1_400;
+use crate::scenario::{HOUR_NS, Scenario, ScenarioError, VenueKind};
+use crate::transport::{Session, Stream};
 
 /// Bytes of Ethernet, IPv4 and UDP headers without a VLAN tag.
 const NETWORK_HEADERS_BYTES: usize = 42;
-const MOLD_HEADER_BYTES: usize = 20;
-const IEX_TP_HEADER_BYTES: usize = 40;
-/// How long after the first a repeated packet comes, in nanoseconds.
-const REPEAT_AFTER_NS: u64 = 1_000;
 /// How long after the last message a session ends, in nanoseconds.
 const END_AFTER_NS: u64 = 1_000_000;
 /// The senders' Ethernet address: locally administered, one for each line.
@@ -50,125 +38,34 @@ pub struct Packet<'a> {
 /// One venue's open packet and its session.
 #[derive(Debug, Clone)]
 struct Sender {
-    kind: VenueKind,
-    session: Ascii<10>,
-    iex_session: u32,
+    stream: Stream,
     builders: [FrameBuilder; 2],
-    /// Network headers, transport header, and the messages so far.
-    frame: Vec<u8>,
-    filled: usize,
-    messages: u16,
     /// When the open packet goes at the latest; `u64::MAX` if there is none.
     deadline_ns: u64,
     /// When a heartbeat is due; `u64::MAX` if none.
     heartbeat_ns: u64,
-    next_sequence: u64,
-    stream_offset: u64,
-    /// Of each line, when its last packet was sent.
-    sent_ns: [u64; 2],
-    /// Of each line, a packet that waits for its successor to go first.
-    overtaken: [Option<Waiting>; 2],
 }
 
 impl Sender {
     fn new(number: usize, kind: VenueKind, midnight_ns: u64) -> Self {
         let ([group_a, group_b], [source_a, source_b]) = (kind.groups(), kind.sources());
-        let mut session = *b"TAPEWORKSA";
-        session[9] += number as u8;
-        let mut sender = Self {
-            kind,
-            session: Ascii(session),
-            iex_session: (midnight_ns / (24 * HOUR_NS)) as u32,
+        let mut name = *b"TAPEWORKSA";
+        name[9] += number as u8;
+        let session = Session { name: Ascii(name), number: (midnight_ns / (24 * HOUR_NS)) as u32 };
+        Self {
+            stream: Stream::new(kind, session, NETWORK_HEADERS_BYTES),
             builders: [
                 FrameBuilder::to_group(SENDERS[0], source_a, group_a),
                 FrameBuilder::to_group(SENDERS[1], source_b, group_b),
             ],
-            frame: vec![0; NETWORK_HEADERS_BYTES + MAX_PAYLOAD_BYTES],
-            filled: 0,
-            messages: 0,
             deadline_ns: u64::MAX,
             heartbeat_ns: u64::MAX,
-            next_sequence: 1,
-            stream_offset: 0,
-            sent_ns: [0; 2],
-            overtaken: [None, None],
-        };
-        sender.filled = sender.blocks_start();
-        sender
-    }
-
-    fn blocks_start(&self) -> usize {
-        NETWORK_HEADERS_BYTES + if self.kind.is_itch() { MOLD_HEADER_BYTES } else { IEX_TP_HEADER_BYTES }
+        }
     }
 
     fn due_ns(&self) -> u64 {
         self.deadline_ns.min(self.heartbeat_ns)
     }
-
-    fn has_room(&self, message: &[u8]) -> bool {
-        self.filled + 2 + message.len() <= self.frame.len()
-    }
-
-    /// Puts a message into the open packet, which has room for it.
-    fn put(&mut self, message: &[u8]) {
-        // No message is longer than MAX_MESSAGE_BYTES.
-        let length = message.len() as u16;
-        let prefix = if self.kind.is_itch() { length.to_be_bytes() } else { length.to_le_bytes() };
-        let (start, end) = (self.filled, self.filled + 2 + message.len());
-        self.frame[start..start + 2].copy_from_slice(&prefix);
-        self.frame[start + 2..end].copy_from_slice(message);
-        self.filled = end;
-        self.messages += 1;
-    }
-
-    /// Writes the transport's header before the messages; `special` replaces the count. Answers the payload's length.
-    fn close(&mut self, now_ns: u64, special: Option<u16>) -> usize {
-        let header = &mut self.frame[NETWORK_HEADERS_BYTES..];
-        let blocks = self.filled - NETWORK_HEADERS_BYTES;
-        let written = if self.kind.is_itch() {
-            let fields = DownstreamPacketFields {
-                session: self.session,
-                sequence_number: self.next_sequence,
-                message_count: special.unwrap_or(self.messages),
-                messages: &[],
-            };
-            fields.encode_into(&mut header[..MOLD_HEADER_BYTES])
-        } else {
-            let payload_length = (blocks - IEX_TP_HEADER_BYTES) as u16;
-            let fields = SegmentFields {
-                version: 1,
-                reserved: [0],
-                message_protocol_id: if self.kind == VenueKind::IexTops {
-                    MessageProtocolId::Tops
-                } else {
-                    MessageProtocolId::Deep
-                },
-                channel_id: 1,
-                session_id: self.iex_session,
-                payload_length,
-                message_count: self.messages,
-                stream_offset: self.stream_offset,
-                first_message_sequence_number: self.next_sequence,
-                send_time: NanosecondsSinceEpoch(now_ns),
-                messages: &[],
-            };
-            self.stream_offset += u64::from(payload_length);
-            fields.encode_into(&mut header[..IEX_TP_HEADER_BYTES])
-        };
-        debug_assert!(written.is_ok(), "the header has its room: {written:?}");
-        blocks
-    }
-}
-
-/// A packet that waits for its time.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
-struct Waiting {
-    time_ns: u64,
-    /// Orders the packets of one time.
-    number: u64,
-    venue: usize,
-    line: usize,
-    frame: Vec<u8>,
 }
 
 /// A market as a stream of packets on its lines, in order of time. Same scenario, same bytes.
@@ -189,26 +86,18 @@ struct Waiting {
 pub struct Packets {
     generator: Generator,
     senders: Vec<Sender>,
-    lines: usize,
-    skew_ns: u64,
+    lines: Lines,
     hold_ns: u64,
     heartbeat_ns: u64,
-    faults: [LineFaults; 2],
-    /// Of its own, so that faults do not change the market.
-    random: Random,
     /// The next message, whose time is not reached yet.
     held: Option<Generated>,
     message: [u8; MAX_MESSAGE_BYTES],
     /// The earliest time at which some sender has to do something.
     due_ns: u64,
     ended: bool,
-    waiting: BinaryHeap<Reverse<Waiting>>,
     /// No packet will be made for a time before this.
     settled_ns: u64,
     given: Waiting,
-    /// Buffers to be used again.
-    spare: Vec<Vec<u8>>,
-    made: u64,
     counter: Counter,
 }
 
@@ -218,28 +107,28 @@ impl Packets {
     /// # Errors
     /// A scenario that breaks a rule ([`Scenario::check`]).
     pub fn new(scenario: &Scenario) -> Result<Self, ScenarioError> {
+        scenario.check()?;
         let generator = Generator::new(scenario)?;
         let venues = scenario.venues.iter().enumerate();
+        let line_options = LineOptions {
+            lines: if scenario.line_b { 2 } else { 1 },
+            faults: scenario.faults,
+            skew_ns: scenario.line_b_skew_ns,
+        };
         let mut packets = Self {
             generator,
             senders: venues
                 .map(|(number, venue)| Sender::new(number, venue.kind, scenario.midnight_ns))
                 .collect(),
-            lines: if scenario.line_b { 2 } else { 1 },
-            skew_ns: scenario.line_b_skew_ns,
+            lines: Lines::new(scenario.seed, scenario.venues.iter().map(|_| line_options)),
             hold_ns: scenario.packet_hold_ns,
             heartbeat_ns: scenario.heartbeat_ns,
-            faults: scenario.faults,
-            random: Random::new(scenario.seed ^ 0x6C69_6E65_7300_0000),
             held: None,
             message: [0; MAX_MESSAGE_BYTES],
             due_ns: u64::MAX,
             ended: false,
-            waiting: BinaryHeap::new(),
             settled_ns: 0,
             given: Waiting::default(),
-            spare: Vec::new(),
-            made: 0,
             counter: Counter::new(scenario),
         };
         packets.fetch();
@@ -255,12 +144,10 @@ impl Packets {
     /// The next packet; `None` when the session is over.
     pub fn next_packet(&mut self) -> Option<Packet<'_>> {
         loop {
-            if let Some(first) = self.waiting.peek_mut()
-                && (first.0.time_ns <= self.settled_ns || self.ended)
-            {
-                let Reverse(packet) = PeekMut::pop(first);
+            let until_ns = if self.ended { u64::MAX } else { self.settled_ns };
+            if let Some(packet) = self.lines.take(until_ns) {
                 let used = std::mem::replace(&mut self.given, packet);
-                self.spare.push(used.frame);
+                self.lines.reuse(used.frame);
                 break;
             }
             if self.ended {
@@ -296,12 +183,12 @@ impl Packets {
         self.settled_ns = now_ns;
         self.counter.count(&generated);
         let venue = generated.venue;
-        if !self.senders[venue].has_room(&self.message[..generated.length]) {
+        if !self.senders[venue].stream.has_room(&self.message[..generated.length]) {
             self.flush(venue, now_ns);
         }
         let sender = &mut self.senders[venue];
-        sender.put(&self.message[..generated.length]);
-        if sender.messages == 1 {
+        sender.stream.put(&self.message[..generated.length]);
+        if sender.stream.messages == 1 {
             sender.deadline_ns = now_ns + self.hold_ns;
         }
         self.fetch();
@@ -315,10 +202,10 @@ impl Packets {
             if sender.due_ns() > due_ns {
                 continue;
             }
-            if sender.messages > 0 {
+            if sender.stream.messages > 0 {
                 self.flush(venue, due_ns);
             } else {
-                self.send(venue, due_ns, Some(HEARTBEAT));
+                self.send(venue, due_ns, Content::Heartbeat);
             }
         }
     }
@@ -327,93 +214,39 @@ impl Packets {
     fn end(&mut self) {
         let end_ns = self.settled_ns.saturating_add(END_AFTER_NS);
         for venue in 0..self.senders.len() {
-            for line in 0..self.lines {
-                if let Some(packet) = self.senders[venue].overtaken[line].take() {
-                    self.waiting.push(Reverse(packet));
-                }
-            }
-            if self.senders[venue].kind.is_itch() {
-                self.send(venue, end_ns, Some(END_OF_SESSION));
+            self.lines.release(venue);
+            if self.senders[venue].stream.kind.is_itch() {
+                self.send(venue, end_ns, Content::EndOfSession);
             }
         }
         self.ended = true;
     }
 
     fn flush(&mut self, venue: usize, now_ns: u64) {
-        self.send(venue, now_ns, None);
+        self.send(venue, now_ns, Content::Messages);
         let sender = &mut self.senders[venue];
-        sender.next_sequence += u64::from(sender.messages);
-        sender.messages = 0;
-        sender.filled = sender.blocks_start();
+        sender.stream.begin_next();
         sender.deadline_ns = u64::MAX;
     }
 
     /// Sends the venue's packet on its lines: the open one, or one without messages.
-    fn send(&mut self, venue: usize, now_ns: u64, special: Option<u16>) {
-        let payload_length = self.senders[venue].close(now_ns, special);
-        let messages = u64::from(self.senders[venue].messages);
+    fn send(&mut self, venue: usize, now_ns: u64, content: Content) {
+        let Sender { stream, builders, heartbeat_ns, .. } = &mut self.senders[venue];
+        let payload_bytes = stream.close(now_ns, content);
         if self.heartbeat_ns > 0 {
-            self.senders[venue].heartbeat_ns = now_ns + self.heartbeat_ns;
+            *heartbeat_ns = now_ns + self.heartbeat_ns;
         }
-        let mut dropped = 0;
-        for line in 0..self.lines {
-            let faults = if special.is_some() { LineFaults::default() } else { self.faults[line] };
-            let late_ns = if line == 0 {
-                0
-            } else {
-                1 + self.random.below(self.skew_ns.min(u64::from(u32::MAX)) as u32)
-            };
-            let sender = &mut self.senders[venue];
-            let time_ns = sender.sent_ns[line].max(now_ns + u64::from(late_ns));
-            sender.sent_ns[line] = time_ns;
-            let frame = &mut sender.frame;
-            let built = sender.builders[line].udp_in_place(payload_length, frame);
-            let Some(bytes) = frame_of(built, frame) else { continue };
-            let mut copy = self.spare.pop().unwrap_or_default();
-            copy.clear();
+        let report = &mut self.counter.report;
+        let (heartbeats, venue_report) = (&mut report.heartbeats, &mut report.venues[venue]);
+        let outgoing = Outgoing { venue, now_ns, content, messages: stream.messages };
+        self.lines.send(outgoing, venue_report, |line, copy| {
+            // A sender's buffer has room for every frame, so one always is built.
+            let built = builders[line].udp_in_place(payload_bytes, &mut stream.frame);
+            debug_assert!(built.is_ok(), "{built:?}");
+            let Some(bytes) = built.ok().and_then(|length| stream.frame.get(..length)) else { return false };
             copy.extend_from_slice(bytes);
-            let mut packet = Waiting { time_ns, number: self.made, venue, line, frame: copy };
-            self.made += 1;
-            self.counter.report.heartbeats += u64::from(special == Some(HEARTBEAT));
-
-            let injected = &mut self.counter.report.venues[venue].injected[line];
-            if self.random.chance(faults.lost_per_million) {
-                injected.dropped_packets += 1;
-                injected.dropped_messages += messages;
-                dropped += 1;
-                self.spare.push(packet.frame);
-                continue;
-            }
-            if self.random.chance(faults.reordered_per_million) && sender.overtaken[line].is_none() {
-                sender.overtaken[line] = Some(packet);
-                continue;
-            }
-            if self.random.chance(faults.duplicated_per_million) {
-                injected.duplicated_packets += 1;
-                injected.duplicated_messages += messages;
-                let mut repeat = packet.clone();
-                repeat.time_ns += REPEAT_AFTER_NS;
-                self.waiting.push(Reverse(repeat));
-            }
-            if special.is_none()
-                && let Some(mut overtaken) = sender.overtaken[line].take()
-            {
-                // At the time of its successor, with the higher number of the two.
-                overtaken.time_ns = time_ns;
-                std::mem::swap(&mut overtaken.number, &mut packet.number);
-                injected.reordered_packets += 1;
-                self.waiting.push(Reverse(overtaken));
-            }
-            self.waiting.push(Reverse(packet));
-        }
-        if dropped == self.lines {
-            self.counter.report.venues[venue].lost_messages += messages;
-        }
+            *heartbeats += u64::from(content == Content::Heartbeat);
+            true
+        });
     }
-}
-
-/// The bytes of a frame that was built; a sender's buffer has room for every frame, so one always is.
-fn frame_of(built: Result<usize, BuildError>, frame: &[u8]) -> Option<&[u8]> {
-    debug_assert!(built.is_ok(), "{built:?}");
-    frame.get(..built.ok()?)
 }

@@ -58,6 +58,16 @@ pub struct Injected {
 }
 
 impl VenueReport {
+    pub(crate) fn new(kind: VenueKind) -> Self {
+        Self {
+            kind,
+            messages: 0,
+            by_type: Box::new([0; 256]),
+            injected: [Injected::default(); 2],
+            lost_messages: 0,
+        }
+    }
+
     /// How often each type of message occurred, in order of the types' letters.
     pub fn types(&self) -> impl Iterator<Item = (u8, u64)> {
         (0..=u8::MAX).zip(self.by_type.iter().copied()).filter(|(_, count)| *count > 0)
@@ -80,17 +90,7 @@ pub(crate) struct Counter {
 
 impl Counter {
     pub(crate) fn new(scenario: &Scenario) -> Self {
-        let venues = scenario
-            .venues
-            .iter()
-            .map(|venue| VenueReport {
-                kind: venue.kind,
-                messages: 0,
-                by_type: Box::new([0; 256]),
-                injected: [Injected::default(); 2],
-                lost_messages: 0,
-            })
-            .collect();
+        let venues = scenario.venues.iter().map(|venue| VenueReport::new(venue.kind)).collect();
         let report = Report {
             messages: 0,
             packets: 0,

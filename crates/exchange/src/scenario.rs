@@ -2,6 +2,8 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use crate::schedule::{CLOSE_NS, OPEN_NS};
+
 /// Nanoseconds of one second.
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 /// Nanoseconds of one minute.
@@ -126,14 +128,18 @@ pub struct Scenario {
     pub seed: u64,
     /// Midnight in New York, the start of the session's day, in nanoseconds since 1970-01-01 00:00 UTC.
     pub midnight_ns: u64,
-    /// The venues, at most one of each kind, since two of a kind would share their multicast groups. IEX TOPS and IEX DEEP
-    /// together are simulated as two venues with books of their own.
+    /// The venues. In packets at most one of each kind, since two of a kind would share their multicast groups; a
+    /// [`Generator`](crate::Generator) and [`Live`](crate::live::Live) have up to [`MAX_MARKETS`]. IEX TOPS and IEX DEEP together are
+    /// simulated as two venues with books of their own.
     pub venues: Vec<VenueConfig>,
     /// Symbols, each traded at every venue: 1 to 65,535.
     pub symbols: u32,
     /// Messages of all venues together. Kept to a few messages, unless they are too few for the start of the day,
     /// which takes about five messages for each symbol and venue.
     pub messages: u64,
+    /// Mean time between two events of a market without end, in nanoseconds; 0: it ends, with as many messages as asked
+    /// for. A market without end ignores `messages` and `bursts`, has an even rate, and goes on after `end_ns`.
+    pub endless_gap_ns: u64,
     /// When order flow starts, in nanoseconds since midnight in New York. What belongs before it (system events, the
     /// directory) is told in the hour before, or from midnight on.
     pub start_ns: u64,
@@ -169,6 +175,7 @@ impl Scenario {
             venues: vec![VenueConfig { kind: VenueKind::Nasdaq, share: 1 }],
             symbols,
             messages,
+            endless_gap_ns: 0,
             start_ns: 4 * HOUR_NS,
             end_ns: 20 * HOUR_NS,
             popularity: Popularity::Zipf,
@@ -211,6 +218,20 @@ impl Scenario {
         }
     }
 
+    /// These venues from the open on, without end: events come `gap_ns` apart in the mean.
+    #[must_use]
+    pub fn endless(venues: Vec<VenueConfig>, symbols: u32, gap_ns: u64) -> Self {
+        Self {
+            venues,
+            endless_gap_ns: gap_ns.max(1),
+            start_ns: OPEN_NS,
+            end_ns: CLOSE_NS,
+            micro_bursts: 0,
+            halts: 3,
+            ..Self::full_session(u64::MAX, symbols)
+        }
+    }
+
     /// One Nasdaq venue whose messages are for random symbols: the load of the figures. It ends with about 30 live
     /// orders for every thousand messages (600,000 for 20 million).
     #[must_use]
@@ -241,21 +262,32 @@ impl Scenario {
         }
     }
 
-    /// Checks that the scenario can be generated.
+    /// Checks that the scenario can be generated as packets to the venues' own groups.
     ///
     /// # Errors
     /// The first rule that it breaks.
     pub fn check(&self) -> Result<(), ScenarioError> {
         if self.venues.is_empty() || self.venues.len() > MAX_VENUES {
-            return Err(ScenarioError::Venues { got: self.venues.len() });
-        }
-        if self.venues.iter().any(|venue| venue.share == 0 || venue.share > 1_000_000) {
-            return Err(ScenarioError::Share);
+            return Err(ScenarioError::Venues { got: self.venues.len(), most: MAX_VENUES });
         }
         for (number, venue) in self.venues.iter().enumerate() {
             if self.venues.iter().skip(number + 1).any(|other| other.kind == venue.kind) {
                 return Err(ScenarioError::SameVenue { name: venue.kind.name() });
             }
+        }
+        self.check_market()
+    }
+
+    /// Checks that the scenario can be generated as messages: venues may have the same kind.
+    ///
+    /// # Errors
+    /// The first rule that it breaks.
+    pub fn check_market(&self) -> Result<(), ScenarioError> {
+        if self.venues.is_empty() || self.venues.len() > MAX_MARKETS {
+            return Err(ScenarioError::Venues { got: self.venues.len(), most: MAX_MARKETS });
+        }
+        if self.venues.iter().any(|venue| venue.share == 0 || venue.share > 1_000_000) {
+            return Err(ScenarioError::Share);
         }
         if self.symbols == 0 || self.symbols > u32::from(u16::MAX) {
             return Err(ScenarioError::Symbols { got: self.symbols });
@@ -300,18 +332,23 @@ const MOST_HALTS: u32 = 10_000;
 /// The shortest interval between heartbeats, in nanoseconds.
 const SHORTEST_HEARTBEAT_NS: u64 = 1_000_000;
 
-/// The most venues of a scenario: one of each kind.
+/// The most venues of a scenario in packets: one of each kind.
 pub const MAX_VENUES: usize = 5;
+
+/// The most venues of a scenario whose lines are given.
+pub const MAX_MARKETS: usize = 64;
 
 /// Why a scenario cannot be generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScenarioError {
-    /// None, or more than [`MAX_VENUES`].
-    #[error("{got} venues: there must be 1 to {MAX_VENUES}")]
+    /// None, or more than [`MAX_VENUES`] or [`MAX_MARKETS`].
+    #[error("{got} venues: there must be 1 to {most}")]
     Venues {
         /// Venues in the scenario.
         got: usize,
+        /// The most that there may be.
+        most: usize,
     },
     /// Two venues of the same kind.
     #[error("{name} comes twice: two venues of a kind would share their multicast groups")]

@@ -72,6 +72,8 @@ pub(crate) struct Arrivals {
     bursts: Stream,
     next_day: u64,
     next_burst: u64,
+    /// Mean gap of a market without end; 0: it ends.
+    endless_gap_ns: u64,
     random: Random,
 }
 
@@ -79,12 +81,18 @@ impl Arrivals {
     /// `total` arrivals as the scenario spreads them.
     pub(crate) fn new(scenario: &Scenario, total: u64) -> Self {
         let mut random = Random::new(scenario.seed ^ 0x7469_6D65_7300_0000);
+        if scenario.endless_gap_ns > 0 {
+            let nothing = || Stream::new(Vec::new(), false);
+            let (next_day, next_burst) = (scenario.start_ns, u64::MAX);
+            let endless_gap_ns = scenario.endless_gap_ns;
+            return Self { day: nothing(), bursts: nothing(), next_day, next_burst, endless_gap_ns, random };
+        }
         let bursts = burst_bins(scenario, total, &mut random);
         let in_bursts: u64 = bursts.iter().map(|bin| bin.arrivals).sum();
         let mut day = Stream::new(day_bins(scenario, total.saturating_sub(in_bursts)), true);
         let mut bursts = Stream::new(bursts, false);
         let (next_day, next_burst) = (day.next(&mut random), bursts.next(&mut random));
-        Self { day, bursts, next_day, next_burst, random }
+        Self { day, bursts, next_day, next_burst, endless_gap_ns: 0, random }
     }
 
     /// The time of the next arrival; `u64::MAX` when there are no more.
@@ -96,7 +104,9 @@ impl Arrivals {
     /// Goes past the next arrival.
     #[inline]
     pub(crate) fn advance(&mut self) {
-        if self.next_day <= self.next_burst {
+        if self.endless_gap_ns > 0 {
+            self.next_day += self.random.exponential(self.endless_gap_ns);
+        } else if self.next_day <= self.next_burst {
             self.next_day = self.day.next(&mut self.random);
         } else {
             self.next_burst = self.bursts.next(&mut self.random);

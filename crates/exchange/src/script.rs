@@ -139,7 +139,7 @@ impl Writer<'_> {
 /// The day of every venue.
 pub(crate) fn scripts(scenario: &Scenario) -> Vec<Script> {
     let mut writer = Writer { scenario, scripts: Vec::new(), venue: 0 };
-    // At most MAX_VENUES, as the scenario was checked for.
+    // At most MAX_MARKETS, as the scenario was checked for.
     for (number, venue) in scenario.venues.iter().enumerate() {
         writer.venue = number as u8;
         start_of_day(&mut writer, venue.kind);
@@ -189,6 +189,9 @@ fn phases(writer: &mut Writer<'_>) {
         } else {
             writer.add_within(time_ns, Step::System(code), 0);
         }
+    }
+    if writer.scenario.endless_gap_ns > 0 {
+        return;
     }
     writer.add(end_ns, Step::System(b'E'), 0);
     writer.add(end_ns + SECOND_NS, Step::System(b'C'), 0);

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use model::{DeepVenue, ItchVenue, TopsVenue};
 use tapeworks_exchange::{
-    Burst, Generator, LineFaults, MAX_MESSAGE_BYTES, Packets, Popularity, Scenario, ScenarioError,
-    VenueConfig, VenueKind, write_itch, write_pcap,
+    Burst, Generator, LineFaults, MAX_MESSAGE_BYTES, MAX_VENUES, Packets, Popularity, Scenario,
+    ScenarioError, VenueConfig, VenueKind, write_itch, write_pcap,
 };
 use tapeworks_packet::capture::{CaptureReader, LinkType};
 use tapeworks_packet::framed::FramedReader;
@@ -286,7 +286,7 @@ fn what_cannot_be_generated_is_refused_with_the_reason() {
     let burst = Burst { start_ns: 0, length_ns: 1, messages_per_second: 1 };
     let twice = vec![good.venues[0]; 2];
     for (scenario, error) in [
-        (Scenario { venues: Vec::new(), ..good.clone() }, ScenarioError::Venues { got: 0 }),
+        (Scenario { venues: Vec::new(), ..good.clone() }, ScenarioError::Venues { got: 0, most: MAX_VENUES }),
         (Scenario { venues: twice, ..good.clone() }, ScenarioError::SameVenue { name: "Nasdaq" }),
         (Scenario { symbols: 0, ..good.clone() }, ScenarioError::Symbols { got: 0 }),
         (Scenario { symbols: 65_536, ..good.clone() }, ScenarioError::Symbols { got: 65_536 }),

@@ -6,7 +6,7 @@
 //! start-up; no limit of it matters there.
 
 mod network;
-mod reading;
+pub(crate) mod reading;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -156,19 +156,7 @@ pub fn parse(file: &str, text: &str) -> Result<FlowConfig, Vec<ConfigError>> {
 }
 
 fn parse_for(file: &str, text: &str, may_run: bool) -> Result<FlowConfig, Vec<ConfigError>> {
-    let mut reading = Reading::new(file, text, may_run);
-    let (document, syntax) = DeTable::parse_recoverable(text);
-    for error in &syntax {
-        let problem = format!("not TOML: {}", error.message().replace('\n', "; "));
-        reading.wrong(error.span().unwrap_or_default(), problem);
-    }
-    // What was recovered of a file that is not TOML would be told as missing here.
-    if !syntax.is_empty() {
-        return Err(reading.finish());
-    }
-    let config = read_document(&mut reading, &document);
-    let errors = reading.finish();
-    if errors.is_empty() { Ok(config) } else { Err(errors) }
+    reading::read_text(Reading::new(file, text, may_run), read_document)
 }
 
 /// Reads the configuration file at `path`.
@@ -189,17 +177,7 @@ pub fn load_to_draw(path: &Path) -> Result<FlowConfig, Vec<ConfigError>> {
 
 fn load_for(path: &Path, may_run: bool) -> Result<FlowConfig, Vec<ConfigError>> {
     let file = path.display().to_string();
-    match std::fs::read_to_string(path) {
-        Ok(text) => parse_for(&file, &text, may_run),
-        Err(error) => {
-            let problem = match error.kind() {
-                std::io::ErrorKind::NotFound => "no such file".to_owned(),
-                std::io::ErrorKind::InvalidData => "not a text file: not UTF-8".to_owned(),
-                _ => format!("cannot read: {error}"),
-            };
-            Err(vec![ConfigError { file, place: None, problem }])
-        }
-    }
+    parse_for(&file, &reading::read_file(path, &file)?, may_run)
 }
 
 /// What edges are unless they say otherwise.

@@ -15,3 +15,4 @@ pub mod study;
 pub mod subjects;
 pub mod text;
 pub mod timer;
+pub mod venues;

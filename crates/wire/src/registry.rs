@@ -51,7 +51,7 @@ pub struct Carrier {
     pub selector: Option<(&'static str, u64)>,
 }
 
-static PROTOCOLS: [&Protocol; 6] = [
+static PROTOCOLS: [&Protocol; 7] = [
     &Protocol {
         schema: &nasdaq::itch50::SCHEMA,
         aliases: &["itch", "itch50", "totalview", "nasdaq-itch50", "bx-itch50", "psx-itch50"],
@@ -59,6 +59,11 @@ static PROTOCOLS: [&Protocol; 6] = [
             Carrier { transport: &nasdaq::moldudp64::SCHEMA, selector: None },
             Carrier { transport: &nasdaq::soupbintcp::SCHEMA, selector: None },
         ]),
+    },
+    &Protocol {
+        schema: &nasdaq::glimpse50::SCHEMA,
+        aliases: &["glimpse", "glimpse50"],
+        role: Role::Application(&[Carrier { transport: &nasdaq::soupbintcp::SCHEMA, selector: None }]),
     },
     &Protocol {
         schema: &nasdaq::moldudp64::SCHEMA,

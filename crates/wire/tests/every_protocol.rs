@@ -32,6 +32,7 @@ macro_rules! round_trip {
 }
 
 round_trip!(itch50_encodes_what_it_decodes, nasdaq::itch50);
+round_trip!(glimpse50_encodes_what_it_decodes, nasdaq::glimpse50);
 round_trip!(soupbintcp_encodes_what_it_decodes, nasdaq::soupbintcp);
 round_trip!(tops16_encodes_what_it_decodes, iex::tops16);
 round_trip!(deep10_encodes_what_it_decodes, iex::deep10);

@@ -1,5 +1,7 @@
 //! The oracle: books as plain maps, which complain about everything that a venue would not do.
 
+#![allow(dead_code, reason = "each test uses some of it")]
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tapeworks_wire::iex::{deep10, tops16};
@@ -13,6 +15,9 @@ struct Order {
     shares: u32,
     age: u64,
 }
+
+/// By symbol and side: reference, price and shares of every order in line.
+pub(crate) type Queues = BTreeMap<(u16, bool), Vec<(u64, u32, u32)>>;
 
 /// A venue that speaks ITCH.
 #[derive(Debug, Default)]
@@ -29,9 +34,28 @@ pub(crate) struct ItchVenue {
     age: u64,
     pub(crate) seen: BTreeMap<&'static str, u64>,
     pub(crate) executions_not_first_in_line: u64,
+    /// What it sees begins with a snapshot: orders by priority, in halted symbols too.
+    joins_late: bool,
 }
 
 impl ItchVenue {
+    /// One that sees a snapshot first.
+    pub(crate) fn joining_late() -> Self {
+        Self { joins_late: true, ..Self::default() }
+    }
+
+    /// Every order in line, by symbol and side; and which symbols are halted.
+    pub(crate) fn books(&self) -> (Queues, Vec<u16>) {
+        let queues = self.queues.iter().filter(|(_, queue)| !queue.is_empty());
+        let order = |reference: &u64| {
+            let order = self.orders[reference];
+            (*reference, order.price, order.shares)
+        };
+        let mut halted: Vec<u16> = self.halted.iter().copied().collect();
+        halted.sort_unstable();
+        (queues.map(|(key, queue)| (*key, queue.values().map(order).collect())).collect(), halted)
+    }
+
     pub(crate) fn apply(&mut self, bytes: &[u8]) {
         let message = Message::decode(bytes).expect("every message decodes");
         *self.seen.entry(message.name()).or_default() += 1;
@@ -156,9 +180,11 @@ impl ItchVenue {
     }
 
     fn add(&mut self, reference: u64, locate: u16, buy: bool, price: u32, shares: u32) {
-        assert!(reference > self.last_reference, "references increase");
         assert!(price > 0 && shares > 0);
-        self.not_halted(locate);
+        if !self.joins_late {
+            assert!(reference > self.last_reference, "references increase");
+            self.not_halted(locate);
+        }
         self.last_reference = reference;
         self.age += 1;
         let order = Order { locate, buy, price, shares, age: self.age };
@@ -210,6 +236,12 @@ pub(crate) struct DeepVenue {
 }
 
 impl DeepVenue {
+    /// Every level, by symbol and side.
+    pub(crate) fn books(&self) -> BTreeMap<([u8; 8], bool), BTreeMap<i64, u32>> {
+        let books = self.levels.iter().filter(|(_, levels)| !levels.is_empty());
+        books.map(|(key, levels)| (*key, levels.clone())).collect()
+    }
+
     pub(crate) fn apply(&mut self, bytes: &[u8]) {
         let message = deep10::Message::decode(bytes).expect("every message decodes");
         *self.seen.entry(message.name()).or_default() += 1;

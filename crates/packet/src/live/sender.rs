@@ -1,7 +1,7 @@
 //! Packets onto the network: many with one call of the kernel.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -59,6 +59,20 @@ impl Sender {
         }
         socket.set_write_timeout(Some(LONGEST_WAIT))?;
         Ok(Self { socket, to: Some(to.into()), interface: None, outgoing: Outgoing::new() })
+    }
+
+    /// As [`Sender::udp`]; a multicast group is sent to out of the interface with the address `interface`, and programs
+    /// on this machine hear it too. `hops` may be 0: then it stays on the machine.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn udp_out_of(to: SocketAddrV4, hops: u32, interface: Ipv4Addr) -> io::Result<Self> {
+        let sender = Self::udp(to.into(), Some(hops))?;
+        if to.ip().is_multicast() {
+            sender.socket.set_multicast_if_v4(&interface)?;
+            sender.socket.set_multicast_loop_v4(true)?;
+        }
+        Ok(sender)
     }
 
     /// Sends whole frames out of the interface `name`; tells also what link type they must have.

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
+use std::path::Path;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -9,21 +10,21 @@ use toml::de::{DeTable, DeValue};
 use super::{ConfigError, word};
 
 /// The errors so far, and what is needed to place them.
-pub(super) struct Reading<'t> {
+pub(crate) struct Reading<'t> {
     file: &'t str,
     text: &'t str,
     errors: Vec<ConfigError>,
     /// The flow is not only drawn: whether its outputs can be begun matters.
-    pub(super) may_run: bool,
+    pub(crate) may_run: bool,
 }
 
 impl<'t> Reading<'t> {
-    pub(super) fn new(file: &'t str, text: &'t str, may_run: bool) -> Self {
+    pub(crate) fn new(file: &'t str, text: &'t str, may_run: bool) -> Self {
         Self { file, text, errors: Vec::new(), may_run }
     }
 
     /// Something is wrong at these bytes of the text.
-    pub(super) fn wrong(&mut self, span: Range<usize>, problem: String) {
+    pub(crate) fn wrong(&mut self, span: Range<usize>, problem: String) {
         let before = &self.text[..self.text.floor_char_boundary(span.start)];
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
@@ -31,12 +32,12 @@ impl<'t> Reading<'t> {
     }
 
     /// Something is wrong with the file as a whole.
-    pub(super) fn wrong_whole(&mut self, problem: String) {
+    pub(crate) fn wrong_whole(&mut self, problem: String) {
         self.errors.push(ConfigError { file: self.file.to_owned(), place: None, problem });
     }
 
     /// `what` is not known; tells what is, and which of it may have been meant.
-    pub(super) fn unknown(&mut self, span: Range<usize>, what: &str, name: &str, known: &[impl AsRef<str>]) {
+    pub(crate) fn unknown(&mut self, span: Range<usize>, what: &str, name: &str, known: &[impl AsRef<str>]) {
         let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
         let nearest = known.iter().map(|candidate| (distance(name, candidate), candidate)).min();
         let hint = match nearest {
@@ -49,12 +50,12 @@ impl<'t> Reading<'t> {
         self.wrong(span, format!("{what} is not known; {hint}"));
     }
 
-    pub(super) fn is_clean(&self) -> bool {
+    pub(crate) fn is_clean(&self) -> bool {
         self.errors.is_empty()
     }
 
     /// All errors in the order of the file.
-    pub(super) fn finish(mut self) -> Vec<ConfigError> {
+    pub(crate) fn finish(mut self) -> Vec<ConfigError> {
         self.errors.sort();
         self.errors.dedup();
         self.errors
@@ -77,27 +78,58 @@ fn distance(one: &str, other: &str) -> usize {
 }
 
 /// The whole number of a value, in whatever base it is written.
-pub(super) fn whole(value: &DeValue<'_>) -> Option<i64> {
+pub(crate) fn whole(value: &DeValue<'_>) -> Option<i64> {
     let integer = value.as_integer()?;
     i64::from_str_radix(integer.as_str(), integer.radix()).ok()
 }
 
+/// Reads the TOML in `text`, which came from a file named `file`, by `read`. What is not TOML is told alone.
+pub(crate) fn read_text<'t, T>(
+    mut reading: Reading<'t>,
+    read: impl FnOnce(&mut Reading<'t>, &Spanned<DeTable<'t>>) -> T,
+) -> Result<T, Vec<ConfigError>> {
+    let (document, syntax) = DeTable::parse_recoverable(reading.text);
+    for error in &syntax {
+        let problem = format!("not TOML: {}", error.message().replace('\n', "; "));
+        reading.wrong(error.span().unwrap_or_default(), problem);
+    }
+    // What was recovered of a file that is not TOML would be told as missing here.
+    if !syntax.is_empty() {
+        return Err(reading.finish());
+    }
+    let config = read(&mut reading, &document);
+    let errors = reading.finish();
+    if errors.is_empty() { Ok(config) } else { Err(errors) }
+}
+
+/// The text of the file at `path`, which is named `file` in errors.
+pub(crate) fn read_file(path: &Path, file: &str) -> Result<String, Vec<ConfigError>> {
+    std::fs::read_to_string(path).map_err(|error| {
+        let problem = match error.kind() {
+            std::io::ErrorKind::NotFound => "no such file".to_owned(),
+            std::io::ErrorKind::InvalidData => "not a text file: not UTF-8".to_owned(),
+            _ => format!("cannot read: {error}"),
+        };
+        vec![ConfigError { file: file.to_owned(), place: None, problem }]
+    })
+}
+
 /// A table that is being read.
-pub(super) struct Section<'a> {
+pub(crate) struct Section<'a> {
     what: &'static str,
     table: &'a DeTable<'a>,
     /// Where it is in the text.
-    pub(super) span: Range<usize>,
+    pub(crate) span: Range<usize>,
     /// Keys that were asked for.
     asked: Vec<&'static str>,
 }
 
 impl<'a> Section<'a> {
-    pub(super) fn new(what: &'static str, table: &'a DeTable<'_>, span: Range<usize>) -> Self {
+    pub(crate) fn new(what: &'static str, table: &'a DeTable<'_>, span: Range<usize>) -> Self {
         Self { what, table, span, asked: Vec::new() }
     }
 
-    pub(super) fn has(&self, key: &str) -> bool {
+    pub(crate) fn has(&self, key: &str) -> bool {
         self.find(key).is_some()
     }
 
@@ -111,17 +143,17 @@ impl<'a> Section<'a> {
     }
 
     /// The text of a value as it stands in the file.
-    pub(super) fn source(&self, reading: &Reading<'_>, key: &str) -> String {
+    pub(crate) fn source(&self, reading: &Reading<'_>, key: &str) -> String {
         let span = self.find(key).map_or(0..0, Spanned::span);
         let text = reading.text.get(span).unwrap_or_default();
         text.trim_matches(|c: char| c == '{' || c == '}' || c.is_whitespace()).replace('\n', " ")
     }
 
-    pub(super) fn missing(&self, reading: &mut Reading<'_>, key: &str) {
+    pub(crate) fn missing(&self, reading: &mut Reading<'_>, key: &str) {
         reading.wrong(self.span.clone(), format!("{} lacks the key '{key}'", self.what));
     }
 
-    pub(super) fn wrong_at(&self, reading: &mut Reading<'_>, key: &str, problem: &str) {
+    pub(crate) fn wrong_at(&self, reading: &mut Reading<'_>, key: &str, problem: &str) {
         let span = self.find(key).map_or_else(|| self.span.clone(), Spanned::span);
         reading.wrong(span, problem.to_owned());
     }
@@ -131,7 +163,7 @@ impl<'a> Section<'a> {
         reading.wrong(value.span(), problem);
     }
 
-    pub(super) fn text(
+    pub(crate) fn text(
         &mut self,
         reading: &mut Reading<'_>,
         key: &'static str,
@@ -146,7 +178,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    pub(super) fn required_text(
+    pub(crate) fn required_text(
         &mut self,
         reading: &mut Reading<'_>,
         key: &'static str,
@@ -158,7 +190,7 @@ impl<'a> Section<'a> {
         text
     }
 
-    pub(super) fn boolean(&mut self, reading: &mut Reading<'_>, key: &'static str) -> Option<bool> {
+    pub(crate) fn boolean(&mut self, reading: &mut Reading<'_>, key: &'static str) -> Option<bool> {
         let value = self.get(key)?;
         let boolean = value.get_ref().as_bool();
         if boolean.is_none() {
@@ -167,7 +199,7 @@ impl<'a> Section<'a> {
         boolean
     }
 
-    pub(super) fn integer(
+    pub(crate) fn integer(
         &mut self,
         reading: &mut Reading<'_>,
         key: &'static str,
@@ -188,7 +220,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    pub(super) fn number(
+    pub(crate) fn number(
         &mut self,
         reading: &mut Reading<'_>,
         key: &'static str,
@@ -214,7 +246,7 @@ impl<'a> Section<'a> {
     }
 
     /// One of `all`, by its name.
-    pub(super) fn choice<T: Copy>(
+    pub(crate) fn choice<T: Copy>(
         &mut self,
         reading: &mut Reading<'_>,
         key: &'static str,
@@ -231,7 +263,7 @@ impl<'a> Section<'a> {
     }
 
     /// A string that parses as `wanted`.
-    pub(super) fn parsed<T>(
+    pub(crate) fn parsed<T>(
         &mut self,
         reading: &mut Reading<'_>,
         key: &'static str,
@@ -247,7 +279,7 @@ impl<'a> Section<'a> {
     }
 
     /// A word or a list of words, each parsed; `None` if the key is not there. What is wrong has been told and is left out.
-    pub(super) fn each_checked<T>(
+    pub(crate) fn each_checked<T>(
         &mut self,
         reading: &mut Reading<'_>,
         key: &'static str,
@@ -276,7 +308,7 @@ impl<'a> Section<'a> {
     }
 
     /// As [`Section::each_checked`], of things described by `wanted`.
-    pub(super) fn each<T>(
+    pub(crate) fn each<T>(
         &mut self,
         reading: &mut Reading<'_>,
         key: &'static str,
@@ -287,7 +319,7 @@ impl<'a> Section<'a> {
     }
 
     /// A name or a list of names, which must be there.
-    pub(super) fn names(
+    pub(crate) fn names(
         &mut self,
         reading: &mut Reading<'_>,
         key: &'static str,
@@ -313,7 +345,7 @@ impl<'a> Section<'a> {
         names
     }
 
-    pub(super) fn table(&mut self, reading: &mut Reading<'_>, key: &'static str) -> Option<Section<'a>> {
+    pub(crate) fn table(&mut self, reading: &mut Reading<'_>, key: &'static str) -> Option<Section<'a>> {
         let value = self.get(key)?;
         match value.get_ref().as_table() {
             Some(table) => Some(Section::new(key, table, value.span())),
@@ -325,7 +357,7 @@ impl<'a> Section<'a> {
     }
 
     /// The tables of a list; none if the key is not there.
-    pub(super) fn tables(&mut self, reading: &mut Reading<'_>, key: &'static str) -> Vec<Section<'a>> {
+    pub(crate) fn tables(&mut self, reading: &mut Reading<'_>, key: &'static str) -> Vec<Section<'a>> {
         let Some(value) = self.get(key) else { return Vec::new() };
         let Some(values) = value.get_ref().as_array() else {
             let wanted = format!("a list of tables: write [[{key}]]");
@@ -343,7 +375,7 @@ impl<'a> Section<'a> {
     }
 
     /// Every key that nobody asked for is a slip.
-    pub(super) fn refuse_the_rest(&self, reading: &mut Reading<'_>) {
+    pub(crate) fn refuse_the_rest(&self, reading: &mut Reading<'_>) {
         for (name, _) in self.table {
             if !self.asked.contains(&name.get_ref().as_ref()) {
                 reading.unknown(

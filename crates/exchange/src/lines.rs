@@ -1,0 +1,189 @@
+//! What lines A and B do to packets: loss, repetition, reordering, and line B's skew.
+//!
+//! Cost: a copy of each packet and its place in a heap. Memory: the packets that wait for their time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
+use crate::random::Random;
+use crate::report::VenueReport;
+use crate::scenario::LineFaults;
+
+/// How long after the first a repeated packet comes, in nanoseconds.
+const REPEAT_AFTER_NS: u64 = 1_000;
+
+/// What a packet is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Content {
+    /// It carries messages.
+    #[default]
+    Messages,
+    /// It tells the number of the next message.
+    Heartbeat,
+    /// It ends a session.
+    EndOfSession,
+}
+
+/// A packet that waits for its time.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct Waiting {
+    pub(crate) time_ns: u64,
+    /// Orders the packets of one time.
+    number: u64,
+    pub(crate) venue: usize,
+    pub(crate) line: usize,
+    pub(crate) frame: Vec<u8>,
+    pub(crate) content: Content,
+    pub(crate) messages: u16,
+}
+
+/// The lines of one venue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LineOptions {
+    /// 1 or 2.
+    pub(crate) lines: usize,
+    pub(crate) faults: [LineFaults; 2],
+    /// How much later (up to) a packet comes on line B.
+    pub(crate) skew_ns: u64,
+}
+
+#[derive(Debug)]
+struct VenueLines {
+    options: LineOptions,
+    /// Of each line, when its last packet was sent.
+    sent_ns: [u64; 2],
+    /// Of each line, a packet that waits for its successor to go first.
+    overtaken: [Option<Waiting>; 2],
+}
+
+/// A packet before its lines.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outgoing {
+    pub(crate) venue: usize,
+    pub(crate) now_ns: u64,
+    pub(crate) content: Content,
+    pub(crate) messages: u16,
+}
+
+/// All lines of all venues.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    venues: Vec<VenueLines>,
+    /// Of its own, so that faults do not change the market.
+    random: Random,
+    waiting: BinaryHeap<Reverse<Waiting>>,
+    /// Buffers to be used again.
+    spare: Vec<Vec<u8>>,
+    made: u64,
+}
+
+impl Lines {
+    pub(crate) fn new(seed: u64, venues: impl Iterator<Item = LineOptions>) -> Self {
+        Self {
+            venues: venues
+                .map(|options| VenueLines { options, sent_ns: [0; 2], overtaken: [None, None] })
+                .collect(),
+            random: Random::new(seed ^ 0x6C69_6E65_7300_0000),
+            waiting: BinaryHeap::new(),
+            spare: Vec::new(),
+            made: 0,
+        }
+    }
+
+    /// When the next packet goes.
+    pub(crate) fn due_ns(&self) -> Option<u64> {
+        self.waiting.peek().map(|first| first.0.time_ns)
+    }
+
+    /// The next packet, if its time is at most `until_ns`. The caller gives its buffer back by [`Lines::reuse`].
+    pub(crate) fn take(&mut self, until_ns: u64) -> Option<Waiting> {
+        let first = self.waiting.peek_mut()?;
+        if first.0.time_ns > until_ns {
+            return None;
+        }
+        Some(PeekMut::pop(first).0)
+    }
+
+    pub(crate) fn reuse(&mut self, frame: Vec<u8>) {
+        self.spare.push(frame);
+    }
+
+    /// Lets go what waited for a successor that will not come.
+    pub(crate) fn release(&mut self, venue: usize) {
+        let Some(venue) = self.venues.get_mut(venue) else { return };
+        for (line, overtaken) in venue.overtaken.iter_mut().enumerate() {
+            if let Some(mut packet) = overtaken.take() {
+                // A later packet without messages may have gone before it.
+                packet.time_ns = packet.time_ns.max(venue.sent_ns[line]);
+                self.waiting.push(Reverse(packet));
+            }
+        }
+    }
+
+    /// Puts a packet on the lines of its venue. `frame` is asked for the packet as it is on a line, and whether it could be
+    /// built.
+    pub(crate) fn send(
+        &mut self,
+        outgoing: Outgoing,
+        report: &mut VenueReport,
+        mut frame: impl FnMut(usize, &mut Vec<u8>) -> bool,
+    ) {
+        let Outgoing { venue, now_ns, content, messages } = outgoing;
+        let Some(state) = self.venues.get_mut(venue) else { return };
+        let mut dropped = 0;
+        for line in 0..state.options.lines {
+            let faults =
+                if content == Content::Messages { state.options.faults[line] } else { LineFaults::default() };
+            let late_ns = if line == 0 {
+                0
+            } else {
+                1 + self.random.below(state.options.skew_ns.min(u64::from(u32::MAX)) as u32)
+            };
+            let time_ns = state.sent_ns[line].max(now_ns + u64::from(late_ns));
+            state.sent_ns[line] = time_ns;
+            let mut copy = self.spare.pop().unwrap_or_default();
+            copy.clear();
+            if !frame(line, &mut copy) {
+                continue;
+            }
+            let number = self.made;
+            let mut packet = Waiting { time_ns, number, venue, line, frame: copy, content, messages };
+            self.made += 1;
+
+            let injected = &mut report.injected[line];
+            let messages = u64::from(messages);
+            if self.random.chance(faults.lost_per_million) {
+                injected.dropped_packets += 1;
+                injected.dropped_messages += messages;
+                dropped += 1;
+                self.spare.push(packet.frame);
+                continue;
+            }
+            if self.random.chance(faults.reordered_per_million) && state.overtaken[line].is_none() {
+                state.overtaken[line] = Some(packet);
+                continue;
+            }
+            if self.random.chance(faults.duplicated_per_million) {
+                injected.duplicated_packets += 1;
+                injected.duplicated_messages += messages;
+                let mut repeat = packet.clone();
+                repeat.time_ns += REPEAT_AFTER_NS;
+                self.waiting.push(Reverse(repeat));
+            }
+            if content == Content::Messages
+                && let Some(mut overtaken) = state.overtaken[line].take()
+            {
+                // At the time of its successor, with the higher number of the two.
+                overtaken.time_ns = time_ns;
+                std::mem::swap(&mut overtaken.number, &mut packet.number);
+                injected.reordered_packets += 1;
+                self.waiting.push(Reverse(overtaken));
+            }
+            self.waiting.push(Reverse(packet));
+        }
+        if content == Content::Messages && dropped == state.options.lines {
+            report.lost_messages += u64::from(messages);
+        }
+    }
+}

@@ -1,0 +1,688 @@
+//! Venues as they are live: each message is due at a time, and what is due goes.
+//!
+//! [`Live`] has no clock: the caller tells it how long ago the start was, and it hands out the packets of that moment. Message
+//! `n` is due at `n / rate` after the start, bursts on top; what is late is caught up with, never shifted. A message's own
+//! timestamp is when it was due, so a receiver measures from the time that was meant.
+//!
+//! A venue can begin a new session in the middle of the day ([`LiveVenue::restart_after`]). The new session numbers from 1 and begins
+//! with what a receiver without history needs: the phases of the day so far, beginning with the start of messages,
+//! which empties books; the directory; the states; and every resting order as an addition. It can fall silent
+//! ([`LiveVenue::silences`]): what it had to say waits and is told afterwards, with the times at which it is told.
+//!
+//! Cost: that of the [`Generator`] and of [`Packets`](crate::Packets), without the network headers. Memory besides: what waits
+//! during a silence or after a restart, 88 bytes a message.
+
+use std::collections::VecDeque;
+
+use tapeworks_wire::Ascii;
+
+use crate::generator::{Generator, MAX_MESSAGE_BYTES};
+use crate::lines::{Content, LineOptions, Lines, Outgoing};
+use crate::report::{Injected, VenueReport};
+use crate::retransmission::Made;
+use crate::scenario::{LineFaults, Popularity, SECOND_NS, Scenario, ScenarioError, VenueConfig, VenueKind};
+use crate::snapshot::Image;
+use crate::transport::{Session, Stream};
+
+/// The most messages that one call of [`Live::advance`] makes.
+const MOST_AT_ONCE: usize = 4_096;
+
+/// Messages of one venue that may wait; at more the whole market waits.
+const MOST_WAITING: usize = 1 << 20;
+
+/// A time of high rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LiveBurst {
+    /// Its beginning, in nanoseconds since the start.
+    pub at_ns: u64,
+    /// Its length in nanoseconds.
+    pub length_ns: u64,
+    /// Messages a second over all venues, besides the usual ones.
+    pub messages_per_second: u64,
+}
+
+/// A venue sends nothing for a while, not even heartbeats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Silence {
+    /// It begins after so many messages of the venue.
+    pub after: u64,
+    /// How long it lasts, in nanoseconds.
+    pub length_ns: u64,
+}
+
+/// One venue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveVenue {
+    /// The market; several venues may have the same.
+    pub kind: VenueKind,
+    /// Its part of all activity, relative to the sum over the venues.
+    pub share: u32,
+    /// Whether there is a line B.
+    pub line_b: bool,
+    /// Faults of lines A and B.
+    pub faults: [LineFaults; 2],
+    /// How much later (up to) a packet comes on line B, in nanoseconds.
+    pub skew_ns: u64,
+    /// After so many messages of this venue, all its sessions together, its session ends and a new one begins; ascending. It may
+    /// be some messages later, at the end of an event.
+    pub restart_after: Vec<u64>,
+    /// When it sends nothing; ascending.
+    pub silences: Vec<Silence>,
+}
+
+/// What is simulated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveOptions {
+    /// Same seed and times, same bytes.
+    pub seed: u64,
+    /// The start, in nanoseconds since 1970-01-01 00:00 UTC. Sessions are named by its second.
+    pub start_utc_ns: u64,
+    /// Midnight in New York before it, likewise: what ITCH counts from.
+    pub midnight_ns: u64,
+    /// Symbols, each traded at every venue: 1 to 65,535.
+    pub symbols: u32,
+    /// How activity is spread over the symbols.
+    pub popularity: Popularity,
+    /// Messages of all venues together: a whole trading day, however long it takes. `None`: an open market without end.
+    pub messages: Option<u64>,
+    /// Messages a second over all venues.
+    pub rate: u64,
+    /// Bursts on top.
+    pub bursts: Vec<LiveBurst>,
+    /// A venue that is silent for this long sends a heartbeat, in nanoseconds; 0: none.
+    pub heartbeat_ns: u64,
+    /// How long the ends of the sessions are repeated, in nanoseconds.
+    pub linger_ns: u64,
+    /// The venues, at most [`MAX_MARKETS`](crate::MAX_MARKETS).
+    pub venues: Vec<LiveVenue>,
+}
+
+/// A packet that goes on a line now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LivePacket<'a> {
+    /// Index into the venues.
+    pub venue: usize,
+    /// 0: line A; 1: line B.
+    pub line: usize,
+    /// What it is for.
+    pub content: Content,
+    /// Messages in it.
+    pub messages: u16,
+    /// The UDP payload.
+    pub payload: &'a [u8],
+}
+
+/// Who takes what [`Live`] makes.
+pub trait Outlet {
+    /// A session of a venue begins.
+    fn session(&mut self, venue: usize, session: Session);
+    /// A packet was made, whatever its lines do to it; comes before its packets go.
+    fn made(&mut self, venue: usize, made: &Made<'_>);
+    /// A packet goes on a line.
+    fn packet(&mut self, packet: &LivePacket<'_>);
+}
+
+/// What went on one line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LineReport {
+    /// Packets with messages that went, repeated ones included.
+    pub packets: u64,
+    /// Messages in them.
+    pub messages: u64,
+    /// Heartbeats that went.
+    pub heartbeats: u64,
+    /// Ends of session that went.
+    pub ends_of_session: u64,
+    /// What was done to it.
+    pub injected: Injected,
+}
+
+/// A session of a venue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionReport {
+    /// Its names.
+    pub session: Session,
+    /// Messages in it so far.
+    pub messages: u64,
+}
+
+/// What one venue said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveVenueReport {
+    /// The market.
+    pub kind: VenueKind,
+    /// Messages of all sessions.
+    pub messages: u64,
+    /// Packets that they were in, each counted once whatever its lines did.
+    pub packets: u64,
+    /// Its sessions, the one that runs last.
+    pub sessions: Vec<SessionReport>,
+    /// Line A and, if there is one, line B.
+    pub lines: Vec<LineReport>,
+    /// Messages that no line carried.
+    pub lost_messages: u64,
+    /// Silences begun.
+    pub silences: u64,
+}
+
+/// What was made so far.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveReport {
+    /// Messages of all venues.
+    pub messages: u64,
+    /// The most that a message was made after it was due, in nanoseconds.
+    pub worst_late_ns: u64,
+    /// Each venue, in the order of the options.
+    pub venues: Vec<LiveVenueReport>,
+}
+
+/// When messages are due.
+#[derive(Debug)]
+struct Pace {
+    rate: u64,
+    made: u64,
+    /// In order of time; those before `first` are over.
+    bursts: Vec<(LiveBurst, u64)>,
+    first: usize,
+}
+
+impl Pace {
+    fn new(rate: u64, bursts: &[LiveBurst]) -> Self {
+        let mut bursts: Vec<_> = bursts.iter().map(|burst| (*burst, 0)).collect();
+        bursts.sort_by_key(|(burst, _)| burst.at_ns);
+        Self { rate: rate.max(1), made: 0, bursts, first: 0 }
+    }
+
+    /// `number / rate`, in nanoseconds.
+    fn time_of(number: u64, rate: u64) -> u64 {
+        (u128::from(number) * u128::from(SECOND_NS) / u128::from(rate.max(1))) as u64
+    }
+
+    /// The due time of the next message, and the burst it belongs to.
+    fn next(&self) -> (u64, Option<usize>) {
+        let mut next = (Self::time_of(self.made, self.rate), None);
+        for (index, (burst, made)) in self.bursts.iter().enumerate().skip(self.first) {
+            if burst.at_ns > next.0 {
+                break;
+            }
+            let offset = Self::time_of(*made, burst.messages_per_second);
+            if offset < burst.length_ns && burst.at_ns + offset < next.0 {
+                next = (burst.at_ns + offset, Some(index));
+            }
+        }
+        next
+    }
+
+    /// Goes past the message that [`Pace::next`] answered.
+    fn advance(&mut self, (due_ns, burst): (u64, Option<usize>)) {
+        match burst {
+            None => self.made += 1,
+            Some(index) => self.bursts[index].1 += 1,
+        }
+        while self
+            .bursts
+            .get(self.first)
+            .is_some_and(|(burst, _)| burst.at_ns.saturating_add(burst.length_ns) < due_ns)
+        {
+            self.first += 1;
+        }
+    }
+}
+
+/// A message that waits for its turn.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    bytes: [u8; MAX_MESSAGE_BYTES],
+    length: usize,
+}
+
+#[derive(Debug)]
+struct Venue {
+    stream: Stream,
+    /// When the first message of the open packet was due, in nanoseconds since the epoch.
+    opened_utc_ns: u64,
+    /// In nanoseconds since the start; `u64::MAX`: none.
+    heartbeat_due_ns: u64,
+    silent_until_ns: u64,
+    held: VecDeque<Held>,
+    restarts: VecDeque<u64>,
+    silences: VecDeque<Silence>,
+    messages: u64,
+    packets: u64,
+    silences_begun: u64,
+    sessions: Vec<SessionReport>,
+    lines: Vec<LineReport>,
+    report: VenueReport,
+}
+
+/// Simulated venues, live. See the [module](self).
+#[derive(Debug)]
+pub struct Live {
+    generator: Generator,
+    pace: Pace,
+    lines: Lines,
+    venues: Vec<Venue>,
+    start_utc_ns: u64,
+    midnight_ns: u64,
+    heartbeat_ns: u64,
+    linger_ns: u64,
+    /// Messages that wait, of all venues.
+    held: usize,
+    /// Of two turns one is for what waits.
+    is_turn_of_held: bool,
+    next_held: usize,
+    /// The generator has no more.
+    is_exhausted: bool,
+    /// When all sessions ended.
+    ended_ns: Option<u64>,
+    messages: u64,
+    worst_late_ns: u64,
+}
+
+/// Two capital letters and eight digits: every venue has its own, and every session.
+fn session_of(kind: VenueKind, venue: usize, number: u32) -> Session {
+    if !kind.is_itch() {
+        return Session { name: digits(number), number };
+    }
+    let mut name = digits(number);
+    // At most 64 venues.
+    name.0[0] = b'A' + (venue / 26) as u8;
+    name.0[1] = b'A' + (venue % 26) as u8;
+    Session { name, number }
+}
+
+/// A number as ten digits.
+fn digits(mut number: u32) -> Ascii<10> {
+    let mut text = [b'0'; 10];
+    for digit in text.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    Ascii(text)
+}
+
+impl Live {
+    /// Venues before their first message.
+    ///
+    /// # Errors
+    /// A scenario that breaks a rule ([`Scenario::check_market`]).
+    pub fn new(options: &LiveOptions) -> Result<Self, ScenarioError> {
+        let venues: Vec<_> =
+            options.venues.iter().map(|venue| VenueConfig { kind: venue.kind, share: venue.share }).collect();
+        let base = match options.messages {
+            Some(messages) => Scenario {
+                venues,
+                micro_bursts: 0,
+                halts: 3,
+                ..Scenario::full_session(messages, options.symbols)
+            },
+            // The market's own clock goes as fast as the real one.
+            None => Scenario::endless(venues, options.symbols, SECOND_NS / options.rate.clamp(1, SECOND_NS)),
+        };
+        let scenario = Scenario {
+            seed: options.seed,
+            midnight_ns: options.midnight_ns,
+            popularity: options.popularity,
+            heartbeat_ns: options.heartbeat_ns,
+            ..base
+        };
+        let generator = Generator::new(&scenario)?;
+        let number = (options.start_utc_ns / SECOND_NS) as u32;
+        let venue = |(index, venue): (usize, &LiveVenue)| {
+            let session = session_of(venue.kind, index, number);
+            Venue {
+                stream: Stream::new(venue.kind, session, 0),
+                opened_utc_ns: 0,
+                heartbeat_due_ns: if options.heartbeat_ns > 0 { options.heartbeat_ns } else { u64::MAX },
+                silent_until_ns: 0,
+                held: VecDeque::new(),
+                restarts: venue.restart_after.iter().copied().collect(),
+                silences: venue.silences.iter().copied().collect(),
+                messages: 0,
+                packets: 0,
+                silences_begun: 0,
+                sessions: Vec::new(),
+                lines: vec![LineReport::default(); if venue.line_b { 2 } else { 1 }],
+                report: VenueReport::new(venue.kind),
+            }
+        };
+        let line_options = options.venues.iter().map(|venue| LineOptions {
+            lines: if venue.line_b { 2 } else { 1 },
+            faults: venue.faults,
+            skew_ns: venue.skew_ns,
+        });
+        Ok(Self {
+            generator,
+            pace: Pace::new(options.rate, &options.bursts),
+            lines: Lines::new(options.seed, line_options),
+            venues: options.venues.iter().enumerate().map(venue).collect(),
+            start_utc_ns: options.start_utc_ns,
+            midnight_ns: options.midnight_ns,
+            heartbeat_ns: options.heartbeat_ns,
+            linger_ns: options.linger_ns,
+            held: 0,
+            is_turn_of_held: false,
+            next_held: 0,
+            is_exhausted: false,
+            ended_ns: None,
+            messages: 0,
+            worst_late_ns: 0,
+        })
+    }
+
+    /// When [`Live::advance`] has something to do next, in nanoseconds since the start; `None` when all is over.
+    #[must_use]
+    pub fn next_due_ns(&self) -> Option<u64> {
+        let waiting_ns = self.lines.due_ns();
+        let heartbeat_ns = self.venues.iter().map(|venue| venue.heartbeat_due_ns).min();
+        match self.ended_ns {
+            None => {
+                let due_ns = heartbeat_ns.unwrap_or(u64::MAX).min(waiting_ns.unwrap_or(u64::MAX));
+                Some(self.pace.next().0.min(due_ns))
+            }
+            Some(ended_ns) => {
+                let over_ns = ended_ns.saturating_add(self.linger_ns);
+                let repeat_ns = heartbeat_ns.filter(|due_ns| *due_ns <= over_ns);
+                waiting_ns.into_iter().chain(repeat_ns).min()
+            }
+        }
+    }
+
+    /// Does what is due `now_ns` after the start: no more than some thousand messages at once, so that it may have to be called
+    /// again for the same time. `now_ns` must not go back.
+    pub fn advance(&mut self, now_ns: u64, outlet: &mut impl Outlet) {
+        if self.ended_ns.is_none() {
+            self.begin(outlet);
+            for _ in 0..MOST_AT_ONCE {
+                let next = self.pace.next();
+                if next.0 > now_ns || self.ended_ns.is_some() {
+                    break;
+                }
+                self.pace.advance(next);
+                self.worst_late_ns = self.worst_late_ns.max(now_ns - next.0);
+                self.turn(next.0, now_ns, outlet);
+            }
+            for venue in 0..self.venues.len() {
+                self.flush(venue, now_ns, outlet);
+            }
+        }
+        for venue in 0..self.venues.len() {
+            if self.venues[venue].heartbeat_due_ns <= now_ns {
+                let content = match self.ended_ns {
+                    Some(_) if self.venues[venue].stream.kind.is_itch() => Content::EndOfSession,
+                    _ => Content::Heartbeat,
+                };
+                self.send(venue, now_ns, content);
+            }
+        }
+        self.deliver(now_ns, outlet);
+    }
+
+    /// Ends all sessions now, and hands out whatever waits.
+    pub fn finish(&mut self, now_ns: u64, outlet: &mut impl Outlet) {
+        self.begin(outlet);
+        self.end(now_ns, outlet);
+        self.deliver(u64::MAX, outlet);
+    }
+
+    /// The sessions' first packets are still to come: tells their names.
+    fn begin(&mut self, outlet: &mut impl Outlet) {
+        for (index, venue) in self.venues.iter_mut().enumerate() {
+            if venue.sessions.is_empty() {
+                venue.sessions.push(SessionReport { session: venue.stream.session, messages: 0 });
+                outlet.session(index, venue.stream.session);
+            }
+        }
+    }
+
+    /// A message is due: the next one of the market, or one that waits.
+    fn turn(&mut self, due_ns: u64, now_ns: u64, outlet: &mut impl Outlet) {
+        if self.held > 0 {
+            self.is_turn_of_held = !self.is_turn_of_held;
+            if (self.is_turn_of_held || self.is_exhausted) && self.tell_held(due_ns, now_ns, outlet) {
+                return;
+            }
+            // All of them are silent: what is due waits too, but not without end.
+            if self.held >= MOST_WAITING || self.is_exhausted {
+                return;
+            }
+        }
+        let mut bytes = [0; MAX_MESSAGE_BYTES];
+        let Some(generated) = self.generator.next_message(&mut bytes) else {
+            self.is_exhausted = true;
+            if self.held == 0 {
+                self.end(now_ns, outlet);
+            }
+            return;
+        };
+        let message = Held { bytes, length: generated.length };
+        let venue = &mut self.venues[generated.venue];
+        if venue.held.is_empty() && venue.silent_until_ns <= due_ns {
+            self.tell(generated.venue, message, due_ns, now_ns, outlet);
+            return;
+        }
+        venue.held.push_back(message);
+        self.held += 1;
+        self.tell_held(due_ns, now_ns, outlet);
+    }
+
+    /// Tells the first message that waits at the next venue that may speak.
+    fn tell_held(&mut self, due_ns: u64, now_ns: u64, outlet: &mut impl Outlet) -> bool {
+        let count = self.venues.len();
+        for offset in 0..count {
+            let index = (self.next_held + offset) % count;
+            let venue = &mut self.venues[index];
+            if venue.silent_until_ns <= due_ns
+                && let Some(message) = venue.held.pop_front()
+            {
+                self.held -= 1;
+                self.next_held = index + 1;
+                self.tell(index, message, due_ns, now_ns, outlet);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Puts a message into its venue's packet.
+    fn tell(&mut self, index: usize, mut message: Held, due_ns: u64, now_ns: u64, outlet: &mut impl Outlet) {
+        let due_utc_ns = self.start_utc_ns.saturating_add(due_ns);
+        let venue = &mut self.venues[index];
+        let kind = venue.stream.kind;
+        let Some(bytes) = message.bytes.get_mut(..message.length) else { return };
+        stamp(kind, bytes, due_utc_ns, self.midnight_ns);
+        if !venue.stream.has_room(bytes) {
+            self.flush(index, now_ns, outlet);
+        }
+        let venue = &mut self.venues[index];
+        if venue.stream.messages == 0 {
+            venue.opened_utc_ns = due_utc_ns;
+        }
+        venue.stream.put(message.bytes.get(..message.length).unwrap_or_default());
+        venue.messages += 1;
+        self.messages += 1;
+        if let Some(session) = venue.sessions.last_mut() {
+            session.messages += 1;
+        }
+        if venue.silences.front().is_some_and(|silence| venue.messages >= silence.after) {
+            if let Some(silence) = venue.silences.pop_front() {
+                venue.silent_until_ns = due_ns.saturating_add(silence.length_ns);
+                venue.silences_begun += 1;
+            }
+            self.flush(index, now_ns, outlet);
+            let venue = &mut self.venues[index];
+            if self.heartbeat_ns > 0 {
+                venue.heartbeat_due_ns = venue.silent_until_ns;
+            }
+        }
+        let venue = &self.venues[index];
+        let is_due = venue.restarts.front().is_some_and(|after| venue.messages >= *after);
+        if is_due && venue.held.is_empty() && self.generator.pending(index) == 0 {
+            self.restart(index, now_ns, outlet);
+        }
+    }
+
+    /// Ends a venue's session and begins the next one, which tells first where the venue stands.
+    fn restart(&mut self, index: usize, now_ns: u64, outlet: &mut impl Outlet) {
+        self.flush(index, now_ns, outlet);
+        self.end_session(index, now_ns);
+        let venue = &mut self.venues[index];
+        venue.restarts.pop_front();
+        let kind = venue.stream.kind;
+        let session = session_of(kind, index, venue.stream.session.number.wrapping_add(1));
+        venue.stream = Stream::new(kind, session, 0);
+        venue.sessions.push(SessionReport { session, messages: 0 });
+        let held = &mut venue.held;
+        self.generator.image(index, |message| {
+            let mut bytes = [0; MAX_MESSAGE_BYTES];
+            // No message is longer.
+            if let Some(room) = bytes.get_mut(..message.len()) {
+                room.copy_from_slice(message);
+                held.push_back(Held { bytes, length: message.len() });
+            }
+        });
+        self.held += held.len();
+        outlet.session(index, session);
+    }
+
+    /// MoldUDP64 says that a session ends, IEX-TP does not.
+    fn end_session(&mut self, index: usize, now_ns: u64) {
+        self.lines.release(index);
+        if self.venues[index].stream.kind.is_itch() {
+            self.send(index, now_ns, Content::EndOfSession);
+        }
+    }
+
+    fn end(&mut self, now_ns: u64, outlet: &mut impl Outlet) {
+        if self.ended_ns.is_some() {
+            return;
+        }
+        for venue in 0..self.venues.len() {
+            self.flush(venue, now_ns, outlet);
+            self.end_session(venue, now_ns);
+        }
+        self.ended_ns = Some(now_ns);
+    }
+
+    fn flush(&mut self, index: usize, now_ns: u64, outlet: &mut impl Outlet) {
+        let stream = &self.venues[index].stream;
+        if stream.messages == 0 {
+            return;
+        }
+        let made = Made {
+            first: stream.next_sequence,
+            count: stream.messages,
+            stream_offset: stream.stream_offset,
+            blocks: stream.blocks(),
+        };
+        outlet.made(index, &made);
+        self.send(index, now_ns, Content::Messages);
+        let venue = &mut self.venues[index];
+        venue.packets += 1;
+        venue.stream.begin_next();
+    }
+
+    /// Puts the open packet, or one without messages, on the venue's lines.
+    fn send(&mut self, index: usize, now_ns: u64, content: Content) {
+        let venue = &mut self.venues[index];
+        let send_time_ns = match content {
+            Content::Messages => venue.opened_utc_ns,
+            _ => self.start_utc_ns.saturating_add(now_ns),
+        };
+        let payload_bytes = venue.stream.close(send_time_ns, content);
+        if self.heartbeat_ns > 0 {
+            venue.heartbeat_due_ns = now_ns.saturating_add(self.heartbeat_ns);
+        }
+        let payload = venue.stream.frame.get(..payload_bytes).unwrap_or_default();
+        let outgoing = Outgoing { venue: index, now_ns, content, messages: venue.stream.messages };
+        self.lines.send(outgoing, &mut venue.report, |_, copy| {
+            copy.extend_from_slice(payload);
+            true
+        });
+    }
+
+    /// Hands out the packets whose time has come.
+    fn deliver(&mut self, until_ns: u64, outlet: &mut impl Outlet) {
+        while let Some(packet) = self.lines.take(until_ns) {
+            let (venue, line, messages) = (packet.venue, packet.line, packet.messages);
+            if let Some(report) = self.venues.get_mut(venue).and_then(|venue| venue.lines.get_mut(line)) {
+                match packet.content {
+                    Content::Messages => {
+                        report.packets += 1;
+                        report.messages += u64::from(messages);
+                    }
+                    Content::Heartbeat => report.heartbeats += 1,
+                    Content::EndOfSession => report.ends_of_session += 1,
+                }
+            }
+            outlet.packet(&LivePacket {
+                venue,
+                line,
+                content: packet.content,
+                messages,
+                payload: &packet.frame,
+            });
+            self.lines.reuse(packet.frame);
+        }
+    }
+
+    /// Where a venue stands now, for a receiver without history, with `now_ns` after the start as the messages' time. `None`: there is no such
+    /// venue.
+    #[must_use]
+    pub fn image(&self, venue: usize, now_ns: u64) -> Option<Image> {
+        let state = self.venues.get(venue)?;
+        let utc_ns = self.start_utc_ns.saturating_add(now_ns);
+        let kind = state.stream.kind;
+        // What is made but not told yet is in the books already.
+        let untold = state.held.len() as u64 + self.generator.pending(venue);
+        let next = state.stream.next_sequence + u64::from(state.stream.messages) + untold;
+        let mut image = Image::new(state.stream.session, next);
+        self.generator.image(venue, |message| {
+            image.put(message, |bytes| stamp(kind, bytes, utc_ns, self.midnight_ns));
+        });
+        image.finish();
+        Some(image)
+    }
+
+    /// Messages of all venues so far.
+    #[must_use]
+    pub const fn messages(&self) -> u64 {
+        self.messages
+    }
+
+    /// What was made so far.
+    #[must_use]
+    pub fn report(&self) -> LiveReport {
+        let venue = |venue: &Venue| LiveVenueReport {
+            kind: venue.stream.kind,
+            messages: venue.messages,
+            packets: venue.packets,
+            sessions: venue.sessions.clone(),
+            lines: venue
+                .lines
+                .iter()
+                .zip(venue.report.injected)
+                .map(|(line, injected)| LineReport { injected, ..*line })
+                .collect(),
+            lost_messages: venue.report.lost_messages,
+            silences: venue.silences_begun,
+        };
+        LiveReport {
+            messages: self.messages,
+            worst_late_ns: self.worst_late_ns,
+            venues: self.venues.iter().map(venue).collect(),
+        }
+    }
+}
+
+/// Writes a message's time: ITCH has it at offset 5, in nanoseconds since midnight, IEX at offset 2, since the epoch.
+fn stamp(kind: VenueKind, message: &mut [u8], utc_ns: u64, midnight_ns: u64) {
+    if kind.is_itch() {
+        let time = utc_ns.saturating_sub(midnight_ns).to_be_bytes();
+        if let (Some(place), Some(bytes)) = (message.get_mut(5..11), time.last_chunk::<6>()) {
+            place.copy_from_slice(bytes);
+        }
+    } else if let Some(place) = message.get_mut(2..10) {
+        place.copy_from_slice(&utc_ns.to_le_bytes());
+    }
+}

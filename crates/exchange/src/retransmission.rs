@@ -1,0 +1,442 @@
+//! Retransmission: what a venue has sent is kept for a while, and requests for it are answered.
+//!
+//! MoldUDP64 has request packets: session, number of the first message, count; the answer is a downstream packet with as many
+//! of them as fit, and who wants more asks again (*MoldUDP64 Protocol Specification* 1.00, "Request Packet").
+//!
+//! IEX does not publish its requests. The form here is ours, modelled on MoldUDP64's: an IEX-TP header of 40 bytes with
+//! payload length 0 that names protocol, channel, session, the first message's number and the count; stream offset and
+//! send time are ignored. The answer is a segment.
+//!
+//! Cost of keeping: one copy of a packet's messages. Cost of an answer: a binary search, a walk of one packet's blocks, and
+//! one copy. Memory: as given, once, and 32 bytes for each packet kept.
+
+use std::collections::VecDeque;
+
+use tapeworks_wire::framing::{BigEndian, Blocks, LittleEndian, PrefixOrder};
+use tapeworks_wire::iex::tp::Segment;
+use tapeworks_wire::nasdaq::moldudp64::RequestPacket;
+
+use crate::lines::Content;
+use crate::scenario::VenueKind;
+use crate::transport::{Header, IEX_CHANNEL, MAX_PAYLOAD_BYTES, Session, header_bytes, protocol_id};
+
+/// The messages of a packet as they were sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Made<'a> {
+    /// Number of the first message.
+    pub first: u64,
+    /// How many there are.
+    pub count: u16,
+    /// IEX-TP: bytes of payload sent in this session before it.
+    pub stream_offset: u64,
+    /// The messages, each behind its two-byte length in the transport's byte order.
+    pub blocks: &'a [u8],
+}
+
+/// Why a request is not answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Too short, too long, or for another protocol.
+    #[error("not a request of this venue's protocol")]
+    Malformed,
+    /// Neither the session that runs nor the one before it.
+    #[error("the session is not known")]
+    UnknownSession,
+    /// Of what is asked for nothing was sent yet, or nothing is asked for.
+    #[error("nothing of it was sent yet")]
+    NotSent,
+    /// What is asked for was sent and is not kept any more.
+    #[error("it is not kept any more")]
+    NotKept,
+}
+
+/// A request, whatever its transport.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// How the request names the session: MoldUDP64's name or IEX-TP's number.
+    pub session: SessionKey,
+    /// Number of the first message asked for.
+    pub first: u64,
+    /// Messages asked for.
+    pub count: u16,
+}
+
+/// What a transport knows a session by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionKey {
+    /// MoldUDP64.
+    Name([u8; 10]),
+    /// IEX-TP.
+    Number(u32),
+}
+
+impl SessionKey {
+    const fn of(kind: VenueKind, session: Session) -> Self {
+        if kind.is_itch() { Self::Name(session.name.0) } else { Self::Number(session.number) }
+    }
+}
+
+/// Reads a request to a venue of this kind.
+///
+/// # Errors
+/// [`Refusal::Malformed`].
+pub fn read_request(kind: VenueKind, bytes: &[u8]) -> Result<Request, Refusal> {
+    if bytes.len() != header_bytes(kind) {
+        return Err(Refusal::Malformed);
+    }
+    if kind.is_itch() {
+        let request = RequestPacket::decode(bytes).map_err(|_| Refusal::Malformed)?;
+        let session = SessionKey::Name(request.session().0);
+        return Ok(Request {
+            session,
+            first: request.sequence_number(),
+            count: request.requested_message_count(),
+        });
+    }
+    let segment = Segment::decode(bytes).map_err(|_| Refusal::Malformed)?;
+    let is_ours = segment.version() == 1
+        && segment.message_protocol_id() == protocol_id(kind)
+        && segment.channel_id() == IEX_CHANNEL
+        && segment.payload_length() == 0;
+    if !is_ours {
+        return Err(Refusal::Malformed);
+    }
+    Ok(Request {
+        session: SessionKey::Number(segment.session_id()),
+        first: segment.first_message_sequence_number(),
+        count: segment.message_count(),
+    })
+}
+
+/// The messages of one packet in the store.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    first: u64,
+    stream_offset: u64,
+    start: usize,
+    length: usize,
+}
+
+/// A session and the packets of it that are kept, oldest first.
+#[derive(Debug)]
+struct KeptSession {
+    session: Session,
+    next: u64,
+    packets: VecDeque<Kept>,
+}
+
+/// What a venue has sent in its current and its previous session, as far as there is room.
+#[derive(Debug)]
+pub struct Store {
+    kind: VenueKind,
+    bytes: Vec<u8>,
+    /// Where the next packet's messages go.
+    end: usize,
+    /// Oldest first; at most two.
+    sessions: VecDeque<KeptSession>,
+}
+
+impl Store {
+    /// A store with room for so many bytes of messages and their lengths; at least one packet fits.
+    #[must_use]
+    pub fn new(kind: VenueKind, bytes: usize) -> Self {
+        let bytes = vec![0; bytes.max(MAX_PAYLOAD_BYTES)];
+        Self { kind, bytes, end: 0, sessions: VecDeque::new() }
+    }
+
+    /// A session begins; the one before the last is forgotten.
+    pub fn begin_session(&mut self, session: Session) {
+        while self.sessions.len() > 1 {
+            self.sessions.pop_front();
+        }
+        self.sessions.push_back(KeptSession { session, next: 1, packets: VecDeque::new() });
+    }
+
+    /// Keeps the messages of a packet of the session that runs, and forgets the oldest if there is no room. Without a session, or longer
+    /// than any packet, they are not kept.
+    pub fn keep(&mut self, made: &Made<'_>) {
+        let length = made.blocks.len();
+        if self.sessions.is_empty() || length > self.bytes.len() {
+            return;
+        }
+        if self.end + length > self.bytes.len() {
+            // The rest of the room stays empty: what lies there is the oldest.
+            self.forget(self.end, self.bytes.len());
+            self.end = 0;
+        }
+        let (start, end) = (self.end, self.end + length);
+        self.forget(start, end);
+        if let Some(room) = self.bytes.get_mut(start..end) {
+            room.copy_from_slice(made.blocks);
+        }
+        self.end = end;
+        if let Some(session) = self.sessions.back_mut() {
+            let Made { first, count, stream_offset, .. } = *made;
+            session.next = first.saturating_add(u64::from(count));
+            session.packets.push_back(Kept { first, stream_offset, start, length });
+        }
+    }
+
+    /// Forgets packets, oldest first, until none lies between these places.
+    fn forget(&mut self, start: usize, end: usize) {
+        for session in &mut self.sessions {
+            while session
+                .packets
+                .front()
+                .is_some_and(|packet| packet.start < end && start < packet.start + packet.length)
+            {
+                session.packets.pop_front();
+            }
+            if !session.packets.is_empty() {
+                break;
+            }
+        }
+    }
+
+    /// Writes the answer to a request into `answer`, which is emptied first: a packet of at most [`MAX_PAYLOAD_BYTES`].
+    /// Answers how many messages it has. `now_ns` is IEX-TP's send time, in nanoseconds since 1970-01-01 00:00 UTC.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub fn answer(&self, request: &[u8], now_ns: u64, answer: &mut Vec<u8>) -> Result<u16, Refusal> {
+        answer.clear();
+        let request = read_request(self.kind, request)?;
+        let session = self
+            .sessions
+            .iter()
+            .find(|kept| SessionKey::of(self.kind, kept.session) == request.session)
+            .ok_or(Refusal::UnknownSession)?;
+        if request.count == 0 || request.first >= session.next {
+            return Err(Refusal::NotSent);
+        }
+        let after = session.packets.partition_point(|packet| packet.first <= request.first);
+        let index = after.checked_sub(1).ok_or(Refusal::NotKept)?;
+        answer.resize(header_bytes(self.kind), 0);
+        let (mut messages, mut stream_offset) = (0, 0);
+        for (number, packet) in session.packets.range(index..).enumerate() {
+            let skip = if number == 0 { request.first - packet.first } else { 0 };
+            let blocks = self.bytes.get(packet.start..packet.start + packet.length).unwrap_or_default();
+            let wanted = request.count - messages;
+            let taken = if self.kind.is_itch() {
+                copy(Blocks::new(blocks, BigEndian), blocks, skip, wanted, answer)
+            } else {
+                copy(Blocks::new(blocks, LittleEndian), blocks, skip, wanted, answer)
+            };
+            if number == 0 {
+                stream_offset = packet.stream_offset + taken.offset;
+            }
+            messages += taken.messages;
+            if taken.is_full || messages == request.count {
+                break;
+            }
+        }
+        let header = Header {
+            kind: self.kind,
+            session: session.session,
+            sequence: request.first,
+            messages,
+            content: Content::Messages,
+            stream_offset,
+            payload_bytes: answer.len() - header_bytes(self.kind),
+            send_time_ns: now_ns,
+        };
+        header.write(answer);
+        Ok(messages)
+    }
+}
+
+/// What [`copy`] took.
+struct Taken {
+    messages: u16,
+    /// Where in the blocks it began, in bytes.
+    offset: u64,
+    /// The next one does not fit.
+    is_full: bool,
+}
+
+/// Appends up to `wanted` blocks behind the first `skip` to the answer, as they fit.
+fn copy<Order: PrefixOrder>(
+    mut walk: Blocks<'_, Order>,
+    blocks: &[u8],
+    skip: u64,
+    wanted: u16,
+    answer: &mut Vec<u8>,
+) -> Taken {
+    for _ in 0..skip {
+        if !matches!(walk.next(), Some(Ok(_))) {
+            break;
+        }
+    }
+    let start = walk.offset();
+    let (mut end, mut messages, mut is_full) = (start, 0, false);
+    while messages < wanted && matches!(walk.next(), Some(Ok(_))) {
+        if answer.len() + walk.offset() - start > MAX_PAYLOAD_BYTES {
+            is_full = true;
+            break;
+        }
+        end = walk.offset();
+        messages += 1;
+    }
+    answer.extend_from_slice(blocks.get(start..end).unwrap_or_default());
+    Taken { messages, offset: start as u64, is_full }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tapeworks_wire::framing::{write_block_big_endian, write_block_little_endian};
+    use tapeworks_wire::iex::tp::{MessageProtocolId, SegmentFields};
+    use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacket, RequestPacketFields};
+    use tapeworks_wire::{Ascii, NanosecondsSinceEpoch};
+
+    use super::*;
+
+    fn session(number: u32) -> Session {
+        Session { name: Ascii(format!("AA{number:08}").into_bytes().try_into().unwrap()), number }
+    }
+
+    /// The bytes of message `number`.
+    fn message(number: u64) -> Vec<u8> {
+        vec![number as u8; 10 + (number % 30) as usize]
+    }
+
+    /// Packets of `count` messages each from number 1 on.
+    fn fill(store: &mut Store, kind: VenueKind, packets: u64, count: u16) {
+        let mut stream_offset = 0;
+        for packet in 0..packets {
+            let first = packet * u64::from(count) + 1;
+            let mut blocks = vec![0; 4_000];
+            let mut end = 0;
+            for number in first..first + u64::from(count) {
+                let write = if kind.is_itch() { write_block_big_endian } else { write_block_little_endian };
+                end += write(&mut blocks[end..], &message(number)).unwrap();
+            }
+            store.keep(&Made { first, count, stream_offset, blocks: &blocks[..end] });
+            stream_offset += end as u64;
+        }
+    }
+
+    fn mold_request(session: Session, first: u64, count: u16) -> Vec<u8> {
+        let fields = RequestPacketFields {
+            session: session.name,
+            sequence_number: first,
+            requested_message_count: count,
+        };
+        fields.encode().to_vec()
+    }
+
+    fn iex_request(session: Session, first: u64, count: u16) -> Vec<u8> {
+        let fields = SegmentFields {
+            version: 1,
+            reserved: [0],
+            message_protocol_id: MessageProtocolId::Deep,
+            channel_id: 1,
+            session_id: session.number,
+            payload_length: 0,
+            message_count: count,
+            stream_offset: 0,
+            first_message_sequence_number: first,
+            send_time: NanosecondsSinceEpoch(0),
+            messages: &[],
+        };
+        let mut bytes = vec![0; 40];
+        fields.encode_into(&mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn whoever_asks_on_gets_every_message_again() {
+        let mut store = Store::new(VenueKind::Bx, 1 << 20);
+        store.begin_session(session(7));
+        fill(&mut store, VenueKind::Bx, 50, 7);
+        let (mut next, mut answer) = (3, Vec::new());
+        while next < 351 {
+            let count =
+                store.answer(&mold_request(session(7), next, (351 - next) as u16), 0, &mut answer).unwrap();
+            assert!(answer.len() <= MAX_PAYLOAD_BYTES && count > 0);
+            let packet = DownstreamPacket::decode(&answer).unwrap();
+            assert_eq!(
+                (packet.session(), packet.sequence_number(), packet.count()),
+                (session(7).name, next, count)
+            );
+            for block in packet.blocks() {
+                assert_eq!(block.unwrap(), message(next));
+                next += 1;
+            }
+        }
+        assert_eq!(next, 351);
+        let one = store.answer(&mold_request(session(7), 350, 100), 0, &mut answer);
+        assert_eq!(one, Ok(1), "what is sent already of what is asked for");
+    }
+
+    #[test]
+    fn an_iex_answer_is_a_segment_with_its_place_in_the_stream() {
+        let mut store = Store::new(VenueKind::IexDeep, 1 << 20);
+        store.begin_session(session(7));
+        fill(&mut store, VenueKind::IexDeep, 5, 4);
+        let mut answer = Vec::new();
+        assert_eq!(store.answer(&iex_request(session(7), 6, 8), 99, &mut answer), Ok(8));
+        let segment = Segment::decode(&answer).unwrap();
+        let before: usize = (1..6).map(|number| 2 + message(number).len()).sum();
+        assert_eq!(segment.stream_offset(), before as u64);
+        assert_eq!(segment.send_time().nanoseconds(), 99);
+        assert_eq!(usize::from(segment.payload_length()), answer.len() - 40);
+        let messages: Vec<_> = segment.blocks().map(|block| block.unwrap().to_vec()).collect();
+        assert_eq!(messages, (6..14).map(message).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_cannot_be_answered_is_refused_with_the_reason() {
+        let mut store = Store::new(VenueKind::Nasdaq, 3_000);
+        let mut answer = Vec::new();
+        let mut ask = |store: &Store, request: &[u8]| store.answer(request, 0, &mut answer);
+        assert_eq!(ask(&store, &mold_request(session(1), 1, 1)), Err(Refusal::UnknownSession));
+        store.begin_session(session(1));
+        assert_eq!(ask(&store, &mold_request(session(1), 1, 1)), Err(Refusal::NotSent));
+        fill(&mut store, VenueKind::Nasdaq, 100, 10);
+        assert_eq!(ask(&store, &mold_request(session(1), 1, 1)), Err(Refusal::NotKept));
+        assert_eq!(ask(&store, &mold_request(session(1), 0, 1)), Err(Refusal::NotKept));
+        assert_eq!(ask(&store, &mold_request(session(1), 1_000, 5)), Ok(1));
+        assert_eq!(ask(&store, &mold_request(session(1), 1_001, 5)), Err(Refusal::NotSent));
+        assert_eq!(ask(&store, &mold_request(session(1), 1_000, 0)), Err(Refusal::NotSent));
+        for bad in [&b"short"[..], &[0; 21], &iex_request(session(1), 1, 1)] {
+            assert_eq!(ask(&store, bad), Err(Refusal::Malformed));
+        }
+        store.begin_session(session(2));
+        fill(&mut store, VenueKind::Nasdaq, 1, 1);
+        assert_eq!(ask(&store, &mold_request(session(1), 1_000, 5)), Ok(1), "the session before");
+        store.begin_session(session(3));
+        assert_eq!(ask(&store, &mold_request(session(1), 1_000, 5)), Err(Refusal::UnknownSession));
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_requests_are_answered_or_refused(
+            bytes in prop::collection::vec(any::<u8>(), 0..64),
+            first in any::<u64>(),
+            count in any::<u16>(),
+            room in 0_usize..8_000,
+            packets in 0_u64..40,
+        ) {
+            for kind in [VenueKind::Psx, VenueKind::IexDeep] {
+                let mut store = Store::new(kind, room);
+                store.begin_session(session(5));
+                fill(&mut store, kind, packets, 9);
+                let mut answer = Vec::new();
+                let good = if kind.is_itch() {
+                    mold_request(session(5), first % 400, count)
+                } else {
+                    iex_request(session(5), first % 400, count)
+                };
+                for request in [&bytes, &good] {
+                    if let Ok(messages) = store.answer(request, 0, &mut answer) {
+                        prop_assert!(messages > 0 && messages <= count && answer.len() <= MAX_PAYLOAD_BYTES);
+                    }
+                }
+                prop_assert!(read_request(kind, &good).is_ok());
+                prop_assert_eq!(bytes.len() == header_bytes(kind) || read_request(kind, &bytes).is_err(), true);
+            }
+        }
+    }
+}

@@ -1,0 +1,543 @@
+//! Simulated venues, live: multicast lines at a stated rate, retransmission and snapshots.
+//!
+//! What they say is [`tapeworks_exchange`]'s; here are the sockets, two threads and the configuration. One thread makes the
+//! messages and sends them when they are due, the other serves who asks. They share a store of sent messages for each
+//! venue, locked once a packet.
+//!
+//! Times are those of the clock at the start plus what has passed since by the monotonic clock. A message's own time is when
+//! it was due, so a receiver measures from the time that was meant.
+//!
+//! ```no_run
+//! use tapeworks_plant::venues::{Config, Venue, Venues};
+//! use tapeworks_exchange::VenueKind;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let lines = vec!["239.192.1.1:30001".parse()?, "239.192.1.2:30002".parse()?];
+//! let mut nasdaq = Venue::new("Nasdaq", VenueKind::Nasdaq, lines);
+//! nasdaq.snapshot = Some("127.0.0.1:0".parse()?);
+//! let venues = Venues::start(Config::new(vec![nasdaq]))?;
+//! println!("snapshots at {:?}", venues.addresses()[0].snapshot);
+//! std::thread::sleep(std::time::Duration::from_secs(1));
+//! println!("{}", venues.stop()?.to_json());
+//! # Ok(())
+//! # }
+//! ```
+
+mod config;
+mod report;
+mod servers;
+
+use std::net::{SocketAddr, SocketAddrV4};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use mio::Waker;
+use tapeworks_exchange::live::{Live, LiveOptions, LivePacket, LiveReport, Outlet};
+use tapeworks_exchange::retransmission::{Made, Store};
+use tapeworks_exchange::{ScenarioError, Session};
+use tapeworks_feed::clock;
+use tapeworks_market::Nanos;
+use tapeworks_packet::live::{MAX_BATCH, Sent};
+
+use self::report::Counters;
+use self::servers::{ImageReply, ImageRequest, Listening, Servers};
+
+pub use self::config::{Config, Venue, Wait};
+pub use self::report::{Report, RetransmissionReport, SnapshotReport, VenueReport};
+
+/// What is due later than this is slept for.
+const SLEEP_FROM: Duration = Duration::from_micros(200);
+/// How much a sleep may last longer than asked for.
+const OVERSLEEP: Duration = Duration::from_micros(100);
+/// The longest sleep: so soon a request for a snapshot or the end is noticed.
+const LONGEST_SLEEP: Duration = Duration::from_millis(1);
+/// How often the report is renewed.
+const REPORT_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Why venues cannot be started or ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VenuesError {
+    /// The market cannot be generated.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// The socket of a line cannot be opened.
+    #[error("venue '{venue}': cannot send to {address}: {cause}")]
+    Line {
+        /// The venue's name.
+        venue: String,
+        /// Where the line goes.
+        address: SocketAddrV4,
+        /// What the operating system said.
+        cause: std::io::Error,
+    },
+    /// A server cannot listen.
+    #[error("venue '{venue}': cannot listen at {address} for {what}: {cause}")]
+    Listen {
+        /// The venue's name.
+        venue: String,
+        /// What for.
+        what: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// What the operating system said.
+        cause: std::io::Error,
+    },
+    /// The clock is before 1970 or beyond the protocols' times.
+    #[error("the clock's time is beyond what the protocols can tell")]
+    Clock,
+    /// The operating system gives no thread, or no way to wait for sockets.
+    #[error("cannot start the venues: {0}")]
+    Thread(std::io::Error),
+    /// The servers failed.
+    #[error("the servers of the venues failed: {0}")]
+    Servers(std::io::Error),
+    /// A thread ended by a panic: a defect.
+    #[error("a thread of the venues panicked")]
+    Panicked,
+    /// The report cannot be written.
+    #[error("{}: cannot write: {cause}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        cause: std::io::Error,
+    },
+}
+
+/// Where a venue can be reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Addresses {
+    /// The venue's name.
+    pub name: String,
+    /// Where line A and, if there is one, line B go.
+    pub lines: Vec<SocketAddrV4>,
+    /// Where requests for retransmission are taken, with the port that the kernel chose.
+    pub retransmission: Option<SocketAddr>,
+    /// Where snapshots are served, likewise.
+    pub snapshot: Option<SocketAddr>,
+}
+
+/// What the threads share with the handle.
+#[derive(Debug)]
+struct Shared {
+    /// The market ends now.
+    stop: AtomicBool,
+    /// The servers end now.
+    stop_servers: AtomicBool,
+    is_finished: AtomicBool,
+    progress: Mutex<Progress>,
+}
+
+/// How far it is.
+#[derive(Debug, Clone)]
+struct Progress {
+    live: LiveReport,
+    elapsed_ns: u64,
+    /// By venue and line.
+    refused: Vec<Vec<u64>>,
+}
+
+/// Venues that run. Dropped without [`Venues::stop`], they end too, and no report is written.
+#[derive(Debug)]
+pub struct Venues {
+    shared: Arc<Shared>,
+    names: Vec<String>,
+    addresses: Vec<Addresses>,
+    counters: Vec<Arc<Counters>>,
+    injected: Option<PathBuf>,
+    start_utc_ns: u64,
+    pacing: Option<JoinHandle<()>>,
+    serving: Option<JoinHandle<std::io::Result<()>>>,
+    waker: Arc<Waker>,
+}
+
+impl Venues {
+    /// Opens the sockets and starts the venues: when this returns, the servers listen, and the first messages go.
+    ///
+    /// # Errors
+    /// What cannot be opened, by its venue and address; a market that cannot be.
+    pub fn start(config: Config) -> Result<Self, VenuesError> {
+        let mut wires = Vec::new();
+        let mut listening = Vec::new();
+        let mut addresses = Vec::new();
+        let mut stores = Vec::new();
+        for venue in &config.venues {
+            let (servers, reachable, store) = listen(venue, config.store_bytes)?;
+            listening.push(servers);
+            addresses.push(reachable);
+            stores.push(store);
+            let lines: Result<Vec<_>, _> =
+                venue.lines.iter().map(|line| Wire::open(venue, *line, &config)).collect();
+            wires.push(lines?);
+        }
+        let counters: Vec<_> = listening.iter().map(|venue| Arc::clone(&venue.counters)).collect();
+        let (ask, asked) = mpsc::channel();
+        let (reply, replies) = mpsc::channel();
+        let servers = Servers::new(listening, config.credentials.clone(), config.seed, ask, replies)
+            .map_err(VenuesError::Thread)?;
+        let waker = servers.waker();
+
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|_| VenuesError::Clock)?;
+        let start = Instant::now();
+        let start_utc_ns = u64::try_from(since.as_nanos()).map_err(|_| VenuesError::Clock)?;
+        let midnight = clock::midnight_before(Nanos(start_utc_ns)).ok_or(VenuesError::Clock)?;
+        let live = Live::new(&LiveOptions {
+            seed: config.seed,
+            start_utc_ns,
+            midnight_ns: midnight.0,
+            symbols: config.symbols,
+            popularity: config.popularity,
+            messages: config.messages,
+            rate: config.rate,
+            bursts: config.bursts.clone(),
+            heartbeat_ns: config.heartbeat_ns,
+            linger_ns: config.linger_ns,
+            venues: config.venues.iter().map(|venue| venue.live.clone()).collect(),
+        })?;
+        let wires = Wires { wires, stores };
+        let progress = Progress { live: live.report(), elapsed_ns: 0, refused: wires.refused() };
+        let shared = Arc::new(Shared {
+            stop: AtomicBool::new(false),
+            stop_servers: AtomicBool::new(false),
+            is_finished: AtomicBool::new(false),
+            progress: Mutex::new(progress),
+        });
+        let mut venues = Self {
+            shared: Arc::clone(&shared),
+            names: config.venues.iter().map(|venue| venue.name.clone()).collect(),
+            addresses,
+            counters,
+            injected: config.injected,
+            start_utc_ns,
+            pacing: None,
+            serving: None,
+            waker: Arc::clone(&waker),
+        };
+        let stop = Arc::clone(&shared);
+        let serving = std::thread::Builder::new().name("venue servers".to_owned());
+        let serving = serving.spawn(move || servers.run(&stop.stop_servers)).map_err(VenuesError::Thread)?;
+        venues.serving = Some(serving);
+        let market = Market {
+            live,
+            wires,
+            wait: config.wait,
+            start,
+            asked,
+            reply,
+            waker,
+            shared,
+            last_message_ns: 0,
+            told: start,
+        };
+        let pacing = std::thread::Builder::new().name("venues".to_owned());
+        venues.pacing = Some(pacing.spawn(move || market.run()).map_err(VenuesError::Thread)?);
+        Ok(venues)
+    }
+
+    /// Where each venue can be reached, in the order of the configuration.
+    #[must_use]
+    pub fn addresses(&self) -> &[Addresses] {
+        &self.addresses
+    }
+
+    /// Whether all messages were sent and the ends of the sessions repeated. The servers go on until [`Venues::stop`].
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.shared.is_finished.load(Ordering::Acquire)
+    }
+
+    /// What was done so far; the lines' part is some hundredths of a second old.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let progress = self.shared.progress.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let live = progress.live.venues.into_iter().zip(progress.refused);
+        let venues = live.zip(self.names.iter().zip(&self.counters));
+        Report {
+            start_utc_ns: self.start_utc_ns,
+            elapsed_ns: progress.elapsed_ns,
+            messages: progress.live.messages,
+            worst_late_ns: progress.live.worst_late_ns,
+            venues: venues
+                .map(|((live, refused_by_kernel), (name, counters))| VenueReport {
+                    name: name.clone(),
+                    live,
+                    refused_by_kernel,
+                    retransmission: counters.retransmission(),
+                    snapshot: counters.snapshot(),
+                })
+                .collect(),
+        }
+    }
+
+    /// Ends the sessions, the servers and the threads; writes the report if the configuration names a file for it.
+    ///
+    /// # Errors
+    /// What failed meanwhile, or the file that cannot be written.
+    pub fn stop(mut self) -> Result<Report, VenuesError> {
+        let ended = self.end();
+        let report = self.report();
+        if let Some(path) = &self.injected {
+            write_whole(path, &format!("{:#}\n", report.to_json()))
+                .map_err(|cause| VenuesError::Write { path: path.clone(), cause })?;
+        }
+        ended.map(|()| report)
+    }
+
+    fn end(&mut self) -> Result<(), VenuesError> {
+        self.shared.stop.store(true, Ordering::Release);
+        let paced = self.pacing.take().map(JoinHandle::join);
+        self.shared.stop_servers.store(true, Ordering::Release);
+        // Without it the thread looks within a tenth of a second.
+        let _ = self.waker.wake();
+        match (paced, self.serving.take().map(JoinHandle::join)) {
+            (Some(Err(_)), _) | (_, Some(Err(_))) => Err(VenuesError::Panicked),
+            (_, Some(Ok(Err(cause)))) => Err(VenuesError::Servers(cause)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Venues {
+    fn drop(&mut self) {
+        // Nobody is left to tell.
+        let _ = self.end();
+    }
+}
+
+/// What a venue has sent, as both threads see it.
+type SharedStore = Arc<Mutex<Store>>;
+
+/// Opens a venue's servers.
+fn listen(
+    venue: &Venue,
+    store_bytes: usize,
+) -> Result<(Listening, Addresses, Option<SharedStore>), VenuesError> {
+    let failed = |what, address| {
+        let venue = venue.name.clone();
+        move |cause| VenuesError::Listen { venue, what, address, cause }
+    };
+    let mut reachable = Addresses {
+        name: venue.name.clone(),
+        lines: venue.lines.clone(),
+        retransmission: None,
+        snapshot: None,
+    };
+    let mut retransmission = None;
+    if let Some(address) = venue.retransmission {
+        let failed = failed("retransmission", address);
+        let socket = mio::net::UdpSocket::bind(address).map_err(failed.clone())?;
+        reachable.retransmission = Some(socket.local_addr().map_err(failed)?);
+        retransmission = Some((socket, Arc::new(Mutex::new(Store::new(venue.live.kind, store_bytes)))));
+    }
+    let mut snapshot = None;
+    if let Some(address) = venue.snapshot {
+        let failed = failed("snapshots", address);
+        let listener = mio::net::TcpListener::bind(address).map_err(failed.clone())?;
+        reachable.snapshot = Some(listener.local_addr().map_err(failed)?);
+        snapshot = Some(listener);
+    }
+    let store = retransmission.as_ref().map(|(_, store)| Arc::clone(store));
+    let listening = Listening {
+        retransmission,
+        lost_per_million: venue.retransmission_lost_per_million,
+        snapshot,
+        counters: Arc::default(),
+    };
+    Ok((listening, reachable, store))
+}
+
+/// Writes a file that has its name only when it is whole.
+fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(".partial");
+    let written = std::fs::write(&partial, text).and_then(|()| std::fs::rename(&partial, path));
+    if written.is_err() {
+        // What is left of it says nothing.
+        let _ = std::fs::remove_file(&partial);
+    }
+    written
+}
+
+/// One line's socket, and the packets that go with the next call of the kernel.
+#[derive(Debug)]
+struct Wire {
+    sender: tapeworks_packet::live::Sender,
+    bytes: Vec<u8>,
+    packets: Vec<Range<usize>>,
+    refused: u64,
+}
+
+impl Wire {
+    fn open(venue: &Venue, address: SocketAddrV4, config: &Config) -> Result<Self, VenuesError> {
+        let sender = tapeworks_packet::live::Sender::udp_out_of(address, config.hops, config.interface)
+            .map_err(|cause| VenuesError::Line { venue: venue.name.clone(), address, cause })?;
+        Ok(Self { sender, bytes: Vec::new(), packets: Vec::new(), refused: 0 })
+    }
+
+    fn put(&mut self, payload: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(payload);
+        self.packets.push(start..self.bytes.len());
+        if self.packets.len() == MAX_BATCH {
+            self.send();
+        }
+    }
+
+    fn send(&mut self) {
+        if self.packets.is_empty() {
+            return;
+        }
+        let payloads = self.packets.iter().map(|range| self.bytes.get(range.clone()).unwrap_or_default());
+        let refused = &mut self.refused;
+        self.sender.send(payloads, |sent| *refused += u64::from(!matches!(sent, Sent::Taken)));
+        self.packets.clear();
+        self.bytes.clear();
+    }
+}
+
+/// All lines of all venues, and the stores.
+#[derive(Debug)]
+struct Wires {
+    wires: Vec<Vec<Wire>>,
+    stores: Vec<Option<SharedStore>>,
+}
+
+impl Wires {
+    fn send(&mut self) {
+        self.wires.iter_mut().flatten().for_each(Wire::send);
+    }
+
+    fn refused(&self) -> Vec<Vec<u64>> {
+        self.wires.iter().map(|lines| lines.iter().map(|line| line.refused).collect()).collect()
+    }
+
+    fn store(&self, venue: usize) -> Option<std::sync::MutexGuard<'_, Store>> {
+        let store = self.stores.get(venue)?.as_ref()?;
+        Some(store.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Outlet for Wires {
+    fn session(&mut self, venue: usize, session: Session) {
+        if let Some(mut store) = self.store(venue) {
+            store.begin_session(session);
+        }
+    }
+
+    fn made(&mut self, venue: usize, made: &Made<'_>) {
+        if let Some(mut store) = self.store(venue) {
+            store.keep(made);
+        }
+    }
+
+    fn packet(&mut self, packet: &LivePacket<'_>) {
+        if let Some(wire) = self.wires.get_mut(packet.venue).and_then(|lines| lines.get_mut(packet.line)) {
+            wire.put(packet.payload);
+        }
+    }
+}
+
+/// The thread that makes the messages.
+struct Market {
+    live: Live,
+    wires: Wires,
+    wait: Wait,
+    start: Instant,
+    asked: Receiver<ImageRequest>,
+    reply: Sender<ImageReply>,
+    waker: Arc<Waker>,
+    shared: Arc<Shared>,
+    last_message_ns: u64,
+    /// When the report was renewed last.
+    told: Instant,
+}
+
+impl Market {
+    fn now_ns(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    fn run(mut self) {
+        let mut waiting = Vec::new();
+        let mut messages = 0;
+        while !self.shared.stop.load(Ordering::Acquire) {
+            self.serve_images(&mut waiting);
+            let Some(due_ns) = self.live.next_due_ns() else {
+                if !self.shared.is_finished.load(Ordering::Relaxed) {
+                    self.tell();
+                    self.shared.is_finished.store(true, Ordering::Release);
+                }
+                std::thread::sleep(LONGEST_SLEEP);
+                continue;
+            };
+            let now_ns = self.now_ns();
+            if due_ns > now_ns {
+                self.rest(due_ns - now_ns);
+                continue;
+            }
+            self.live.advance(now_ns, &mut self.wires);
+            self.wires.send();
+            if self.live.messages() > messages {
+                messages = self.live.messages();
+                self.last_message_ns = now_ns;
+            }
+            if self.told.elapsed() >= REPORT_INTERVAL {
+                self.tell();
+            }
+        }
+        let now_ns = self.now_ns();
+        self.live.finish(now_ns, &mut self.wires);
+        self.wires.send();
+        self.tell();
+        self.shared.is_finished.store(true, Ordering::Release);
+    }
+
+    /// Nothing is due for so long.
+    fn rest(&self, nanoseconds: u64) {
+        let left = Duration::from_nanos(nanoseconds);
+        match self.wait {
+            Wait::Rest => std::thread::sleep(left.clamp(SLEEP_FROM, LONGEST_SLEEP)),
+            Wait::Sleep if left > SLEEP_FROM => {
+                std::thread::sleep((left - OVERSLEEP).min(LONGEST_SLEEP));
+            }
+            Wait::Sleep | Wait::Spin => std::hint::spin_loop(),
+        }
+    }
+
+    /// Answers who waits for an image of one venue: all at once, as one image serves them.
+    fn serve_images(&mut self, waiting: &mut Vec<ImageRequest>) {
+        waiting.extend(self.asked.try_iter());
+        let Some(first) = waiting.first() else { return };
+        let venue = first.venue;
+        let image = self.live.image(venue, self.now_ns()).map(Arc::new);
+        waiting.retain(|request| {
+            if request.venue != venue {
+                return true;
+            }
+            if let Some(image) = &image {
+                let reply = ImageReply { connection: request.connection, image: Arc::clone(image) };
+                // Without the servers nobody waits.
+                let _ = self.reply.send(reply);
+            }
+            false
+        });
+        // Without it the thread looks within a tenth of a second.
+        let _ = self.waker.wake();
+    }
+
+    fn tell(&mut self) {
+        self.told = Instant::now();
+        let progress = Progress {
+            live: self.live.report(),
+            elapsed_ns: self.last_message_ns,
+            refused: self.wires.refused(),
+        };
+        *self.shared.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
+    }
+}

@@ -1,0 +1,369 @@
+//! The configuration of simulated venues: a TOML file. What is wrong is told with file, line and column and with what would
+//! be right, as for [flows](crate::flow_config).
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+
+use tapeworks_exchange::live::{LiveBurst, LiveVenue, Silence};
+use tapeworks_exchange::snapshot::Credentials;
+use tapeworks_exchange::{LineFaults, MAX_MARKETS, Popularity, VenueKind};
+use toml::Spanned;
+use toml::de::DeTable;
+
+use crate::flow_config::ConfigError;
+use crate::flow_config::reading::{Reading, Section, read_file, read_text};
+
+const MILLION: usize = 1_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// How the pacing thread waits for what is due next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Wait {
+    /// It spins: latest by a microsecond, and a core is gone.
+    Spin,
+    /// It sleeps when the next message is due in more than 200 us, and spins otherwise.
+    #[default]
+    Sleep,
+    /// It always sleeps, 200 us at least: messages go together and late by so much, and the core is left to others.
+    Rest,
+}
+
+impl Wait {
+    const ALL: [Self; 3] = [Self::Spin, Self::Sleep, Self::Rest];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Spin => "spin",
+            Self::Sleep => "sleep",
+            Self::Rest => "rest",
+        }
+    }
+}
+
+/// One venue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Venue {
+    /// A name for reports; no other venue has it.
+    pub name: String,
+    /// What it is and what its lines do.
+    pub live: LiveVenue,
+    /// Where line A and, if there is one, line B go.
+    pub lines: Vec<SocketAddrV4>,
+    /// Where requests for retransmission are taken, by UDP. Port 0: the kernel chooses.
+    pub retransmission: Option<SocketAddr>,
+    /// Answers to requests that are lost, per million.
+    pub retransmission_lost_per_million: u32,
+    /// Where snapshots are served, by TCP. Port 0: the kernel chooses.
+    pub snapshot: Option<SocketAddr>,
+}
+
+/// Simulated venues.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Same seed, same market.
+    pub seed: u64,
+    /// Symbols, each traded at every venue: 1 to 65,535.
+    pub symbols: u32,
+    /// How activity is spread over the symbols.
+    pub popularity: Popularity,
+    /// Messages of all venues together; `None`: until it is stopped.
+    pub messages: Option<u64>,
+    /// Messages a second over all venues.
+    pub rate: u64,
+    /// Bursts on top.
+    pub bursts: Vec<LiveBurst>,
+    /// The address of the interface that multicast goes out of.
+    pub interface: Ipv4Addr,
+    /// How far multicast goes; 0: it stays on the machine.
+    pub hops: u32,
+    /// How the next message is waited for.
+    pub wait: Wait,
+    /// A venue that is silent for this long sends a heartbeat, in nanoseconds; 0: none.
+    pub heartbeat_ns: u64,
+    /// How long the ends of the sessions are repeated, in nanoseconds.
+    pub linger_ns: u64,
+    /// Bytes of messages that each venue keeps for retransmission.
+    pub store_bytes: usize,
+    /// Who may have a snapshot; `None`: everybody.
+    pub credentials: Option<Credentials>,
+    /// Where the report is written at the end.
+    pub injected: Option<PathBuf>,
+    /// The venues, at most [`MAX_MARKETS`].
+    pub venues: Vec<Venue>,
+}
+
+/// The kinds of venues by their names in the file.
+const KINDS: [(VenueKind, &str); 5] = [
+    (VenueKind::Nasdaq, "nasdaq"),
+    (VenueKind::Bx, "bx"),
+    (VenueKind::Psx, "psx"),
+    (VenueKind::IexTops, "iex-tops"),
+    (VenueKind::IexDeep, "iex-deep"),
+];
+
+const POPULARITIES: [(Popularity, &str); 2] = [(Popularity::Zipf, "zipf"), (Popularity::Uniform, "uniform")];
+
+fn name_of<T: Copy + PartialEq>(all: &[(T, &'static str)], wanted: T) -> &'static str {
+    all.iter().find(|(value, _)| *value == wanted).map_or("", |(_, name)| name)
+}
+
+impl Config {
+    /// What the file may leave out: seed 1, 300 symbols, 100,000 messages a second, heartbeats each second, loopback.
+    #[must_use]
+    pub fn new(venues: Vec<Venue>) -> Self {
+        Self {
+            seed: 1,
+            symbols: 300,
+            popularity: Popularity::Zipf,
+            messages: None,
+            rate: 100_000,
+            bursts: Vec::new(),
+            interface: Ipv4Addr::LOCALHOST,
+            hops: 0,
+            wait: Wait::default(),
+            heartbeat_ns: SECOND_NS,
+            linger_ns: SECOND_NS,
+            store_bytes: 32 << 20,
+            credentials: None,
+            injected: None,
+            venues,
+        }
+    }
+
+    /// Reads the configuration in `text`, which came from a file named `file`.
+    ///
+    /// # Errors
+    /// What is wrong with it, in the order of the file; at least one.
+    pub fn parse(file: &str, text: &str) -> Result<Self, Vec<ConfigError>> {
+        read_text(Reading::new(file, text, true), read_document)
+    }
+
+    /// Reads the configuration file at `path`.
+    ///
+    /// # Errors
+    /// As [`Config::parse`]; a file that cannot be read is told without a line.
+    pub fn load(path: &Path) -> Result<Self, Vec<ConfigError>> {
+        let file = path.display().to_string();
+        Self::parse(&file, &read_file(path, &file)?)
+    }
+}
+
+impl Venue {
+    /// A venue without faults or servers whose packets go to these lines: A and, perhaps, B.
+    #[must_use]
+    pub fn new(name: &str, kind: VenueKind, lines: Vec<SocketAddrV4>) -> Self {
+        Self {
+            name: name.to_owned(),
+            live: LiveVenue {
+                kind,
+                share: 1,
+                line_b: lines.len() > 1,
+                faults: [LineFaults::default(); 2],
+                skew_ns: 0,
+                restart_after: Vec::new(),
+                silences: Vec::new(),
+            },
+            lines,
+            retransmission: None,
+            retransmission_lost_per_million: 0,
+            snapshot: None,
+        }
+    }
+}
+
+fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> Config {
+    let mut top = Section::new("the file", document.get_ref(), 0..0);
+    let mut config = Config::new(Vec::new());
+    let seed = top.integer(reading, "seed", 0..=usize::MAX >> 1);
+    config.seed = seed.map_or(config.seed, |(seed, _)| seed as u64);
+    let symbols = top.integer(reading, "symbols", 1..=65_535);
+    config.symbols = symbols.map_or(config.symbols, |(symbols, _)| symbols as u32);
+    let popularity = POPULARITIES.map(|(value, _)| value);
+    config.popularity = top
+        .choice(reading, "popularity", &popularity, |value| name_of(&POPULARITIES, value))
+        .unwrap_or(config.popularity);
+    config.messages =
+        top.integer(reading, "messages", 1..=usize::MAX >> 2).map(|(messages, _)| messages as u64);
+    config.rate =
+        top.integer(reading, "rate", 1..=100 * MILLION).map_or(config.rate, |(rate, _)| rate as u64);
+    config.interface = top
+        .parsed(reading, "interface", "the IPv4 address of an interface", |text| text.parse().ok())
+        .unwrap_or(config.interface);
+    config.hops = top.integer(reading, "hops", 0..=255).map_or(config.hops, |(hops, _)| hops as u32);
+    config.wait = top.choice(reading, "wait", &Wait::ALL, Wait::name).unwrap_or_default();
+    config.heartbeat_ns =
+        seconds(reading, &mut top, "heartbeat_s", 0.001..=3_600.0).unwrap_or(config.heartbeat_ns);
+    config.linger_ns = seconds(reading, &mut top, "linger_s", 0.0..=3_600.0).unwrap_or(config.linger_ns);
+    config.store_bytes = top
+        .integer(reading, "retransmission_store_mb", 1..=65_536)
+        .map_or(config.store_bytes, |(megabytes, _)| megabytes << 20);
+    config.injected = top.text(reading, "injected").map(|(path, _)| PathBuf::from(path));
+    config.credentials = read_credentials(reading, &mut top);
+    config.bursts =
+        top.tables(reading, "burst").into_iter().filter_map(|burst| read_burst(reading, burst)).collect();
+    let venues = top.tables(reading, "venue");
+    if venues.is_empty() {
+        reading.wrong_whole("there are no venues; each is a [[venue]] with name and kind".to_owned());
+    }
+    if let Some(first_too_many) = venues.get(MAX_MARKETS) {
+        reading.wrong(first_too_many.span.clone(), format!("at most {MAX_MARKETS} venues are possible"));
+    }
+    let mut taken = Taken::default();
+    config.venues = venues.into_iter().filter_map(|venue| read_venue(reading, venue, &mut taken)).collect();
+    top.refuse_the_rest(reading);
+    config
+}
+
+/// A number of seconds, in nanoseconds.
+fn seconds(
+    reading: &mut Reading<'_>,
+    section: &mut Section<'_>,
+    key: &'static str,
+    range: std::ops::RangeInclusive<f64>,
+) -> Option<u64> {
+    section.number(reading, key, range).map(|(seconds, _)| (seconds * 1e9).round() as u64)
+}
+
+fn read_credentials(reading: &mut Reading<'_>, top: &mut Section<'_>) -> Option<Credentials> {
+    let mut section = top.table(reading, "snapshot_login")?;
+    let mut word = |key, longest: usize| {
+        let (text, span) = section.required_text(reading, key)?;
+        if text.len() > longest || !text.is_ascii() || text.trim() != text {
+            reading.wrong(span, format!("'{key}' must have at most {longest} letters or digits"));
+        }
+        Some(text)
+    };
+    let (user, password) = (word("user", 6), word("password", 10));
+    section.refuse_the_rest(reading);
+    Some(Credentials { user: user?, password: password? })
+}
+
+fn read_burst(reading: &mut Reading<'_>, mut burst: Section<'_>) -> Option<LiveBurst> {
+    for key in ["at_s", "length_ms", "messages_per_second"] {
+        if !burst.has(key) {
+            burst.missing(reading, key);
+        }
+    }
+    let at_ns = seconds(reading, &mut burst, "at_s", 0.0..=86_400.0);
+    let length_ns = burst
+        .number(reading, "length_ms", 0.001..=3_600_000.0)
+        .map(|(milliseconds, _)| (milliseconds * 1e6) as u64);
+    let rate = burst.integer(reading, "messages_per_second", 1..=100 * MILLION);
+    burst.refuse_the_rest(reading);
+    Some(LiveBurst { at_ns: at_ns?, length_ns: length_ns?, messages_per_second: rate?.0 as u64 })
+}
+
+/// What only one venue can have.
+#[derive(Default)]
+struct Taken {
+    names: Vec<String>,
+    /// Line or server address, and whose it is.
+    addresses: HashMap<(&'static str, SocketAddr), String>,
+}
+
+fn read_venue(reading: &mut Reading<'_>, mut venue: Section<'_>, taken: &mut Taken) -> Option<Venue> {
+    let name = venue.required_text(reading, "name");
+    let kinds = KINDS.map(|(kind, _)| kind);
+    let kind = venue.choice(reading, "kind", &kinds, |kind| name_of(&KINDS, kind));
+    if !venue.has("kind") {
+        venue.missing(reading, "kind");
+    }
+    if let Some((name, span)) = &name {
+        if taken.names.contains(name) {
+            reading.wrong(span.clone(), format!("there is a venue '{name}' already"));
+        }
+        taken.names.push(name.clone());
+    }
+    let name = name.map_or_else(String::new, |(name, _)| name);
+    let share = venue.integer(reading, "share", 1..=MILLION).map_or(1, |(share, _)| share as u32);
+    let given = venue.each(reading, "lines", "a multicast group or an IPv4 address with a port", |text| {
+        text.parse::<SocketAddrV4>().ok().filter(|line| line.port() != 0)
+    });
+    let lines = given.or_else(|| kind.map(|kind| kind.groups().to_vec())).unwrap_or_default();
+    if lines.len() > 2 {
+        venue.wrong_at(reading, "lines", "'lines' are line A and, perhaps, line B: no more");
+    }
+    for line in &lines {
+        if let Some(owner) = taken.addresses.insert(("udp", (*line).into()), name.clone()) {
+            let problem = if owner == name {
+                format!("{line} is line A already")
+            } else if venue.has("lines") {
+                format!("{line} is a line of '{owner}' already")
+            } else {
+                format!("'{owner}' has the same groups already: give 'lines'")
+            };
+            venue.wrong_at(reading, "lines", &problem);
+        }
+    }
+    let mut server = |reading: &mut Reading<'_>, venue: &mut Section<'_>, key, protocol| {
+        let address =
+            venue.parsed(reading, key, "an address with a port such as 127.0.0.1:31001", |text| {
+                text.parse::<SocketAddr>().ok()
+            })?;
+        if address.port() != 0
+            && let Some(owner) = taken.addresses.insert((protocol, address), name.clone())
+        {
+            venue.wrong_at(reading, key, &format!("{address} is taken by '{owner}' already"));
+        }
+        Some(address)
+    };
+    let retransmission = server(reading, &mut venue, "retransmission", "udp");
+    let snapshot = server(reading, &mut venue, "snapshot", "tcp");
+    let retransmission_lost_per_million = venue
+        .integer(reading, "retransmission_lost_per_million", 0..=MILLION)
+        .map_or(0, |(lost, _)| lost as u32);
+    let (faults, skew_ns) = read_faults(reading, &mut venue, lines.len());
+    let restart_after: Vec<u64> = venue
+        .each(reading, "restart_after", "a number of messages", |text| {
+            text.parse().ok().filter(|after| *after > 0)
+        })
+        .unwrap_or_default();
+    if !restart_after.is_sorted() {
+        venue.wrong_at(reading, "restart_after", "'restart_after' must be ascending");
+    }
+    let silences = read_silence(reading, &mut venue);
+    venue.refuse_the_rest(reading);
+    let live =
+        LiveVenue { kind: kind?, share, line_b: lines.len() > 1, faults, skew_ns, restart_after, silences };
+    Some(Venue { name, live, lines, retransmission, retransmission_lost_per_million, snapshot })
+}
+
+fn read_silence(reading: &mut Reading<'_>, venue: &mut Section<'_>) -> Vec<Silence> {
+    let after = venue.integer(reading, "silent_after", 1..=usize::MAX >> 2);
+    let length_ns = seconds(reading, venue, "silence_s", 0.001..=3_600.0);
+    match (venue.has("silent_after"), venue.has("silence_s")) {
+        (true, false) => venue.missing(reading, "silence_s"),
+        (false, true) => venue.missing(reading, "silent_after"),
+        _ => {}
+    }
+    let silence = after.zip(length_ns);
+    silence.map(|((after, _), length_ns)| Silence { after: after as u64, length_ns }).into_iter().collect()
+}
+
+fn read_faults(reading: &mut Reading<'_>, venue: &mut Section<'_>, lines: usize) -> ([LineFaults; 2], u64) {
+    let Some(mut section) = venue.table(reading, "faults") else { return Default::default() };
+    if lines < 2 {
+        for key in ["b", "skew_us"] {
+            if section.has(key) {
+                section.wrong_at(reading, key, "there is no line B");
+            }
+        }
+    }
+    let skew_ns = section
+        .number(reading, "skew_us", 0.0..=1_000_000.0)
+        .map_or(0, |(microseconds, _)| (microseconds * 1e3) as u64);
+    let faults = ["a", "b"].map(|key| {
+        let Some(mut line) = section.table(reading, key) else { return LineFaults::default() };
+        let mut part = |key| line.integer(reading, key, 0..=MILLION).map_or(0, |(part, _)| part as u32);
+        let faults = LineFaults {
+            lost_per_million: part("lost_per_million"),
+            duplicated_per_million: part("duplicated_per_million"),
+            reordered_per_million: part("reordered_per_million"),
+        };
+        line.refuse_the_rest(reading);
+        faults
+    });
+    section.refuse_the_rest(reading);
+    (faults, skew_ns)
+}

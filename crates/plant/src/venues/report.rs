@@ -1,0 +1,237 @@
+//! What venues did, counted: for people, and for tests that compare one by one what was injected with what was found.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::{Value, json};
+use tapeworks_exchange::live::LiveVenueReport;
+use tapeworks_exchange::retransmission::Refusal;
+use tapeworks_exchange::snapshot::SnapshotEnd;
+
+/// Requests for retransmission at one venue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RetransmissionReport {
+    /// Datagrams that came.
+    pub requests: u64,
+    /// Answers that went.
+    pub answers: u64,
+    /// Messages in them.
+    pub messages: u64,
+    /// Answers that were lost, as configured.
+    pub lost: u64,
+    /// Requests that were none.
+    pub malformed: u64,
+    /// Requests for a session that is not known.
+    pub unknown_session: u64,
+    /// Requests for what was not sent yet.
+    pub not_sent: u64,
+    /// Requests for what is not kept any more.
+    pub not_kept: u64,
+    /// Answers that the kernel did not take.
+    pub refused_by_kernel: u64,
+}
+
+/// Snapshots at one venue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SnapshotReport {
+    /// Connections that came.
+    pub connections: u64,
+    /// Whole snapshots sent.
+    pub served: u64,
+    /// Messages in them, without the ends.
+    pub messages: u64,
+    /// Logins rejected.
+    pub rejected: u64,
+    /// Clients that went or failed before they had all.
+    pub left: u64,
+    /// Clients that sent what is no packet of a client.
+    pub malformed: u64,
+    /// Clients that were too slow.
+    pub timed_out: u64,
+    /// Connections closed because there were too many.
+    pub refused: u64,
+}
+
+/// What one venue did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VenueReport {
+    /// Its name.
+    pub name: String,
+    /// Its messages, sessions and lines.
+    pub live: LiveVenueReport,
+    /// Of each line, packets that the kernel did not take. They count as sent too.
+    pub refused_by_kernel: Vec<u64>,
+    /// Retransmission.
+    pub retransmission: RetransmissionReport,
+    /// Snapshots.
+    pub snapshot: SnapshotReport,
+}
+
+/// What venues did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// The start, in nanoseconds since 1970-01-01 00:00 UTC.
+    pub start_utc_ns: u64,
+    /// From the start to the last message, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Messages of all venues.
+    pub messages: u64,
+    /// The most that a message was made after it was due, in nanoseconds.
+    pub worst_late_ns: u64,
+    /// Each venue, in the order of the configuration.
+    pub venues: Vec<VenueReport>,
+}
+
+impl Report {
+    /// Messages a second, from the start to the last message.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.messages as f64 / (self.elapsed_ns.max(1) as f64 / 1e9)
+    }
+
+    /// As JSON: what the file `injected` holds.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        json!({
+            "start_utc_ns": self.start_utc_ns,
+            "elapsed_ns": self.elapsed_ns,
+            "messages": self.messages,
+            "messages_per_second": self.rate().round(),
+            "worst_late_ns": self.worst_late_ns,
+            "venues": self.venues.iter().map(VenueReport::to_json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl VenueReport {
+    fn to_json(&self) -> Value {
+        let lines = self.live.lines.iter().zip(&self.refused_by_kernel).zip(["A", "B"]);
+        let (asked, served) = (&self.retransmission, &self.snapshot);
+        json!({
+            "name": self.name,
+            "kind": self.live.kind.name(),
+            "messages": self.live.messages,
+            "packets": self.live.packets,
+            "lost_messages": self.live.lost_messages,
+            "silences": self.live.silences,
+            "sessions": self.live.sessions.iter().map(|session| json!({
+                "session": session.session.name.as_str().unwrap_or_default(),
+                "number": session.session.number,
+                "messages": session.messages,
+            })).collect::<Vec<_>>(),
+            "lines": lines.map(|((line, refused), name)| json!({
+                "line": name,
+                "sent_packets": line.packets,
+                "sent_messages": line.messages,
+                "heartbeats": line.heartbeats,
+                "ends_of_session": line.ends_of_session,
+                "dropped_packets": line.injected.dropped_packets,
+                "dropped_messages": line.injected.dropped_messages,
+                "duplicated_packets": line.injected.duplicated_packets,
+                "duplicated_messages": line.injected.duplicated_messages,
+                "reordered_packets": line.injected.reordered_packets,
+                "refused_by_kernel": refused,
+            })).collect::<Vec<_>>(),
+            "retransmission": {
+                "requests": asked.requests,
+                "answers": asked.answers,
+                "messages": asked.messages,
+                "lost": asked.lost,
+                "malformed": asked.malformed,
+                "unknown_session": asked.unknown_session,
+                "not_sent": asked.not_sent,
+                "not_kept": asked.not_kept,
+                "refused_by_kernel": asked.refused_by_kernel,
+            },
+            "snapshot": {
+                "connections": served.connections,
+                "served": served.served,
+                "messages": served.messages,
+                "rejected": served.rejected,
+                "left": served.left,
+                "malformed": served.malformed,
+                "timed_out": served.timed_out,
+                "refused": served.refused,
+            },
+        })
+    }
+}
+
+/// The servers' counts of one venue, while they run.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) requests: AtomicU64,
+    pub(super) answers: AtomicU64,
+    pub(super) answered_messages: AtomicU64,
+    pub(super) lost: AtomicU64,
+    pub(super) refused_by_kernel: AtomicU64,
+    malformed_requests: AtomicU64,
+    unknown_session: AtomicU64,
+    not_sent: AtomicU64,
+    not_kept: AtomicU64,
+    pub(super) connections: AtomicU64,
+    pub(super) refused: AtomicU64,
+    pub(super) snapshot_messages: AtomicU64,
+    served: AtomicU64,
+    rejected: AtomicU64,
+    left: AtomicU64,
+    malformed_clients: AtomicU64,
+    timed_out: AtomicU64,
+}
+
+pub(super) fn add(counter: &AtomicU64, count: u64) {
+    counter.fetch_add(count, Ordering::Relaxed);
+}
+
+fn get(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+impl Counters {
+    pub(super) fn refuse(&self, refusal: Refusal) {
+        let counter = match refusal {
+            Refusal::UnknownSession => &self.unknown_session,
+            Refusal::NotSent => &self.not_sent,
+            Refusal::NotKept => &self.not_kept,
+            _ => &self.malformed_requests,
+        };
+        add(counter, 1);
+    }
+
+    pub(super) fn end(&self, end: SnapshotEnd) {
+        let counter = match end {
+            SnapshotEnd::Served => &self.served,
+            SnapshotEnd::Rejected => &self.rejected,
+            SnapshotEnd::Malformed => &self.malformed_clients,
+            SnapshotEnd::TimedOut => &self.timed_out,
+            _ => &self.left,
+        };
+        add(counter, 1);
+    }
+
+    pub(super) fn retransmission(&self) -> RetransmissionReport {
+        RetransmissionReport {
+            requests: get(&self.requests),
+            answers: get(&self.answers),
+            messages: get(&self.answered_messages),
+            lost: get(&self.lost),
+            malformed: get(&self.malformed_requests),
+            unknown_session: get(&self.unknown_session),
+            not_sent: get(&self.not_sent),
+            not_kept: get(&self.not_kept),
+            refused_by_kernel: get(&self.refused_by_kernel),
+        }
+    }
+
+    pub(super) fn snapshot(&self) -> SnapshotReport {
+        SnapshotReport {
+            connections: get(&self.connections),
+            served: get(&self.served),
+            messages: get(&self.snapshot_messages),
+            rejected: get(&self.rejected),
+            left: get(&self.left),
+            malformed: get(&self.malformed_clients),
+            timed_out: get(&self.timed_out),
+            refused: get(&self.refused),
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! The venues' servers: retransmission by UDP and snapshots by TCP, all on one thread that sleeps while nobody asks.
+//!
+//! What a client can do to others is bounded: each turn takes some datagrams or some bytes of each, a connection that does
+//! nothing is closed in time, and where there are too many the oldest that has not logged in goes.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::Shutdown;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use mio::net::{TcpListener, TcpStream, UdpSocket};
+use mio::{Events, Interest, Poll, Token, Waker};
+use tapeworks_exchange::random::Random;
+use tapeworks_exchange::retransmission::Store;
+use tapeworks_exchange::snapshot::{Credentials, Image, SnapshotEnd, SnapshotServer};
+
+use super::report::{Counters, add};
+
+/// Connections of all venues at once.
+const MOST_CONNECTIONS: usize = 512;
+/// Datagrams or connections that a socket gives in one turn.
+const MOST_IN_TURN: usize = 64;
+/// Bytes that a connection gets in one turn.
+const MOST_BYTES_IN_TURN: usize = 256 << 10;
+/// How long a client may take to close a connection that is over, in nanoseconds.
+const CLOSING_NS: u64 = 2_000_000_000;
+/// How often connections are looked at for the time.
+const TICK: Duration = Duration::from_millis(100);
+
+const WAKER: Token = Token(0);
+
+/// A connection asks the thread that has the market for an image.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ImageRequest {
+    pub(super) connection: usize,
+    pub(super) venue: usize,
+}
+
+/// Its answer.
+#[derive(Debug)]
+pub(super) struct ImageReply {
+    pub(super) connection: usize,
+    pub(super) image: Arc<Image>,
+}
+
+/// One venue's servers, listening.
+#[derive(Debug)]
+pub(super) struct Listening {
+    pub(super) retransmission: Option<(UdpSocket, Arc<Mutex<Store>>)>,
+    pub(super) lost_per_million: u32,
+    pub(super) snapshot: Option<TcpListener>,
+    pub(super) counters: Arc<Counters>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    venue: usize,
+    stream: TcpStream,
+    server: SnapshotServer,
+    is_asked: bool,
+    /// All was sent; what the client still sends is thrown away until it closes too, or this time. A connection that is
+    /// closed with something unread takes away what the client has not read.
+    closing_ns: Option<u64>,
+}
+
+/// The thread's state.
+pub(super) struct Servers {
+    poll: Poll,
+    waker: Arc<Waker>,
+    venues: Vec<Listening>,
+    connections: BTreeMap<usize, Connection>,
+    next_connection: usize,
+    credentials: Option<Credentials>,
+    requests: Sender<ImageRequest>,
+    replies: Receiver<ImageReply>,
+    random: Random,
+    began: Instant,
+    /// Sockets that have more than a turn allows.
+    again: Vec<Token>,
+    /// Listeners that could not accept: there were no more descriptors, or the client had gone.
+    at_tick: Vec<Token>,
+    answer: Vec<u8>,
+    buffer: Vec<u8>,
+}
+
+impl Servers {
+    pub(super) fn new(
+        venues: Vec<Listening>,
+        credentials: Option<Credentials>,
+        seed: u64,
+        requests: Sender<ImageRequest>,
+        replies: Receiver<ImageReply>,
+    ) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let mut servers = Self {
+            poll,
+            waker,
+            next_connection: 1 + 2 * venues.len(),
+            venues,
+            connections: BTreeMap::new(),
+            credentials,
+            requests,
+            replies,
+            random: Random::new(seed ^ 0x7265_7175_6573_7473),
+            began: Instant::now(),
+            again: Vec::new(),
+            at_tick: Vec::new(),
+            answer: Vec::new(),
+            buffer: vec![0; 64 << 10],
+        };
+        for (index, venue) in servers.venues.iter_mut().enumerate() {
+            if let Some((socket, _)) = &mut venue.retransmission {
+                servers.poll.registry().register(socket, Token(1 + 2 * index), Interest::READABLE)?;
+            }
+            if let Some(listener) = &mut venue.snapshot {
+                servers.poll.registry().register(listener, Token(2 + 2 * index), Interest::READABLE)?;
+            }
+        }
+        Ok(servers)
+    }
+
+    /// What wakes the thread: after an image was sent to it, and when it is to stop.
+    pub(super) fn waker(&self) -> Arc<Waker> {
+        Arc::clone(&self.waker)
+    }
+
+    /// Serves until `stop`.
+    pub(super) fn run(mut self, stop: &AtomicBool) -> io::Result<()> {
+        let mut events = Events::with_capacity(256);
+        let mut ticked = Instant::now();
+        while !stop.load(Ordering::Acquire) {
+            let timeout = if self.again.is_empty() { TICK } else { Duration::ZERO };
+            match self.poll.poll(&mut events, Some(timeout)) {
+                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+            let mut ready = std::mem::take(&mut self.again);
+            ready.extend(events.iter().map(|event| event.token()));
+            ready.sort_unstable();
+            ready.dedup();
+            for token in ready {
+                self.serve(token);
+            }
+            while let Ok(ImageReply { connection, image }) = self.replies.try_recv() {
+                let now_ns = self.now_ns();
+                if let Some(client) = self.connections.get_mut(&connection) {
+                    client.server.give(image, now_ns);
+                }
+                self.move_bytes(connection);
+            }
+            if ticked.elapsed() >= TICK {
+                ticked = Instant::now();
+                self.again.append(&mut self.at_tick);
+                let now_ns = self.now_ns();
+                let all: Vec<usize> = self.connections.keys().copied().collect();
+                for connection in all {
+                    if let Some(client) = self.connections.get_mut(&connection) {
+                        client.server.tick(now_ns);
+                    }
+                    self.move_bytes(connection);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
+    }
+
+    fn serve(&mut self, token: Token) {
+        let Token(number) = token;
+        if token == WAKER {
+            return;
+        }
+        let of_venue = number - 1;
+        if of_venue >= 2 * self.venues.len() {
+            self.move_bytes(number);
+        } else if of_venue.is_multiple_of(2) {
+            self.answer_requests(of_venue / 2, token);
+        } else {
+            self.accept(of_venue / 2, token);
+        }
+    }
+
+    fn answer_requests(&mut self, venue: usize, token: Token) {
+        let Some(Listening { retransmission: Some((socket, store)), lost_per_million, counters, .. }) =
+            self.venues.get(venue)
+        else {
+            return;
+        };
+        for _ in 0..MOST_IN_TURN {
+            let (length, asker) = match socket.recv_from(&mut self.buffer) {
+                Ok(received) => received,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // What an earlier answer met with, such as a port that nobody listens at.
+                Err(_) => continue,
+            };
+            add(&counters.requests, 1);
+            let request = self.buffer.get(..length).unwrap_or_default();
+            let answered = store.lock().unwrap_or_else(PoisonError::into_inner).answer(
+                request,
+                utc_ns(),
+                &mut self.answer,
+            );
+            match answered {
+                Err(refusal) => counters.refuse(refusal),
+                Ok(_) if self.random.chance(*lost_per_million) => add(&counters.lost, 1),
+                Ok(messages) => match socket.send_to(&self.answer, asker) {
+                    Ok(_) => {
+                        add(&counters.answers, 1);
+                        add(&counters.answered_messages, u64::from(messages));
+                    }
+                    Err(_) => add(&counters.refused_by_kernel, 1),
+                },
+            }
+        }
+        self.again.push(token);
+    }
+
+    fn accept(&mut self, venue: usize, token: Token) {
+        for _ in 0..MOST_IN_TURN {
+            let Some(listener) = self.venues.get(venue).and_then(|venue| venue.snapshot.as_ref()) else {
+                return;
+            };
+            let mut stream = match listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    self.at_tick.push(token);
+                    return;
+                }
+            };
+            let counters = Arc::clone(&self.venues[venue].counters);
+            add(&counters.connections, 1);
+            if self.connections.len() >= MOST_CONNECTIONS && !self.drop_a_stranger() {
+                add(&counters.refused, 1);
+                continue;
+            }
+            let number = self.next_connection;
+            self.next_connection += 1;
+            let registered = self.poll.registry().register(
+                &mut stream,
+                Token(number),
+                Interest::READABLE | Interest::WRITABLE,
+            );
+            if registered.is_err() {
+                add(&counters.refused, 1);
+                continue;
+            }
+            let server = SnapshotServer::new(self.credentials.clone(), self.now_ns());
+            self.connections
+                .insert(number, Connection { venue, stream, server, is_asked: false, closing_ns: None });
+        }
+        self.again.push(token);
+    }
+
+    /// Closes the oldest connection that has not logged in.
+    fn drop_a_stranger(&mut self) -> bool {
+        let oldest = self.connections.iter().find(|(_, client)| !client.is_asked).map(|(number, _)| *number);
+        let Some(client) = oldest.and_then(|number| self.connections.remove(&number)) else { return false };
+        add(&self.venues[client.venue].counters.refused, 1);
+        true
+    }
+
+    /// Reads what a client sent, and sends what it is to get.
+    fn move_bytes(&mut self, number: usize) {
+        let now_ns = self.now_ns();
+        let Some(client) = self.connections.get_mut(&number) else { return };
+        if let Some(until_ns) = client.closing_ns {
+            if now_ns < until_ns && is_open(client, &mut self.buffer) {
+                return;
+            }
+            self.close(number);
+            return;
+        }
+        let mut has_more = read(client, &mut self.buffer, now_ns);
+        if client.server.wants_image() && !client.is_asked {
+            client.is_asked = true;
+            let request = ImageRequest { connection: number, venue: client.venue };
+            if self.requests.send(request).is_err() {
+                client.server.closed();
+            }
+        }
+        has_more |= write(client, now_ns);
+        let Some(end) = client.server.over() else {
+            if has_more {
+                self.again.push(Token(number));
+            }
+            return;
+        };
+        let counters = &self.venues[client.venue].counters;
+        counters.end(end);
+        if end == SnapshotEnd::Served {
+            add(&counters.snapshot_messages, client.server.image_messages());
+        }
+        let has_all = matches!(end, SnapshotEnd::Served | SnapshotEnd::Rejected);
+        if has_all && client.stream.shutdown(Shutdown::Write).is_ok() {
+            client.closing_ns = Some(now_ns + CLOSING_NS);
+            self.again.push(Token(number));
+        } else {
+            self.close(number);
+        }
+    }
+
+    fn close(&mut self, number: usize) {
+        if let Some(mut client) = self.connections.remove(&number) {
+            // It goes with the connection in any case.
+            let _ = self.poll.registry().deregister(&mut client.stream);
+        }
+    }
+}
+
+/// Throws away what a client sends; whether it may send more.
+fn is_open(client: &mut Connection, buffer: &mut [u8]) -> bool {
+    for _ in 0..MOST_IN_TURN {
+        match client.stream.read(buffer) {
+            Ok(0) => return false,
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return false,
+        }
+    }
+    // Who sends so much has not come for a snapshot.
+    false
+}
+
+/// Whether there may be more to read.
+fn read(client: &mut Connection, buffer: &mut [u8], now_ns: u64) -> bool {
+    match client.stream.read(buffer) {
+        Ok(0) => client.server.closed(),
+        Ok(length) => {
+            client.server.receive(buffer.get(..length).unwrap_or_default(), now_ns);
+            return true;
+        }
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+        Err(error) if error.kind() == ErrorKind::Interrupted => return true,
+        Err(_) => client.server.closed(),
+    }
+    false
+}
+
+/// Whether there is more to write and may be room for it.
+fn write(client: &mut Connection, now_ns: u64) -> bool {
+    let mut left = MOST_BYTES_IN_TURN;
+    loop {
+        let output = client.server.output();
+        if output.is_empty() {
+            return false;
+        }
+        let part = output.get(..left).unwrap_or(output);
+        match client.stream.write(part) {
+            Ok(0) => client.server.closed(),
+            Ok(length) => {
+                client.server.sent(length, now_ns);
+                left -= length;
+                if left == 0 {
+                    return true;
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => client.server.closed(),
+        }
+    }
+}
+
+fn utc_ns() -> u64 {
+    // Until the year 2554.
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
