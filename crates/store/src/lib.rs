@@ -79,6 +79,7 @@ mod columns;
 mod encode;
 mod error;
 mod format;
+pub mod live;
 mod options;
 mod records;
 mod rows;
