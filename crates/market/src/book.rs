@@ -236,6 +236,11 @@ impl Books {
         &self.counters
     }
 
+    /// Every resting order, in no order that means something. Reads the whole order table: for snapshots.
+    pub fn orders(&self) -> impl Iterator<Item = Order> + '_ {
+        self.orders.iter()
+    }
+
     /// Orders resting now.
     pub const fn order_count(&self) -> usize {
         self.orders.len()

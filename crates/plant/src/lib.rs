@@ -5,6 +5,7 @@
 //! apply them, and what comes out goes into files and a summary. The stages are the ones a live plant runs.
 
 pub mod analyser;
+pub mod clients;
 pub mod dump;
 pub mod flow;
 pub mod flow_config;

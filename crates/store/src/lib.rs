@@ -80,6 +80,7 @@ mod encode;
 mod error;
 mod format;
 pub mod journal;
+pub mod live;
 mod options;
 mod records;
 mod rows;

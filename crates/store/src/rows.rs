@@ -50,7 +50,10 @@ pub(crate) struct Rows<R> {
 impl<R: Row> Rows<R> {
     pub(crate) fn new() -> Self {
         // One update gives a handful of records, except the clearing of a venue, which makes the arrays grow.
-        let capacity = BATCH + 64;
+        Self::with_capacity(BATCH + 64)
+    }
+
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
         Self {
             records: Vec::with_capacity(capacity),
             sequences: Vec::with_capacity(capacity),
@@ -87,6 +90,17 @@ impl<R: Row> Rows<R> {
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.records.len() >= BATCH && (self.open.is_empty() || self.records.len() >= 2 * BATCH)
+    }
+
+    /// Whether a group of events is open, so that its latest record may still become its last.
+    #[inline]
+    pub(crate) const fn has_open_group(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Gives up on the groups that are open: those of `publisher`, or all. Their latest records stay as they are.
+    pub(crate) fn forget_open(&mut self, publisher: Option<Publisher>) {
+        self.open.retain(|group| publisher.is_some_and(|publisher| group.publisher != publisher));
     }
 
     pub(crate) fn clear(&mut self) {

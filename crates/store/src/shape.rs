@@ -10,16 +10,21 @@ use dbn::BidAskPair;
 use tapeworks_market::book::Outcome;
 use tapeworks_market::event::{Event, EventKind, Flags, Session};
 use tapeworks_market::price::{UNDEFINED_PRICE, price_e9};
-use tapeworks_market::{BookUpdate, InstrumentId, Instruments, NbboUpdate, Publisher, Side};
+use tapeworks_market::{BookRef, BookUpdate, InstrumentId, Instruments, Nanos, NbboUpdate, Publisher, Side};
 
 use crate::rows::{Row, Rows};
+use crate::schema::Schema;
 use crate::summary::Skip;
 
-pub(crate) use consolidated::Consolidated;
-pub(crate) use interval::{Bars, Quotes};
-pub(crate) use order::Orders;
-pub(crate) use price::Prices;
-pub(crate) use reference::{Definitions, Imbalances, Statuses};
+use consolidated::Consolidated;
+pub(crate) use consolidated::pair as consolidated_pair;
+use interval::{Bars, Quotes};
+use order::Orders;
+use price::Prices;
+use reference::{Definitions, Imbalances, Statuses};
+
+const SECOND_NS: u64 = Nanos::SECOND;
+const MINUTE_NS: u64 = 60 * SECOND_NS;
 
 /// Makes the records of one schema.
 pub(crate) trait Shape: Send {
@@ -32,8 +37,37 @@ pub(crate) trait Shape: Send {
     /// Takes note of an update that no record is to be made of, because records of later ones carry it on.
     fn watch(&mut self, _update: &NbboUpdate<'_>) {}
 
+    /// Pushes what is known at `now` of the instruments that are `wanted`, for shapes that know more than the books do.
+    fn snapshot(&self, _now: Nanos, _wanted: &dyn Fn(InstrumentId) -> bool, _rows: &mut Rows<Self::Row>) {}
+
     /// Pushes what the end of the input completes.
     fn finish(&mut self, _rows: &mut Rows<Self::Row>) {}
+}
+
+/// What to do with a shape once its type is known.
+pub(crate) trait Use {
+    /// What comes of it.
+    type Output;
+
+    fn with<S: Shape + 'static>(self, shape: S) -> Self::Output;
+}
+
+/// Hands `user` the shape of `schema`.
+pub(crate) fn of_schema<U: Use>(schema: Schema, user: U) -> U::Output {
+    let rtype = dbn::RType::from(schema.to_dbn()) as u8;
+    match schema {
+        Schema::Mbo => user.with(Orders::default()),
+        Schema::Mbp1 => user.with(Prices::<dbn::Mbp1Msg, 1>::default()),
+        Schema::Mbp10 => user.with(Prices::<dbn::Mbp10Msg, 10>::default()),
+        Schema::Trades => user.with(Prices::<dbn::TradeMsg, 0>::default()),
+        Schema::Bbo1S => user.with(Quotes::new(rtype, SECOND_NS)),
+        Schema::Bbo1M => user.with(Quotes::new(rtype, MINUTE_NS)),
+        Schema::Cmbp1 => user.with(Consolidated::default()),
+        Schema::Status => user.with(Statuses),
+        Schema::Imbalance => user.with(Imbalances::default()),
+        Schema::Definition => user.with(Definitions),
+        Schema::Ohlcv1S => user.with(Bars::new(rtype, SECOND_NS)),
+    }
 }
 
 /// The reason to count for an outcome that is not [`Outcome::Applied`].
@@ -136,11 +170,16 @@ impl Clearing {
 /// The `N` best levels of a book.
 #[inline]
 fn levels<const N: usize>(update: &BookUpdate<'_>) -> [BidAskPair; N] {
+    levels_of(update.book)
+}
+
+#[inline]
+pub(crate) fn levels_of<const N: usize>(book: BookRef<'_>) -> [BidAskPair; N] {
     let mut levels = std::array::from_fn(|_| no_level());
-    for (pair, level) in levels.iter_mut().zip(update.book.levels(Side::Bid)) {
+    for (pair, level) in levels.iter_mut().zip(book.levels(Side::Bid)) {
         (pair.bid_px, pair.bid_sz, pair.bid_ct) = (level.price.e9(), level.size, level.orders);
     }
-    for (pair, level) in levels.iter_mut().zip(update.book.levels(Side::Ask)) {
+    for (pair, level) in levels.iter_mut().zip(book.levels(Side::Ask)) {
         (pair.ask_px, pair.ask_sz, pair.ask_ct) = (level.price.e9(), level.size, level.orders);
     }
     levels

@@ -10,12 +10,9 @@ use crate::format::Format;
 use crate::options::Options;
 use crate::rows::Rows;
 use crate::schema::Schema;
-use crate::shape::{Bars, Consolidated, Definitions, Imbalances, Orders, Prices, Quotes, Shape, Statuses};
+use crate::shape::{self, Shape};
 use crate::summary::Summary;
 use crate::target::{Opener, Target, on_disk};
-
-const SECOND_NS: u64 = tapeworks_market::Nanos::SECOND;
-const MINUTE_NS: u64 = 60 * SECOND_NS;
 
 /// Writes the records of one schema to one file.
 ///
@@ -50,20 +47,7 @@ impl Writer {
     ) -> Result<Self, StoreError> {
         let format = Format::from_path(path)?;
         let target = Target::new(path, options.overwrite, opener)?;
-        let rtype = dbn::RType::from(schema.to_dbn()) as u8;
-        let table: Box<dyn Table> = match schema {
-            Schema::Mbo => open(Orders::default(), target, format, schema, options)?,
-            Schema::Mbp1 => open(Prices::<dbn::Mbp1Msg, 1>::default(), target, format, schema, options)?,
-            Schema::Mbp10 => open(Prices::<dbn::Mbp10Msg, 10>::default(), target, format, schema, options)?,
-            Schema::Trades => open(Prices::<dbn::TradeMsg, 0>::default(), target, format, schema, options)?,
-            Schema::Bbo1S => open(Quotes::new(rtype, SECOND_NS), target, format, schema, options)?,
-            Schema::Bbo1M => open(Quotes::new(rtype, MINUTE_NS), target, format, schema, options)?,
-            Schema::Cmbp1 => open(Consolidated::default(), target, format, schema, options)?,
-            Schema::Status => open(Statuses, target, format, schema, options)?,
-            Schema::Imbalance => open(Imbalances::default(), target, format, schema, options)?,
-            Schema::Definition => open(Definitions, target, format, schema, options)?,
-            Schema::Ohlcv1S => open(Bars::new(rtype, SECOND_NS), target, format, schema, options)?,
-        };
+        let table = shape::of_schema(schema, Open { target, format, schema, options })?;
         Ok(Self { table })
     }
 
@@ -118,13 +102,24 @@ struct TableOf<S: Shape> {
     target: Target,
 }
 
-fn open<S: Shape + 'static>(
-    shape: S,
-    mut target: Target,
+/// Opens a file for the shape that its schema has.
+struct Open<'a> {
+    target: Target,
     format: Format,
     schema: Schema,
-    options: &Options,
-) -> Result<Box<dyn Table>, StoreError> {
+    options: &'a Options,
+}
+
+impl shape::Use for Open<'_> {
+    type Output = Result<Box<dyn Table>, StoreError>;
+
+    fn with<S: Shape + 'static>(self, shape: S) -> Self::Output {
+        open(shape, self)
+    }
+}
+
+fn open<S: Shape + 'static>(shape: S, open: Open<'_>) -> Result<Box<dyn Table>, StoreError> {
+    let Open { mut target, format, schema, options } = open;
     let zstd_level = format.is_zstd().then_some(options.zstd_level);
     let part = if matches!(format, Format::Dbn | Format::DbnZstd) { ".records" } else { "" };
     let output = target.open(part, zstd_level)?;

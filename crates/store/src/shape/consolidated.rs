@@ -23,7 +23,7 @@ pub(crate) struct Consolidated {
     last: Vec<ConsolidatedBidAskPair>,
 }
 
-fn pair(nbbo: &Nbbo) -> ConsolidatedBidAskPair {
+pub(crate) fn pair(nbbo: &Nbbo) -> ConsolidatedBidAskPair {
     ConsolidatedBidAskPair {
         bid_px: price_e9(nbbo.bid.price),
         ask_px: price_e9(nbbo.ask.price),

@@ -9,7 +9,7 @@
 use dbn::{BboMsg, BidAskPair, FlagSet, OhlcvMsg, RecordHeader};
 use tapeworks_market::event::{Event, EventKind, Flags};
 use tapeworks_market::price::UNDEFINED_PRICE;
-use tapeworks_market::{BookUpdate, InstrumentId, Instruments, NbboUpdate, Publisher, Side};
+use tapeworks_market::{BookUpdate, InstrumentId, Instruments, Nanos, NbboUpdate, Publisher, Side};
 
 use super::{Shape, Trade, clears, levels, no_level, not_applied, trade_of};
 use crate::records::{instrument_number, letter, sequence};
@@ -111,6 +111,28 @@ pub(crate) struct Quotes {
     running: Running<Quote>,
 }
 
+/// A record of `quote` as it is at `time`.
+fn bbo(
+    rtype: u8,
+    publisher: Publisher,
+    instrument: InstrumentId,
+    quote: &Quote,
+    time: u64,
+    flags: u8,
+) -> BboMsg {
+    BboMsg {
+        hd: RecordHeader::new::<BboMsg>(rtype, publisher.0, instrument_number(instrument), quote.traded_at),
+        price: quote.trade.price,
+        size: quote.trade.size,
+        side: letter(quote.trade.side),
+        flags: FlagSet::from(flags),
+        ts_recv: time,
+        sequence: quote.sequence,
+        levels: [quote.best.clone()],
+        ..BboMsg::default_for_schema(dbn::Schema::Bbo1S)
+    }
+}
+
 impl Quotes {
     pub(crate) const fn new(rtype: u8, width_ns: u64) -> Self {
         Self { rtype, clock: Clock { width_ns, end: None }, running: Running { venues: Vec::new() } }
@@ -120,22 +142,7 @@ impl Quotes {
         let rtype = self.rtype;
         self.running.take_touched(|publisher, instrument, quote| {
             quote.is_touched = false;
-            let record = BboMsg {
-                hd: RecordHeader::new::<BboMsg>(
-                    rtype,
-                    publisher.0,
-                    instrument_number(instrument),
-                    quote.traded_at,
-                ),
-                price: quote.trade.price,
-                size: quote.trade.size,
-                side: letter(quote.trade.side),
-                flags: FlagSet::from(quote.flags | Flags::LAST.0),
-                ts_recv: end,
-                sequence: quote.sequence,
-                levels: [quote.best.clone()],
-                ..BboMsg::default_for_schema(dbn::Schema::Bbo1S)
-            };
+            let record = bbo(rtype, publisher, instrument, quote, end, quote.flags | Flags::LAST.0);
             rows.push_derived(record);
         });
     }
@@ -227,6 +234,19 @@ impl Shape for Quotes {
         quote.best = best;
         if let Ok(trade) = trade {
             (quote.trade, quote.traded_at) = (trade, event.ts_event.0);
+        }
+    }
+
+    fn snapshot(&self, now: Nanos, wanted: &dyn Fn(InstrumentId) -> bool, rows: &mut Rows<BboMsg>) {
+        for venue in &self.running.venues {
+            for (index, quote) in venue.instruments.iter().enumerate() {
+                let instrument = InstrumentId(index as u32);
+                let is_known = quote.best != no_level() || quote.traded_at != dbn::UNDEF_TIMESTAMP;
+                if is_known && wanted(instrument) {
+                    let flags = Flags(quote.flags).with(Flags::LAST).with(Flags::SNAPSHOT);
+                    rows.push_derived(bbo(self.rtype, venue.publisher, instrument, quote, now.0, flags.0));
+                }
+            }
         }
     }
 

@@ -1,0 +1,793 @@
+//! The control side of a session: lines in, requests out. No socket, no clock.
+//!
+//! A line is `key=value` pairs joined by `|`, in UTF-8, and ends with `\n`. A session goes like this:
+//!
+//! ```text
+//! server  lsg_version=...            cram=CHALLENGE
+//! client  auth=HEX-BUCKET|dataset=...|encoding=dbn|compression=none|ts_out=0|...
+//! server  success=1|session_id=...   or success=0|error=... and the end
+//! client  schema=...|stype_in=raw_symbol|symbols=A,B|snapshot=0|is_last=1      any number of them
+//! client  start_session
+//! server  DBN, for ever; more subscriptions may come
+//! ```
+//!
+//! The form is that of Databento's raw live API, as its public clients (Python and Rust) write and read it. Keys that are
+//! not known are passed over, as clients add to them. Everything is bounded: see [`Limits`].
+
+use std::str::FromStr;
+
+use tapeworks_market::instrument::Symbol;
+use tapeworks_market::{InstrumentId, Nanos};
+use tapeworks_store::Schema;
+use tapeworks_store::live::instrument_of;
+
+use super::keys::Keys;
+
+/// What a client may ask of a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Bytes of a line, its end included.
+    pub line_bytes: usize,
+    /// Lines of a session.
+    pub lines: u64,
+    /// Symbols of all subscriptions of a session together.
+    pub symbols: usize,
+    /// Nanoseconds from the connection to a right answer.
+    pub authentication_ns: u64,
+}
+
+impl Default for Limits {
+    /// Lines of 64 KiB (the clients send 500 symbols in one), 10,000 lines, 100,000 symbols, 10 s.
+    fn default() -> Self {
+        Self { line_bytes: 1 << 16, lines: 10_000, symbols: 100_000, authentication_ns: 10 * Nanos::SECOND }
+    }
+}
+
+/// Why a session ends. The text is what the client is told.
+#[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// A line is too long.
+    #[error("a line is longer than {limit} bytes")]
+    LineTooLong {
+        /// The limit.
+        limit: usize,
+    },
+    /// There were too many lines.
+    #[error("more than {limit} lines in a session")]
+    TooManyLines {
+        /// The limit.
+        limit: u64,
+    },
+    /// A line is not of this protocol.
+    #[error("'{line}' is no {expected}")]
+    Unexpected {
+        /// How it begins.
+        line: String,
+        /// What could have come.
+        expected: &'static str,
+    },
+    /// A line lacks a key.
+    #[error("'{key}' is missing")]
+    Missing {
+        /// The key.
+        key: &'static str,
+    },
+    /// A key is there twice.
+    #[error("'{key}' is there twice")]
+    Twice {
+        /// The key.
+        key: String,
+    },
+    /// A value cannot be used.
+    #[error("{key}={value}: expected {expected}")]
+    BadValue {
+        /// The key.
+        key: &'static str,
+        /// How the value begins.
+        value: String,
+        /// What could have been.
+        expected: String,
+    },
+    /// The answer to the challenge is not that of a key.
+    #[error("authentication failed")]
+    AuthenticationFailed,
+    /// No answer came in time.
+    #[error("no authentication within {seconds} s")]
+    TooLate {
+        /// The limit.
+        seconds: u64,
+    },
+    /// The server does not have the dataset.
+    #[error("unknown dataset '{dataset}'")]
+    UnknownDataset {
+        /// The dataset.
+        dataset: String,
+    },
+    /// The key may not see the dataset.
+    #[error("the key is not entitled to dataset '{dataset}'")]
+    NotEntitled {
+        /// The dataset.
+        dataset: String,
+    },
+    /// The key has as many connections as it may have, or the server has.
+    #[error("more than {limit} connections at once")]
+    TooManyConnections {
+        /// The limit.
+        limit: usize,
+    },
+    /// Too many symbols were asked for.
+    #[error("more than {limit} symbols in a session")]
+    TooManySymbols {
+        /// The limit.
+        limit: usize,
+    },
+    /// A subscription cannot be served.
+    #[error("{reason}")]
+    Subscription {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// The kinds of reasons for which sessions end, for counting.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Reason {
+    /// Lines that are not of this protocol, or have values that cannot be used.
+    Garbage,
+    /// Too long, too many, too much.
+    Limit,
+    /// A wrong key.
+    Authentication,
+    /// No answer in time.
+    Late,
+    /// A dataset that is not there, or not for this key.
+    Entitlement,
+    /// Too many connections.
+    Connections,
+    /// A subscription that cannot be served.
+    Subscription,
+}
+
+impl Reason {
+    /// Every reason.
+    pub const ALL: [Self; 7] = [
+        Self::Garbage,
+        Self::Limit,
+        Self::Authentication,
+        Self::Late,
+        Self::Entitlement,
+        Self::Connections,
+        Self::Subscription,
+    ];
+
+    /// Its name in reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Garbage => "garbage",
+            Self::Limit => "limit",
+            Self::Authentication => "authentication",
+            Self::Late => "late",
+            Self::Entitlement => "entitlement",
+            Self::Connections => "connections",
+            Self::Subscription => "subscription",
+        }
+    }
+}
+
+impl Refusal {
+    /// The kind of reason.
+    pub const fn reason(&self) -> Reason {
+        match self {
+            Self::LineTooLong { .. } | Self::TooManyLines { .. } | Self::TooManySymbols { .. } => {
+                Reason::Limit
+            }
+            Self::Unexpected { .. } | Self::Missing { .. } | Self::Twice { .. } | Self::BadValue { .. } => {
+                Reason::Garbage
+            }
+            Self::AuthenticationFailed => Reason::Authentication,
+            Self::TooLate { .. } => Reason::Late,
+            Self::UnknownDataset { .. } | Self::NotEntitled { .. } => Reason::Entitlement,
+            Self::TooManyConnections { .. } => Reason::Connections,
+            Self::Subscription { .. } => Reason::Subscription,
+        }
+    }
+}
+
+/// What happens when a client does not read as fast as its records come.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum SlowReader {
+    /// It is warned, and when its queue is full the session ends.
+    #[default]
+    Warn,
+    /// Records are left out, and their number is told.
+    Skip,
+    /// Of quotes only the last of each instrument is kept; other records are as with [`SlowReader::Warn`]. Ours alone.
+    Conflate,
+}
+
+impl SlowReader {
+    /// Its name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Warn => "warn",
+            Self::Skip => "skip",
+            Self::Conflate => "conflate",
+        }
+    }
+}
+
+/// How the records of a session come.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Admitted {
+    /// The place of the key among the server's.
+    pub key: usize,
+    /// The dataset.
+    pub dataset: String,
+    /// Whether the stream is compressed with Zstandard.
+    pub is_compressed: bool,
+    /// Whether records carry the time of their sending.
+    pub has_ts_out: bool,
+    /// Nanoseconds of silence after which a heartbeat is sent.
+    pub heartbeat_ns: u64,
+    /// What happens when the client is slow.
+    pub slow_reader: SlowReader,
+    /// What the client says it is.
+    pub client: String,
+}
+
+/// What is asked for, by name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    /// Every instrument.
+    All,
+    /// These symbols.
+    Symbols(Vec<Symbol>),
+    /// These instruments, by the number that records have.
+    Instruments(Vec<InstrumentId>),
+}
+
+/// A subscription, or a part of one: long lists come in several lines.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Subscription {
+    /// The records wanted.
+    pub schema: Schema,
+    /// Of which instruments.
+    pub wanted: Wanted,
+    /// From which time of the day; `None` for now.
+    pub start: Option<Nanos>,
+    /// Whether the state of now comes first.
+    pub has_snapshot: bool,
+    /// The client's number for it.
+    pub id: Option<u32>,
+    /// Whether no more lines of it follow.
+    pub is_last: bool,
+}
+
+/// What a client asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// The client has shown its key, and may subscribe.
+    Admit(Admitted),
+    /// Records are wanted.
+    Subscribe(Subscription),
+    /// Records are not wanted any more.
+    Unsubscribe(Subscription),
+    /// The stream may begin.
+    Start,
+}
+
+/// The heartbeat interval when none is asked for.
+const HEARTBEAT_S: u64 = 30;
+
+/// The longest heartbeat interval that may be asked for: the official gateway's.
+const MAX_HEARTBEAT_S: u64 = 1800;
+
+/// How much of a line or value is told in an error.
+const TOLD_BYTES: usize = 40;
+
+/// The beginning of a text from outside, without control characters or what would end a value.
+fn told(text: &str) -> String {
+    let text = text.get(..text.floor_char_boundary(TOLD_BYTES)).unwrap_or_default();
+    text.chars().map(|one| if one.is_control() || one == '|' { '?' } else { one }).collect()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Challenged,
+    Admitted,
+    Started,
+    Ended,
+}
+
+/// The control side of one session.
+#[derive(Debug)]
+pub struct Session {
+    limits: Limits,
+    challenge: String,
+    state: State,
+    since: Nanos,
+    line: Vec<u8>,
+    lines: u64,
+    symbols: usize,
+}
+
+/// What the session asks of the server at a client's answer.
+pub trait Door {
+    /// Whether the key at `key` may have one more connection, to `dataset`.
+    ///
+    /// # Errors
+    /// [`Refusal`] when not.
+    fn open(&mut self, key: usize, dataset: &str) -> Result<(), Refusal>;
+
+    /// The keys.
+    fn keys(&self) -> &Keys;
+}
+
+impl Session {
+    /// A session that begins at `now`. `challenge` is random, and another for each session.
+    pub fn new(challenge: [u8; 16], now: Nanos, limits: Limits) -> Self {
+        Self {
+            limits,
+            challenge: hex::encode(challenge),
+            state: State::Challenged,
+            since: now,
+            line: Vec::new(),
+            lines: 0,
+            symbols: 0,
+        }
+    }
+
+    /// What the server says first.
+    pub fn greeting(&self) -> String {
+        format!("lsg_version=tapeworks-{}\ncram={}\n", env!("CARGO_PKG_VERSION"), self.challenge)
+    }
+
+    /// What the server says to an admitted client.
+    pub fn admission(session_id: u64) -> String {
+        format!("success=1|session_id={session_id}\n")
+    }
+
+    /// What the server says to a client that is not admitted.
+    pub fn refusal(refusal: &Refusal) -> String {
+        // A value cannot hold what ends it.
+        let reason = refusal.to_string().replace(['|', '\n', '\r'], "?");
+        format!("success=0|error={reason}\n")
+    }
+
+    /// Whether the client has shown its key: then errors are told in DBN, before in a line.
+    pub const fn is_admitted(&self) -> bool {
+        matches!(self.state, State::Admitted | State::Started)
+    }
+
+    /// Ends the session if no right answer came in time.
+    ///
+    /// # Errors
+    /// [`Refusal::TooLate`].
+    pub fn check_time(&mut self, now: Nanos) -> Result<(), Refusal> {
+        if self.state == State::Challenged && now.since(self.since) > self.limits.authentication_ns {
+            self.state = State::Ended;
+            return Err(Refusal::TooLate { seconds: self.limits.authentication_ns / Nanos::SECOND });
+        }
+        Ok(())
+    }
+
+    /// Takes bytes from the client, cut anywhere, and appends what they ask for to `requests`.
+    ///
+    /// # Errors
+    /// [`Refusal`] when the session ends; what was asked before stands in `requests`. Whatever comes later is passed over.
+    pub fn receive(
+        &mut self,
+        bytes: &[u8],
+        door: &mut dyn Door,
+        requests: &mut Vec<Request>,
+    ) -> Result<(), Refusal> {
+        let mut rest = bytes;
+        while self.state != State::Ended && !rest.is_empty() {
+            let end = rest.iter().position(|byte| *byte == b'\n');
+            let (part, after) = rest.split_at(end.unwrap_or(rest.len()));
+            let length = self.line.len() + part.len() + usize::from(end.is_some());
+            if length > self.limits.line_bytes {
+                return Err(self.end(Refusal::LineTooLong { limit: self.limits.line_bytes }));
+            }
+            self.line.extend_from_slice(part);
+            if end.is_none() {
+                break;
+            }
+            rest = after.get(1..).unwrap_or_default();
+            let line = std::mem::take(&mut self.line);
+            match self.take_line(&line, door) {
+                Ok(request) => requests.push(request),
+                Err(refusal) => return Err(self.end(refusal)),
+            }
+            self.line = line;
+            self.line.clear();
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, refusal: Refusal) -> Refusal {
+        self.state = State::Ended;
+        self.line = Vec::new();
+        refusal
+    }
+
+    fn take_line(&mut self, line: &[u8], door: &mut dyn Door) -> Result<Request, Refusal> {
+        self.lines += 1;
+        if self.lines > self.limits.lines {
+            return Err(Refusal::TooManyLines { limit: self.limits.lines });
+        }
+        let expected = match self.state {
+            State::Challenged => "authentication request (auth=...|dataset=...)",
+            _ => "subscription (schema=...|symbols=...) or start_session",
+        };
+        let text = std::str::from_utf8(line)
+            .map_err(|_| Refusal::Unexpected { line: told(&String::from_utf8_lossy(line)), expected })?;
+        let fields = Fields::parse(text.trim_end_matches('\r'))?;
+        let unexpected = || Refusal::Unexpected { line: told(text), expected };
+        match self.state {
+            State::Challenged if fields.has("auth") => {
+                let admitted = self.authenticate(&fields, door)?;
+                self.state = State::Admitted;
+                Ok(Request::Admit(admitted))
+            }
+            State::Admitted | State::Started if fields.has("unsubscribe") => {
+                Ok(Request::Unsubscribe(self.subscription(&fields)?))
+            }
+            State::Admitted | State::Started if fields.has("schema") => {
+                Ok(Request::Subscribe(self.subscription(&fields)?))
+            }
+            State::Admitted if fields.has("start_session") => {
+                self.state = State::Started;
+                Ok(Request::Start)
+            }
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn authenticate(&self, fields: &Fields<'_>, door: &mut dyn Door) -> Result<Admitted, Refusal> {
+        let (answer, bucket) =
+            fields.required("auth")?.split_once('-').ok_or(Refusal::AuthenticationFailed)?;
+        let mut hash = [0; 32];
+        hex::decode_to_slice(answer, &mut hash).map_err(|_| Refusal::AuthenticationFailed)?;
+        let key = door.keys().find(&self.challenge, &hash, bucket).ok_or(Refusal::AuthenticationFailed)?;
+        let dataset = fields.required("dataset")?;
+        fields.one_of("encoding", Some("dbn"), &[("dbn", ())])?;
+        let is_compressed = fields.one_of("compression", Some("none"), &[("none", false), ("zstd", true)])?;
+        let has_ts_out = fields.flag("ts_out")?;
+        let behaviors =
+            [SlowReader::Warn, SlowReader::Skip, SlowReader::Conflate].map(|one| (one.as_str(), one));
+        let slow_reader = fields.one_of("slow_reader_behavior", Some("warn"), &behaviors)?;
+        let heartbeat_s: u64 = fields.number("heartbeat_interval_s")?.unwrap_or(HEARTBEAT_S);
+        if !(1..=MAX_HEARTBEAT_S).contains(&heartbeat_s) {
+            return Err(Refusal::BadValue {
+                key: "heartbeat_interval_s",
+                value: heartbeat_s.to_string(),
+                expected: format!("1 to {MAX_HEARTBEAT_S}"),
+            });
+        }
+        door.open(key, dataset)?;
+        Ok(Admitted {
+            key,
+            dataset: dataset.to_owned(),
+            is_compressed,
+            has_ts_out,
+            heartbeat_ns: heartbeat_s * Nanos::SECOND,
+            slow_reader,
+            client: told(fields.get("client").unwrap_or_default()),
+        })
+    }
+
+    fn subscription(&mut self, fields: &Fields<'_>) -> Result<Subscription, Refusal> {
+        let name = fields.required("schema")?;
+        let schema = Schema::from_str(name).map_err(|_| {
+            let names: Vec<_> = Schema::ALL.iter().map(|schema| schema.as_str()).collect();
+            Refusal::BadValue {
+                key: "schema",
+                value: told(name),
+                expected: format!("one of {}", names.join(", ")),
+            }
+        })?;
+        let is_by_number = fields.one_of(
+            "stype_in",
+            Some("raw_symbol"),
+            &[("raw_symbol", false), ("instrument_id", true)],
+        )?;
+        let wanted = self.wanted(fields.required("symbols")?, is_by_number)?;
+        let subscription = Subscription {
+            schema,
+            wanted,
+            start: fields.number("start")?.map(Nanos),
+            has_snapshot: fields.flag("snapshot")?,
+            id: fields.number("id")?,
+            is_last: !fields.has("is_last") || fields.flag("is_last")?,
+        };
+        let refuse = |reason: &str| Err(Refusal::Subscription { reason: reason.to_owned() });
+        if subscription.start.is_some() && subscription.has_snapshot {
+            return refuse("a subscription has either snapshot=1 or start=, not both");
+        }
+        if subscription.start.is_some() && self.state == State::Started {
+            return refuse("start= is for subscriptions before start_session");
+        }
+        Ok(subscription)
+    }
+
+    fn wanted(&mut self, list: &str, is_by_number: bool) -> Result<Wanted, Refusal> {
+        if list == "ALL_SYMBOLS" {
+            return Ok(Wanted::All);
+        }
+        self.symbols = self.symbols.saturating_add(list.split(',').count());
+        if self.symbols > self.limits.symbols {
+            return Err(Refusal::TooManySymbols { limit: self.limits.symbols });
+        }
+        let bad = |one: &str, expected: &str| Refusal::BadValue {
+            key: "symbols",
+            value: told(one),
+            expected: expected.to_owned(),
+        };
+        if is_by_number {
+            let instrument = |one: &str| one.parse().ok().and_then(instrument_of);
+            let list = list.split(',').map(|one| {
+                instrument(one).ok_or_else(|| bad(one, "instrument numbers from 1 on, or ALL_SYMBOLS"))
+            });
+            return Ok(Wanted::Instruments(list.collect::<Result<_, _>>()?));
+        }
+        let is_symbol = |one: &str| {
+            (1..=16).contains(&one.len())
+                && one != "ALL_SYMBOLS"
+                && one.bytes().all(|byte| byte.is_ascii_graphic())
+        };
+        let list = list.split(',').map(|one| {
+            let symbol = is_symbol(one).then(|| Symbol::from_bytes(one.as_bytes()));
+            symbol.ok_or_else(|| {
+                bad(one, "symbols of 1 to 16 characters, joined by commas, or ALL_SYMBOLS alone")
+            })
+        });
+        Ok(Wanted::Symbols(list.collect::<Result<_, _>>()?))
+    }
+}
+
+/// The pairs of a line.
+struct Fields<'a> {
+    pairs: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Fields<'a> {
+    fn parse(line: &'a str) -> Result<Self, Refusal> {
+        let mut pairs: Vec<(&str, &str)> = Vec::new();
+        // As many as any line has, and some that clients may add.
+        for part in line.splitn(32, '|') {
+            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            if pairs.iter().any(|(known, _)| *known == key) {
+                return Err(Refusal::Twice { key: told(key) });
+            }
+            pairs.push((key, value));
+        }
+        Ok(Self { pairs })
+    }
+
+    fn has(&self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
+
+    fn get(&self, key: &str) -> Option<&'a str> {
+        self.pairs.iter().find(|(known, _)| *known == key).map(|(_, value)| *value)
+    }
+
+    fn required(&self, key: &'static str) -> Result<&'a str, Refusal> {
+        self.get(key).filter(|value| !value.is_empty()).ok_or(Refusal::Missing { key })
+    }
+
+    /// A value that is one of a few; `otherwise` when the key is not there.
+    fn one_of<T: Copy>(
+        &self,
+        key: &'static str,
+        otherwise: Option<&str>,
+        values: &[(&str, T)],
+    ) -> Result<T, Refusal> {
+        let value = self.get(key).or(otherwise).ok_or(Refusal::Missing { key })?;
+        values.iter().find(|(name, _)| *name == value).map(|(_, value)| *value).ok_or_else(|| {
+            let names: Vec<_> = values.iter().map(|(name, _)| *name).collect();
+            Refusal::BadValue { key, value: told(value), expected: names.join(" or ") }
+        })
+    }
+
+    fn flag(&self, key: &'static str) -> Result<bool, Refusal> {
+        self.one_of(key, Some("0"), &[("0", false), ("1", true)])
+    }
+
+    fn number<T: FromStr>(&self, key: &'static str) -> Result<Option<T>, Refusal> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        value.parse().map(Some).map_err(|_| Refusal::BadValue {
+            key,
+            value: told(value),
+            expected: "a whole number that is not negative".to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::keys::Key;
+    use super::*;
+
+    struct Open(Keys);
+
+    impl Open {
+        fn new() -> Self {
+            Self(Keys::new(vec![Key::new("demo", "db-TapeworksDemoKey0000000000000").unwrap()]))
+        }
+    }
+
+    impl Door for Open {
+        fn open(&mut self, _key: usize, dataset: &str) -> Result<(), Refusal> {
+            if dataset == "TAPEWORKS.DEMO" {
+                return Ok(());
+            }
+            Err(Refusal::UnknownDataset { dataset: dataset.to_owned() })
+        }
+
+        fn keys(&self) -> &Keys {
+            &self.0
+        }
+    }
+
+    fn session() -> Session {
+        Session::new([7; 16], Nanos(0), Limits::default())
+    }
+
+    fn authentication(session: &Session, more: &str) -> String {
+        let answer = Open::new().0.get(0).unwrap().answer(&session.challenge);
+        format!("auth={}-00000|dataset=TAPEWORKS.DEMO{more}\n", hex::encode(answer))
+    }
+
+    fn receive(session: &mut Session, text: &str) -> Result<Vec<Request>, Refusal> {
+        let mut requests = Vec::new();
+        session.receive(text.as_bytes(), &mut Open::new(), &mut requests).map(|()| requests)
+    }
+
+    fn admitted() -> Session {
+        let mut session = session();
+        let line = authentication(&session, "");
+        assert!(matches!(receive(&mut session, &line).unwrap()[..], [Request::Admit(_)]));
+        session
+    }
+
+    #[test]
+    fn a_session_as_the_official_clients_speak_it() {
+        let mut session = session();
+        assert!(session.greeting().ends_with("\ncram=07070707070707070707070707070707\n"));
+        let more = "|encoding=dbn|compression=zstd|ts_out=1|client=Python/0.87|heartbeat_interval_s=5|slow_reader_behavior=skip";
+        let mut text = authentication(&session, more);
+        text.push_str("schema=mbo|stype_in=raw_symbol|symbols=AAPL,MSFT|snapshot=1|id=0|is_last=1\n");
+        text.push_str(
+            "schema=trades|stype_in=instrument_id|symbols=1,7|start=12|is_last=0\nstart_session=0\n",
+        );
+        text.push_str("unsubscribe|schema=mbo|stype_in=raw_symbol|symbols=ALL_SYMBOLS|is_last=1\n");
+        let requests = receive(&mut session, &text).unwrap();
+        let [
+            Request::Admit(admitted),
+            Request::Subscribe(mbo),
+            Request::Subscribe(trades),
+            Request::Start,
+            Request::Unsubscribe(end),
+        ] = &requests[..]
+        else {
+            panic!("{requests:?}")
+        };
+        assert!(admitted.is_compressed && admitted.has_ts_out);
+        assert_eq!((admitted.heartbeat_ns, admitted.slow_reader), (5_000_000_000, SlowReader::Skip));
+        let symbols = [b"AAPL", b"MSFT"].map(|one| Symbol::from_bytes(one)).to_vec();
+        assert_eq!((mbo.schema, &mbo.wanted), (Schema::Mbo, &Wanted::Symbols(symbols)));
+        assert!(mbo.has_snapshot && mbo.is_last && mbo.id == Some(0));
+        assert_eq!(trades.wanted, Wanted::Instruments(vec![InstrumentId(0), InstrumentId(6)]));
+        assert_eq!((trades.start, trades.is_last), (Some(Nanos(12)), false));
+        assert_eq!(end.wanted, Wanted::All);
+    }
+
+    #[test]
+    fn a_wrong_key_dataset_or_order_of_lines_ends_the_session() {
+        let wrong = |line: &str| receive(&mut session(), line).unwrap_err();
+        let zeros = "0".repeat(64);
+        assert_eq!(
+            wrong(&format!("auth={zeros}-00000|dataset=TAPEWORKS.DEMO\n")),
+            Refusal::AuthenticationFailed
+        );
+        assert_eq!(wrong("auth=zz-00000|dataset=TAPEWORKS.DEMO\n"), Refusal::AuthenticationFailed);
+        assert_eq!(wrong("start_session\n").reason(), Reason::Garbage);
+        assert_eq!(wrong("\n").reason(), Reason::Garbage);
+        let mut other = session();
+        let line = authentication(&other, "").replace("TAPEWORKS.DEMO", "XNAS.ITCH");
+        assert_eq!(receive(&mut other, &line).unwrap_err().reason(), Reason::Entitlement);
+        assert_eq!(receive(&mut other, "anything\n"), Ok(vec![]), "what comes after the end is passed over");
+    }
+
+    #[test]
+    fn values_that_cannot_be_used_are_named() {
+        for (line, told) in [
+            ("schema=mbp-2|symbols=A", "schema=mbp-2: expected one of mbo"),
+            ("schema=mbo|symbols=A|stype_in=parent", "stype_in=parent: expected raw_symbol or instrument_id"),
+            ("schema=mbo", "'symbols' is missing"),
+            ("schema=mbo|symbols=A,,B", "symbols=: expected symbols of 1 to 16"),
+            ("schema=mbo|symbols=A,ALL_SYMBOLS", "symbols=ALL_SYMBOLS: expected"),
+            ("schema=mbo|symbols=0|stype_in=instrument_id", "symbols=0: expected instrument numbers"),
+            ("schema=mbo|symbols=A|start=-1", "start=-1: expected a whole number"),
+            ("schema=mbo|symbols=A|start=1|snapshot=1", "either snapshot=1 or start="),
+            ("schema=mbo|symbols=A|schema=mbo", "'schema' is there twice"),
+            ("hello", "'hello' is no subscription"),
+        ] {
+            let refusal = receive(&mut admitted(), &format!("{line}\n")).unwrap_err().to_string();
+            assert!(refusal.contains(told), "{line}: {refusal}");
+            assert!(
+                !Session::refusal(&Refusal::Unexpected { line: refusal, expected: "x|y\n" })
+                    .contains("y\n\n")
+            );
+        }
+        let mut started = admitted();
+        receive(&mut started, "start_session\n").unwrap();
+        let refusal = receive(&mut started, "schema=mbo|symbols=A|start=5\n").unwrap_err();
+        assert_eq!(refusal.reason(), Reason::Subscription);
+        assert!(receive(&mut admitted(), "start_session\nstart_session\n").is_err());
+    }
+
+    #[test]
+    fn limits_hold() {
+        let limits = Limits { line_bytes: 200, lines: 3, symbols: 4, authentication_ns: 5 };
+        let mut long = Session::new([7; 16], Nanos(0), limits);
+        let mut requests = Vec::new();
+        for _ in 0..200 {
+            long.receive(b"x", &mut Open::new(), &mut requests).unwrap();
+        }
+        let refusal = long.receive(b"x", &mut Open::new(), &mut requests).unwrap_err();
+        assert_eq!(refusal, Refusal::LineTooLong { limit: 200 });
+        let begun = || {
+            let mut session = Session::new([7; 16], Nanos(0), limits);
+            let line = authentication(&session, "");
+            receive(&mut session, &line).unwrap();
+            session
+        };
+        let lines = "schema=mbo|symbols=A\nschema=mbo|symbols=B\nschema=mbo|symbols=C\n";
+        assert_eq!(receive(&mut begun(), lines).unwrap_err(), Refusal::TooManyLines { limit: 3 });
+        let symbols = "schema=mbo|symbols=A,B,C,D,E\n";
+        assert_eq!(receive(&mut begun(), symbols).unwrap_err(), Refusal::TooManySymbols { limit: 4 });
+        let mut late = Session::new([7; 16], Nanos(10), limits);
+        assert_eq!(late.check_time(Nanos(15)), Ok(()));
+        assert_eq!(late.check_time(Nanos(16)).unwrap_err().reason(), Reason::Late);
+        assert_eq!(begun().check_time(Nanos(u64::MAX)), Ok(()), "who is admitted has time");
+    }
+
+    proptest! {
+        /// However the bytes are cut, the requests are the same.
+        #[test]
+        fn bytes_may_be_cut_anywhere(cuts in prop::collection::vec(0usize..400, 0..8), tail in ".{0,40}") {
+            let mut whole = session();
+            let mut text = authentication(&whole, "|ts_out=1");
+            text.push_str("schema=mbp-1|symbols=A,B|is_last=1\nstart_session=0\n");
+            text.push_str(&tail);
+            text.push('\n');
+            let (mut expected, mut requests) = (Vec::new(), Vec::new());
+            let result = whole.receive(text.as_bytes(), &mut Open::new(), &mut expected);
+            let mut cuts: Vec<_> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
+            cuts.push(text.len());
+            cuts.sort_unstable();
+            let (mut cut, mut from, mut other) = (Ok(()), 0, session());
+            for to in cuts {
+                let part = &text.as_bytes()[from..to];
+                cut = cut.and(other.receive(part, &mut Open::new(), &mut requests));
+                from = to;
+            }
+            prop_assert_eq!((cut, requests), (result, expected));
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic_or_grow(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+            let limits = Limits { line_bytes: 100, ..Limits::default() };
+            let mut session = Session::new([7; 16], Nanos(0), limits);
+            let mut requests = Vec::new();
+            let _ = session.receive(&bytes, &mut Open::new(), &mut requests);
+            prop_assert!(session.line.len() <= 100 && requests.is_empty());
+        }
+    }
+}

@@ -1,0 +1,987 @@
+//! Events in, records out: to every client what it wants, each at its own speed.
+//!
+//! One thread owns a [`Distributor`] and calls [`Distributor::events`] with what the engine published and
+//! [`Distributor::serve`] as often as it can. Neither blocks. A record is made once for each schema, and its bytes are
+//! shared by the clients that take all of a schema; for the others a table tells by schema and instrument who wants it, so
+//! that a client costs something only for the records that it gets.
+//!
+//! # Cost
+//! Per event the books and the NBBO once more (the distributor has a replica, from which snapshots come), and what the
+//! schemas that anybody wants cost. Per client and record 56 to 520 bytes copied, for a client that takes all of one schema
+//! none; per client and turn one system call.
+
+mod client;
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest as Readiness, Poll, Token};
+use tapeworks_market::event::Gap;
+use tapeworks_market::instrument::Symbol;
+use tapeworks_market::{Event, InstrumentId, Nanos};
+use tapeworks_store::Schema;
+use tapeworks_store::live::{self, ErrorCode, SystemCode};
+
+use super::control::{Admitted, Door, Limits, Reason, Refusal, Request, Session, Subscription, Wanted};
+use super::history::History;
+use super::keys::Keys;
+use super::replay::{Begin, Message, Replay, Selection};
+pub use super::replica::BookOptions;
+use super::replica::{LANES, Mode, Replica, Special, lane_of};
+use super::transport::Transport;
+use client::{Client, Interest, Phase};
+pub use client::{ClientState, ClientView};
+
+/// A dataset that clients can ask for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Dataset {
+    /// Its name, of at most 15 bytes.
+    pub name: String,
+    /// DBN's numbers of the feeds in it; empty for all, and for the NBBO across them.
+    pub publishers: Vec<u16>,
+}
+
+/// A client that was refused, or whose session was ended by us.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// Where it came from.
+    pub address: SocketAddr,
+    /// Why.
+    pub refusal: Refusal,
+    /// Refusals of the same address since the last that was told.
+    pub untold: u64,
+}
+
+/// Called for refusals: at most once a minute for each address.
+pub type OnRefusal = Box<dyn FnMut(&Refused) + Send>;
+
+/// What a distributor serves, and to whom.
+pub struct Options {
+    /// The keys.
+    pub keys: Keys,
+    /// The datasets.
+    pub datasets: Vec<Dataset>,
+    /// What a session may ask for.
+    pub limits: Limits,
+    /// How the books are to be.
+    pub books: BookOptions,
+    /// Bytes that may wait for one client.
+    pub queue_bytes: usize,
+    /// Connections at once.
+    pub max_connections: usize,
+    /// Connections at once that have not shown a key; beyond that the oldest of them is closed.
+    pub max_unauthenticated: usize,
+    /// Replays at once.
+    pub max_replays: usize,
+    /// Where replays come from; without it `start=` is refused.
+    pub history: Option<Arc<dyn History>>,
+    /// Told of clients that are refused.
+    pub on_refusal: Option<OnRefusal>,
+    /// By this clients speak TLS.
+    #[cfg(feature = "tls")]
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+}
+
+impl Default for Options {
+    /// Nobody and nothing; 16 MiB a client, 1,024 connections of which 256 without a key, 4 replays.
+    fn default() -> Self {
+        Self {
+            keys: Keys::default(),
+            datasets: Vec::new(),
+            limits: Limits::default(),
+            books: BookOptions::default(),
+            queue_bytes: 16 << 20,
+            max_connections: 1024,
+            max_unauthenticated: 256,
+            max_replays: 4,
+            history: None,
+            on_refusal: None,
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("keys", &self.keys)
+            .field("datasets", &self.datasets)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a distributor has done.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Counters {
+    /// Events taken.
+    pub events: u64,
+    /// Connections taken.
+    pub accepted: u64,
+    /// Connections that could not be taken.
+    pub accept_errors: u64,
+    /// Clients that showed a right key.
+    pub admitted: u64,
+    /// Connections that are over.
+    pub closed: u64,
+    /// Connections without a key that were closed for newer ones.
+    pub displaced: u64,
+    /// Sessions that ended as the client was too slow.
+    pub ended_slow: u64,
+    /// Records put into queues.
+    pub records: u64,
+    /// Bytes written to sockets.
+    pub bytes: u64,
+    /// Records left out for clients that asked for it.
+    pub skipped: u64,
+    /// Records that gave way to a later one of the same instrument.
+    pub conflated: u64,
+    /// Heartbeats sent.
+    pub heartbeats: u64,
+    /// Replays begun.
+    pub replays: u64,
+    /// Replays that failed.
+    pub replays_failed: u64,
+    /// Replays that have joined the present.
+    pub replays_joined: u64,
+    /// Gaps told to clients.
+    pub gaps: u64,
+    /// Sessions refused, by [`Reason`].
+    refused: [u64; Reason::ALL.len()],
+}
+
+impl Counters {
+    /// Sessions refused for this reason.
+    pub const fn refused(&self, reason: Reason) -> u64 {
+        self.refused[reason as usize]
+    }
+}
+
+/// Why a distributor cannot be made.
+#[derive(thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum DistributorError {
+    /// The system cannot wait for sockets.
+    #[error("cannot wait for sockets: {0}")]
+    Poll(#[from] io::Error),
+    /// A dataset has a name that the head of a stream has no room for.
+    #[error(transparent)]
+    Head(#[from] live::HeadError),
+}
+
+/// The listener's token; clients have their places.
+const LISTENER: Token = Token(usize::MAX);
+
+/// How long a client that is told to go may take to read why.
+const FAREWELL_NS: u64 = 5 * Nanos::SECOND;
+
+/// How often times are checked: heartbeats, answers that do not come.
+const CHECK_NS: u64 = 50_000_000;
+
+/// How often one address is told of.
+const TELL_NS: u64 = 60 * Nanos::SECOND;
+
+/// Addresses remembered for that; beyond it all are forgotten.
+const TOLD_ADDRESSES: usize = 10_000;
+
+/// Bytes of one read.
+const READ_BYTES: usize = 1 << 16;
+
+/// Reads of one client in a turn.
+const READS: usize = 4;
+
+/// Who wants the records of a schema.
+#[derive(Debug, Default)]
+struct Watchers {
+    /// Clients that take all of this schema and nothing else: they share its bytes.
+    whole: Vec<usize>,
+    /// Other clients that take all of it.
+    all: Vec<usize>,
+    /// By instrument.
+    some: Vec<Vec<usize>>,
+}
+
+impl Watchers {
+    const fn is_empty(&self) -> bool {
+        self.whole.is_empty() && self.all.is_empty() && self.some.is_empty()
+    }
+}
+
+/// Serves clients. See the [module](self).
+pub struct Distributor {
+    options: Options,
+    replica: Replica,
+    poll: Poll,
+    ready: Events,
+    listener: Option<TcpListener>,
+    clients: Vec<Option<Client>>,
+    free: Vec<usize>,
+    watchers: Vec<Watchers>,
+    /// Connections of each key.
+    connections: Vec<usize>,
+    unauthenticated: usize,
+    sessions: u64,
+    now: Nanos,
+    checked: Nanos,
+    live: Arc<AtomicU64>,
+    counters: Counters,
+    told: HashMap<IpAddr, (Nanos, u64)>,
+    input: Vec<u8>,
+}
+
+impl std::fmt::Debug for Distributor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Distributor").field("counters", &self.counters).finish_non_exhaustive()
+    }
+}
+
+/// The door of a distributor: its keys, and how many connections each has.
+struct Entrance<'a> {
+    options: &'a Options,
+    connections: &'a [usize],
+}
+
+impl Door for Entrance<'_> {
+    fn open(&mut self, place: usize, dataset: &str) -> Result<(), Refusal> {
+        if !self.options.datasets.iter().any(|one| one.name == dataset) {
+            return Err(Refusal::UnknownDataset { dataset: dataset.to_owned() });
+        }
+        let key = self.options.keys.get(place).ok_or(Refusal::AuthenticationFailed)?;
+        if !key.may_see(dataset) {
+            return Err(Refusal::NotEntitled { dataset: dataset.to_owned() });
+        }
+        if self.connections.get(place).is_none_or(|connections| *connections >= key.max_connections) {
+            return Err(Refusal::TooManyConnections { limit: key.max_connections });
+        }
+        Ok(())
+    }
+
+    fn keys(&self) -> &Keys {
+        &self.options.keys
+    }
+}
+
+impl Distributor {
+    /// A distributor that has seen no event.
+    ///
+    /// # Errors
+    /// [`DistributorError`].
+    pub fn new(options: Options) -> Result<Self, DistributorError> {
+        for dataset in &options.datasets {
+            live::head(&dataset.name, Nanos(0), false, &mut Vec::new())?;
+        }
+        let mut replica = Replica::new(&options.books);
+        for schema in Schema::ALL {
+            replica.set_mode(schema, idle_mode(schema));
+        }
+        Ok(Self {
+            connections: vec![0; options.keys.len()],
+            replica,
+            options,
+            poll: Poll::new()?,
+            ready: Events::with_capacity(1024),
+            listener: None,
+            clients: Vec::new(),
+            free: Vec::new(),
+            watchers: (0..LANES).map(|_| Watchers::default()).collect(),
+            unauthenticated: 0,
+            sessions: 0,
+            now: Nanos(0),
+            checked: Nanos(0),
+            live: Arc::new(AtomicU64::new(0)),
+            counters: Counters::default(),
+            told: HashMap::new(),
+            input: vec![0; READ_BYTES],
+        })
+    }
+
+    /// Takes connections from this listener from now on.
+    ///
+    /// # Errors
+    /// When the system cannot wait for it.
+    pub fn listen(&mut self, listener: std::net::TcpListener) -> io::Result<()> {
+        listener.set_nonblocking(true)?;
+        let mut listener = TcpListener::from_std(listener);
+        self.poll.registry().register(&mut listener, LISTENER, Readiness::READABLE)?;
+        self.listener = Some(listener);
+        Ok(())
+    }
+
+    /// The number of the next event: how many were taken.
+    pub const fn next_event(&self) -> u64 {
+        self.replica.next
+    }
+
+    /// What was done.
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Every connection.
+    pub fn clients(&self) -> Vec<ClientView> {
+        self.clients.iter().flatten().map(|client| client.view(self.now, &self.options.keys)).collect()
+    }
+
+    /// Bytes that wait for all clients together.
+    pub fn queued_bytes(&self) -> usize {
+        self.clients.iter().flatten().map(Client::waiting).sum()
+    }
+
+    /// Takes events, of which the first has the number `first`; what was taken before is passed over. Returns `false`, and
+    /// takes nothing, when events between are missing.
+    pub fn events(&mut self, first: u64, events: &[Event], now: Nanos) -> bool {
+        self.now = self.now.max(now);
+        let Some(known) = self.replica.next.checked_sub(first) else { return false };
+        let mut rest = usize::try_from(known).ok().and_then(|known| events.get(known..)).unwrap_or_default();
+        self.counters.events += rest.len() as u64;
+        while !rest.is_empty() {
+            let event = self.replica.next;
+            let (taken, special) = self.replica.advance(rest);
+            if taken == 0 {
+                break;
+            }
+            rest = rest.get(taken..).unwrap_or_default();
+            if let Some(Special::Mapping(instrument, symbol)) = special {
+                self.instrument_appears(event, instrument, symbol);
+            }
+            self.distribute();
+            if let Some(Special::Gap(event, gap)) = special {
+                self.tell_gap(&event, gap);
+            }
+        }
+        self.live.store(self.replica.next, Ordering::Release);
+        true
+    }
+
+    /// The events have ended: records that waited for the end of their group are told as they are.
+    pub fn finish(&mut self) {
+        self.replica.release();
+        self.distribute();
+    }
+
+    /// Whether nothing waits for any client.
+    pub fn is_idle(&self) -> bool {
+        self.clients.iter().flatten().all(|client| client.waiting() == 0 && client.replay.is_none())
+    }
+
+    fn client(&mut self, place: usize) -> Option<&mut Client> {
+        self.clients.get_mut(place)?.as_mut()
+    }
+
+    /// Puts the records that were made into the queues of those who want them.
+    fn distribute(&mut self) {
+        if !self.replica.has_records() {
+            return;
+        }
+        let (now, limit) = (self.now, self.options.queue_bytes);
+        let mut has_picky = false;
+        for (lane, watchers) in self.watchers.iter().enumerate() {
+            let Some(made) = self.replica.lanes.get(lane).filter(|made| !made.batch.is_empty()) else {
+                continue;
+            };
+            has_picky |= !watchers.all.is_empty() || !watchers.some.is_empty();
+            let mut shared: [Option<Bytes>; 2] = [None, None];
+            for place in &watchers.whole {
+                let Some(client) = self.clients.get_mut(*place).and_then(Option::as_mut) else { continue };
+                if !client.takes_whole(lane, &made.batch, limit) {
+                    for item in made.batch.items() {
+                        client.deliver(lane, item, made.batch.record(item), now, limit, &mut self.counters);
+                    }
+                    continue;
+                }
+                let Some(bytes) = shared.get_mut(usize::from(client.has_ts_out())) else { continue };
+                let bytes =
+                    bytes.get_or_insert_with(|| client::shared(&made.batch, client.has_ts_out(), now));
+                client.take_whole(bytes, made.batch.items().len() as u64, &mut self.counters);
+            }
+        }
+        if has_picky {
+            let Self { replica, watchers, clients, counters, .. } = self;
+            replica.in_order(|lane, place| {
+                let (Some(watchers), Some(made)) = (watchers.get(lane), replica.lanes.get(lane)) else {
+                    return;
+                };
+                let Some(item) = made.batch.items().get(place) else { return };
+                let some = watchers.some.get(item.instrument.index()).map_or(&[][..], Vec::as_slice);
+                for place in watchers.all.iter().chain(some) {
+                    if let Some(client) = clients.get_mut(*place).and_then(Option::as_mut) {
+                        client.deliver(lane, item, made.batch.record(item), now, limit, counters);
+                    }
+                }
+            });
+        }
+        self.replica.clear();
+    }
+
+    /// Tells an instrument's number to those who want its records.
+    fn instrument_appears(&mut self, event: u64, instrument: InstrumentId, symbol: Symbol) {
+        let now = self.replica.now;
+        for place in 0..self.clients.len() {
+            let Some(client) = self.client(place).filter(|client| client.is_started()) else { continue };
+            let (is_wanted, is_changed) = client.resolve(event, instrument, symbol);
+            if is_wanted {
+                client.tell_mapping(now, instrument, symbol);
+            }
+            if is_changed {
+                self.watch(place);
+            }
+        }
+    }
+
+    fn tell_gap(&mut self, event: &Event, gap: Gap) {
+        let feed = event
+            .publisher
+            .feed()
+            .map_or_else(|| format!("publisher {}", event.publisher.0), |feed| feed.dataset.to_owned());
+        let last = gap.first.saturating_add(gap.count.saturating_sub(1));
+        let text = format!("gap: {feed} channel {}, messages {} to {last} missing", event.channel, gap.first);
+        for client in self.clients.iter_mut().flatten() {
+            if client.is_started() && client.sees(event.publisher.0) {
+                client.tell(|bytes| live::system(event.ts_recv, SystemCode::Other, &text, bytes));
+                self.counters.gaps += 1;
+            }
+        }
+    }
+
+    /// Takes a connection.
+    ///
+    /// # Errors
+    /// When the system cannot wait for it, or has no random numbers.
+    pub fn accept(&mut self, stream: std::net::TcpStream) -> io::Result<()> {
+        let address = stream.peer_addr()?;
+        stream.set_nonblocking(true)?;
+        self.take(TcpStream::from_std(stream), address)
+    }
+
+    fn take(&mut self, mut stream: TcpStream, address: SocketAddr) -> io::Result<()> {
+        self.counters.accepted += 1;
+        let open = self.clients.iter().flatten().count();
+        if open >= self.options.max_connections {
+            let refusal = Refusal::TooManyConnections { limit: self.options.max_connections };
+            // It has nothing to read yet, so this goes into the buffer of a fresh socket.
+            let _ = io::Write::write(&mut stream, Session::refusal(&refusal).as_bytes());
+            self.counters.closed += 1;
+            self.refused(address, refusal);
+            return Ok(());
+        }
+        if self.unauthenticated >= self.options.max_unauthenticated {
+            self.displace();
+        }
+        let _ = stream.set_nodelay(true);
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.clients.push(None);
+            self.clients.len() - 1
+        });
+        let readiness = Readiness::READABLE | Readiness::WRITABLE;
+        if let Err(error) = self.poll.registry().register(&mut stream, Token(place), readiness) {
+            self.free.push(place);
+            return Err(error);
+        }
+        let mut challenge = [0; 16];
+        getrandom::fill(&mut challenge).map_err(io::Error::other)?;
+        #[cfg(feature = "tls")]
+        let transport = match &self.options.tls {
+            Some(config) => {
+                let encrypted = super::transport::Encrypted::new(stream, Arc::clone(config));
+                Transport::Tls(Box::new(encrypted.map_err(io::Error::other)?))
+            }
+            None => Transport::Plain(stream),
+        };
+        #[cfg(not(feature = "tls"))]
+        let transport = Transport::Plain(stream);
+        let session = Session::new(challenge, self.now, self.options.limits);
+        self.sessions += 1;
+        self.unauthenticated += 1;
+        let client = Client::new(transport, address, self.sessions, session, self.now);
+        if let Some(slot) = self.clients.get_mut(place) {
+            *slot = Some(client);
+        }
+        Ok(())
+    }
+
+    /// Closes the oldest connection that has not shown a key.
+    fn displace(&mut self) {
+        let strangers = self.clients.iter().enumerate().filter_map(|(place, client)| {
+            client.as_ref().filter(|client| client.key().is_none()).map(|client| (client.id(), place))
+        });
+        if let Some((_, place)) = strangers.min() {
+            self.counters.displaced += 1;
+            self.close(place);
+        }
+    }
+
+    /// Reads, answers and writes what can be done at once; waits for sockets up to `wait`. `now` never goes back.
+    ///
+    /// # Errors
+    /// When the system cannot wait for sockets at all; what concerns one client ends its connection only.
+    pub fn serve(&mut self, now: Nanos, wait: Duration) -> io::Result<()> {
+        self.now = self.now.max(now);
+        if let Err(error) = self.poll.poll(&mut self.ready, Some(wait))
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            return Err(error);
+        }
+        let ready: Vec<(Token, bool, bool)> = self
+            .ready
+            .iter()
+            .map(|event| (event.token(), event.is_readable() || event.is_read_closed(), event.is_writable()))
+            .collect();
+        for (token, is_readable, is_writable) in ready {
+            if token == LISTENER {
+                self.accept_all();
+                continue;
+            }
+            if let Some(client) = self.client(token.0) {
+                client.is_writable |= is_writable;
+                client.is_readable |= is_readable;
+            }
+        }
+        if self.now.since(self.checked) >= CHECK_NS {
+            self.checked = self.now;
+            self.check_times();
+        }
+        for place in 0..self.clients.len() {
+            if self.client(place).is_some_and(|client| client.is_readable) {
+                self.read(place);
+            }
+            if self.client(place).is_some_and(|client| client.replay.is_some()) {
+                self.replay(place);
+            }
+            self.write(place);
+        }
+        Ok(())
+    }
+
+    fn accept_all(&mut self) {
+        loop {
+            let Some(listener) = &self.listener else { return };
+            match listener.accept() {
+                Ok((stream, address)) => {
+                    if self.take(stream, address).is_err() {
+                        self.counters.accept_errors += 1;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    self.counters.accept_errors += 1;
+                    // Of one connection that is gone again; otherwise (no more file descriptors) there is nothing to
+                    // gain from trying at once.
+                    if error.kind() != io::ErrorKind::ConnectionAborted {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn read(&mut self, place: usize) {
+        let mut input = std::mem::take(&mut self.input);
+        // Readiness is told once for what is there, so what is left now is read in the next turn: who never stops must not
+        // keep the others waiting.
+        for _ in 0..READS {
+            let Some(client) = self.client(place) else { break };
+            match client.transport.read(&mut input) {
+                Ok(0) => {
+                    self.close(place);
+                    break;
+                }
+                Ok(count) => self.receive(place, input.get(..count).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    client.is_readable = false;
+                    break;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.close(place);
+                    break;
+                }
+            }
+        }
+        self.input = input;
+    }
+
+    fn receive(&mut self, place: usize, bytes: &[u8]) {
+        let Self { clients, options, connections, .. } = self;
+        let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return };
+        if matches!(client.phase, Phase::Closing { .. }) {
+            return;
+        }
+        let mut requests = Vec::new();
+        let result = client.session.receive(bytes, &mut Entrance { options, connections }, &mut requests);
+        for request in requests {
+            if let Err(refusal) = self.answer(place, request) {
+                return self.refuse(place, refusal);
+            }
+        }
+        if let Err(refusal) = result {
+            self.refuse(place, refusal);
+        }
+    }
+
+    fn answer(&mut self, place: usize, request: Request) -> Result<(), Refusal> {
+        match request {
+            Request::Admit(admitted) => {
+                self.admit(place, admitted);
+                Ok(())
+            }
+            Request::Start => self.start(place),
+            Request::Subscribe(subscription) => self.subscribe(place, subscription),
+            Request::Unsubscribe(subscription) => {
+                self.unsubscribe(place, &subscription);
+                Ok(())
+            }
+        }
+    }
+
+    fn admit(&mut self, place: usize, admitted: Admitted) {
+        self.unauthenticated = self.unauthenticated.saturating_sub(1);
+        self.counters.admitted += 1;
+        if let Some(connections) = self.connections.get_mut(admitted.key) {
+            *connections += 1;
+        }
+        let dataset = self.options.datasets.iter().find(|one| one.name == admitted.dataset);
+        let publishers = dataset.map(|dataset| dataset.publishers.clone()).unwrap_or_default();
+        if let Some(client) = self.client(place) {
+            client.admit(admitted, publishers);
+        }
+    }
+
+    fn start(&mut self, place: usize) -> Result<(), Refusal> {
+        let now = self.now;
+        let Some(client) = self.client(place) else { return Ok(()) };
+        if client.begin(now).is_err() {
+            self.close(place);
+            return Ok(());
+        }
+        for subscription in client.take_subscriptions() {
+            self.apply(place, &subscription)?;
+        }
+        self.watch(place);
+        self.begin_replay(place)
+    }
+
+    fn subscribe(&mut self, place: usize, subscription: Subscription) -> Result<(), Refusal> {
+        let refuse = |reason: String| Err(Refusal::Subscription { reason });
+        let newest = self.replica.now;
+        if let Some(start) = subscription.start {
+            if self.options.history.is_none() {
+                return refuse("this server keeps no history: start= cannot be served".to_owned());
+            }
+            if start > newest && newest > Nanos(0) {
+                return refuse(format!("start={} is later than the newest event, {}", start.0, newest.0));
+            }
+        }
+        let Some(client) = self.client(place) else { return Ok(()) };
+        if subscription.schema == Schema::Cmbp1 && client.is_of_some_feeds() {
+            return refuse("the dataset is of one feed, and cmbp-1 is across all".to_owned());
+        }
+        client.check_start(&subscription)?;
+        if !client.is_started() {
+            client.keep(subscription);
+            return Ok(());
+        }
+        self.apply(place, &subscription)?;
+        self.watch(place);
+        Ok(())
+    }
+
+    /// Lets a subscription take effect: names of instruments, acknowledgement, snapshot.
+    fn apply(&mut self, place: usize, subscription: &Subscription) -> Result<(), Refusal> {
+        let schema = subscription.schema;
+        let from = if subscription.start.is_some() { u64::MAX } else { self.replica.next };
+        let Self { clients, replica, now, .. } = self;
+        let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return Ok(()) };
+        let holds = replica.held(schema).is_some();
+        let interest = client.interest(schema);
+        if !holds {
+            interest.merge();
+        }
+        let (chosen, unknown) = interest.add(subscription, from, &replica.instruments);
+        let by_number = matches!(subscription.wanted, Wanted::Instruments(_));
+        for instrument in chosen.iter(replica.instruments.len()) {
+            if let Some(symbol) = replica.instruments.symbol(instrument) {
+                client.name(replica.now, instrument, symbol, by_number);
+            }
+        }
+        if !unknown.is_empty() {
+            let count = unknown.len();
+            let names: Vec<_> = unknown.iter().take(10).map(String::as_str).collect();
+            let more = if count > names.len() { ", ..." } else { "" };
+            let text = format!(
+                "{count} symbols of the {schema} subscription are unknown so far, and are sent when they appear: {}{more}",
+                names.join(", ")
+            );
+            client.tell(|bytes| live::error(*now, ErrorCode::SymbolResolutionFailed, &text, bytes));
+        }
+        if subscription.is_last {
+            let id = subscription.id.map_or_else(String::new, |id| format!(" {id}"));
+            let text = format!("Subscription request{id} for {schema} data succeeded");
+            client.tell(|bytes| live::system(*now, SystemCode::SubscriptionAcknowledged, &text, bytes));
+        }
+        if subscription.has_snapshot {
+            let publishers = client.publishers().to_vec();
+            let batch = replica.snapshot(schema, &|instrument| chosen.contains(instrument));
+            for item in batch
+                .items()
+                .iter()
+                .filter(|item| publishers.is_empty() || publishers.contains(&item.publisher))
+            {
+                client.put_record(batch.record(item), *now, &mut self.counters);
+            }
+        }
+        Ok(())
+    }
+
+    fn unsubscribe(&mut self, place: usize, subscription: &Subscription) {
+        let now = self.now;
+        let Self { clients, replica, .. } = self;
+        let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return };
+        client.unsubscribe(subscription, &replica.instruments);
+        if client.is_started() && subscription.is_last {
+            let text = format!("Unsubscribed from {} data", subscription.schema);
+            client.tell(|bytes| live::system(now, SystemCode::UnsubscribeAcknowledged, &text, bytes));
+        }
+        self.watch(place);
+    }
+
+    /// Enters a client into the tables of who wants what, anew.
+    fn watch(&mut self, place: usize) {
+        self.unwatch(place);
+        let Self { clients, watchers, .. } = self;
+        let Some(client) = clients.get(place).and_then(Option::as_ref) else { return };
+        let lanes: Vec<(usize, &Interest)> = client.interests().collect();
+        let is_alone = lanes.len() == 1 && client.can_share();
+        for (lane, interest) in lanes {
+            let Some(watchers) = watchers.get_mut(lane) else { continue };
+            if interest.is_all() {
+                if is_alone {
+                    watchers.whole.push(place)
+                } else {
+                    watchers.all.push(place)
+                }
+                continue;
+            }
+            for instrument in interest.instruments() {
+                if watchers.some.len() <= instrument {
+                    watchers.some.resize_with(instrument + 1, Vec::new);
+                }
+                if let Some(some) = watchers.some.get_mut(instrument) {
+                    some.push(place);
+                }
+            }
+        }
+        self.set_modes();
+    }
+
+    fn unwatch(&mut self, place: usize) {
+        for watchers in &mut self.watchers {
+            watchers.whole.retain(|other| *other != place);
+            watchers.all.retain(|other| *other != place);
+            watchers.some.iter_mut().for_each(|some| some.retain(|other| *other != place));
+            while watchers.some.last().is_some_and(Vec::is_empty) {
+                watchers.some.pop();
+            }
+        }
+        self.set_modes();
+    }
+
+    /// Makes records of the schemas that somebody wants.
+    fn set_modes(&mut self) {
+        for schema in Schema::ALL {
+            let is_wanted = self.watchers.get(lane_of(schema)).is_some_and(|watchers| !watchers.is_empty());
+            self.replica.set_mode(schema, if is_wanted { Mode::On } else { idle_mode(schema) });
+        }
+    }
+
+    fn begin_replay(&mut self, place: usize) -> Result<(), Refusal> {
+        let under_way = self.clients.iter().flatten().filter(|client| client.replay.is_some()).count();
+        let Self { clients, options, replica, live, counters, .. } = self;
+        let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return Ok(()) };
+        let selections: Vec<Selection> = client.selections();
+        let (Some(history), false) = (&options.history, selections.is_empty()) else { return Ok(()) };
+        if under_way >= options.max_replays {
+            let reason = format!("{under_way} replays are under way, as many as may be: try again later");
+            return Err(Refusal::Subscription { reason });
+        }
+        let begin = Begin {
+            history: Arc::clone(history),
+            books: options.books.clone(),
+            selections,
+            publishers: client.publishers().to_vec(),
+            named_before: replica.next,
+            live: Arc::clone(live),
+        };
+        counters.replays += 1;
+        match Replay::begin(begin) {
+            Ok(replay) => client.replay = Some(replay),
+            Err(error) => {
+                counters.replays_failed += 1;
+                return Err(Refusal::Subscription { reason: format!("no thread for a replay: {error}") });
+            }
+        }
+        // What was entered before the replay began shared bytes; what is kept for later cannot.
+        self.watch(place);
+        Ok(())
+    }
+
+    /// Takes what a client's replay has told, as far as there is room.
+    fn replay(&mut self, place: usize) {
+        let (now, limit, next) = (self.now, self.options.queue_bytes, self.replica.next);
+        loop {
+            let Self { clients, counters, .. } = self;
+            let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return };
+            // A replay is as fast as its client: it waits, and nothing is left out.
+            if client.waiting() >= limit / 2 {
+                return;
+            }
+            let Some(message) = client.replay.as_ref().and_then(Replay::next) else { return };
+            match message {
+                Message::Records { bytes, count } => client.put_records(&bytes, count, now, counters),
+                Message::Join(position) => {
+                    let join = next.max(position);
+                    client.join(join);
+                    if let Some(replay) = &client.replay {
+                        replay.join(join);
+                    }
+                }
+                Message::Done => {
+                    counters.replays_joined += 1;
+                    client.finish_replay(now, counters);
+                    self.watch(place);
+                    return;
+                }
+                Message::Failed(error) => {
+                    counters.replays_failed += 1;
+                    let reason = error.to_string();
+                    client.replay = None;
+                    return self.dismiss(place, ErrorCode::InternalError, &reason);
+                }
+            }
+        }
+    }
+
+    /// Heartbeats, answers that do not come, clients that were told to go.
+    fn check_times(&mut self) {
+        let now = self.now;
+        for place in 0..self.clients.len() {
+            let Some(client) = self.client(place) else { continue };
+            if let Err(refusal) = client.session.check_time(now) {
+                self.refuse(place, refusal);
+                continue;
+            }
+            if client.is_past_farewell(now) {
+                self.close(place);
+                continue;
+            }
+            if client.heartbeat(now) {
+                self.counters.heartbeats += 1;
+            }
+        }
+    }
+
+    fn write(&mut self, place: usize) {
+        let (now, limit) = (self.now, self.options.queue_bytes);
+        let Self { clients, counters, .. } = self;
+        let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return };
+        match client.write(now, limit, counters) {
+            Ok(false) => {}
+            Ok(true) => {
+                counters.ended_slow += 1;
+                let text = format!("the client is too slow: {limit} bytes wait for it");
+                self.dismiss(place, ErrorCode::Other, &text);
+            }
+            Err(_) => self.close(place),
+        }
+    }
+
+    /// Counts a refusal and tells of it, now and then.
+    fn refused(&mut self, address: SocketAddr, refusal: Refusal) {
+        if let Some(count) = self.counters.refused.get_mut(refusal.reason() as usize) {
+            *count += 1;
+        }
+        if self.told.len() >= TOLD_ADDRESSES {
+            self.told.clear();
+        }
+        let now = self.now;
+        let (told, untold) = self.told.entry(address.ip()).or_insert((Nanos(0), 0));
+        if *told != Nanos(0) && now.since(*told) < TELL_NS {
+            *untold += 1;
+            return;
+        }
+        let untold = std::mem::take(untold);
+        *told = now.max(Nanos(1));
+        if let Some(tell) = &mut self.options.on_refusal {
+            tell(&Refused { address, refusal, untold });
+        }
+    }
+
+    /// Tells a client why its session ends, and ends it.
+    fn refuse(&mut self, place: usize, refusal: Refusal) {
+        let until = self.now_plus_farewell();
+        let Some(client) = self.client(place) else { return };
+        let address = client.address();
+        let code = if refusal.reason() == Reason::Subscription {
+            ErrorCode::InvalidSubscription
+        } else {
+            ErrorCode::Other
+        };
+        let text = refusal.to_string();
+        if client.key().is_some() {
+            self.dismiss(place, code, &text);
+        } else {
+            client.say(&Session::refusal(&refusal));
+            client.leave(until);
+        }
+        self.refused(address, refusal);
+    }
+
+    const fn now_plus_farewell(&self) -> Nanos {
+        Nanos(self.now.0.saturating_add(FAREWELL_NS))
+    }
+
+    /// Ends the session of an admitted client with an error message.
+    fn dismiss(&mut self, place: usize, code: ErrorCode, text: &str) {
+        let (now, until) = (self.now, self.now_plus_farewell());
+        let Some(client) = self.client(place) else { return };
+        // Without a head nobody could read the error.
+        if client.begin(now).is_err() {
+            return self.close(place);
+        }
+        client.tell(|bytes| live::error(now, code, text, bytes));
+        client.leave(until);
+        self.unwatch(place);
+    }
+
+    fn close(&mut self, place: usize) {
+        self.unwatch(place);
+        let Some(mut client) = self.clients.get_mut(place).and_then(Option::take) else { return };
+        match client.key() {
+            Some(key) => {
+                if let Some(connections) = self.connections.get_mut(key) {
+                    *connections = connections.saturating_sub(1);
+                }
+            }
+            None => self.unauthenticated = self.unauthenticated.saturating_sub(1),
+        }
+        // It goes with its socket anyway.
+        let _ = self.poll.registry().deregister(client.transport.stream());
+        self.counters.closed += 1;
+        self.free.push(place);
+    }
+}
+
+/// What is done for a schema that nobody wants: what its records need to know of the time before.
+const fn idle_mode(schema: Schema) -> Mode {
+    match schema {
+        // Their intervals are under way when somebody comes.
+        Schema::Bbo1S | Schema::Bbo1M | Schema::Ohlcv1S => Mode::On,
+        Schema::Cmbp1 => Mode::Watch,
+        _ => Mode::Off,
+    }
+}

@@ -1,0 +1,828 @@
+//! One client: what it wants, what waits for it, and what happens when it is slow.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::net::{Shutdown, SocketAddr};
+
+use bytes::Bytes;
+use fixedbitset::FixedBitSet;
+use tapeworks_market::instrument::Symbol;
+use tapeworks_market::{InstrumentId, Instruments, Nanos};
+use tapeworks_store::Schema;
+use tapeworks_store::live::{self, Batch, ErrorCode, HeadError, Item, SystemCode};
+
+use super::super::control::{Admitted, Refusal, Session, SlowReader, Subscription, Wanted};
+use super::super::keys::Keys;
+use super::super::outbox::Outbox;
+use super::super::replay::{Replay, Selection};
+use super::super::replica::{LANES, lane_of};
+use super::super::transport::Transport;
+use super::Counters;
+
+/// Instruments have numbers below this, so that a list of them stays small.
+const MAX_INSTRUMENTS: usize = 1 << 24;
+
+/// Where a session is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    /// The key is not shown yet, or the stream has not begun.
+    Opening,
+    /// Records are sent.
+    Live,
+    /// It is told why it has to go.
+    Closing {
+        /// And gone by then.
+        until: Nanos,
+    },
+}
+
+/// The state of a client, for people.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClientState {
+    /// It has not shown a key.
+    Connected,
+    /// It has shown a key and may subscribe.
+    Admitted,
+    /// A replay is under way.
+    Replaying,
+    /// It gets records as they happen.
+    Live,
+    /// It gets records as they happen, and is slow.
+    Slow,
+    /// It is told to go.
+    Closing,
+}
+
+impl ClientState {
+    /// Its name in reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Connected => "connected",
+            Self::Admitted => "admitted",
+            Self::Replaying => "replaying",
+            Self::Live => "live",
+            Self::Slow => "slow",
+            Self::Closing => "closing",
+        }
+    }
+}
+
+/// A client as metrics and pages show it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClientView {
+    /// The number of its session, from 1.
+    pub session: u64,
+    /// What it says it is.
+    pub name: String,
+    /// Where it comes from.
+    pub address: SocketAddr,
+    /// The name of its key; empty before it has shown one.
+    pub key: String,
+    /// Its dataset; empty before.
+    pub dataset: String,
+    /// Schemas it has subscribed to.
+    pub schemas: Vec<Schema>,
+    /// Where it is.
+    pub state: ClientState,
+    /// What happens when it is slow.
+    pub slow_reader: SlowReader,
+    /// When it connected.
+    pub since: Nanos,
+    /// Records put into its queue.
+    pub records: u64,
+    /// Bytes written to its socket.
+    pub bytes: u64,
+    /// Bytes that wait for it.
+    pub queued_bytes: usize,
+    /// Nanoseconds since its queue was empty the last time.
+    pub lag_ns: u64,
+    /// Records left out.
+    pub skipped: u64,
+    /// Records that gave way to later ones of the same instrument.
+    pub conflated: u64,
+}
+
+/// Instruments that were asked for at one time.
+#[derive(Debug)]
+struct Group {
+    /// Records of events from this on.
+    from: u64,
+    is_all: bool,
+    instruments: FixedBitSet,
+}
+
+/// The instruments of one subscription, as far as they are known.
+#[derive(Debug)]
+pub(super) struct Chosen {
+    is_all: bool,
+    instruments: FixedBitSet,
+}
+
+impl Chosen {
+    pub(super) fn contains(&self, instrument: InstrumentId) -> bool {
+        self.is_all || self.instruments.contains(instrument.index())
+    }
+
+    /// Those of the first `count` instruments.
+    pub(super) fn iter(&self, count: usize) -> impl Iterator<Item = InstrumentId> + '_ {
+        (0..count as u32).map(InstrumentId).filter(|instrument| self.contains(*instrument))
+    }
+}
+
+/// What a client wants of one schema.
+#[derive(Debug, Default)]
+pub(super) struct Interest {
+    groups: Vec<Group>,
+    excluded: FixedBitSet,
+    /// Symbols that no instrument has yet.
+    pending: HashSet<Symbol>,
+    /// From when on a replay is wanted, as long as it is under way.
+    start: Option<Nanos>,
+    /// What was asked for, as long as a replay has to know it.
+    asked: Vec<Wanted>,
+}
+
+impl Interest {
+    /// Makes one group of all: when no record from before is held any more.
+    pub(super) fn merge(&mut self) {
+        let mut groups = std::mem::take(&mut self.groups).into_iter();
+        let Some(mut first) = groups.next() else { return };
+        for group in groups {
+            first.is_all |= group.is_all;
+            first.from = first.from.min(group.from);
+            first.instruments.union_with(&group.instruments);
+        }
+        self.groups.push(first);
+    }
+
+    /// Adds what a subscription asks for, of events from `from` on. Returns the instruments that are known, and the names of
+    /// those that are not.
+    pub(super) fn add(
+        &mut self,
+        subscription: &Subscription,
+        from: u64,
+        known: &Instruments,
+    ) -> (Chosen, Vec<String>) {
+        let mut chosen = Chosen { is_all: false, instruments: FixedBitSet::new() };
+        let mut unknown = Vec::new();
+        match &subscription.wanted {
+            Wanted::All => {
+                chosen.is_all = true;
+                self.excluded.clear();
+            }
+            Wanted::Symbols(symbols) => {
+                for symbol in symbols {
+                    match known.find(*symbol) {
+                        Some(instrument) => insert(&mut chosen.instruments, instrument),
+                        None => {
+                            self.pending.insert(*symbol);
+                            unknown.push(symbol.as_str().to_owned());
+                        }
+                    }
+                }
+            }
+            Wanted::Instruments(instruments) => {
+                for instrument in instruments {
+                    if instrument.index() >= known.len() {
+                        unknown.push((u64::from(instrument.0) + 1).to_string());
+                    }
+                    insert(&mut chosen.instruments, *instrument);
+                }
+            }
+        }
+        self.excluded.difference_with(&chosen.instruments);
+        if subscription.start.is_some() {
+            self.start = subscription.start;
+            self.asked.push(subscription.wanted.clone());
+        }
+        let group = Group { from, is_all: chosen.is_all, instruments: chosen.instruments.clone() };
+        match self.groups.iter_mut().find(|group| group.from == from) {
+            Some(known) => {
+                known.is_all |= group.is_all;
+                known.instruments.union_with(&group.instruments);
+            }
+            None => self.groups.push(group),
+        }
+        (chosen, unknown)
+    }
+
+    fn remove(&mut self, wanted: &Wanted, known: &Instruments) {
+        let mut gone = FixedBitSet::new();
+        match wanted {
+            Wanted::All => {
+                self.groups.clear();
+                self.pending.clear();
+                return;
+            }
+            Wanted::Symbols(symbols) => {
+                for symbol in symbols {
+                    self.pending.remove(symbol);
+                    if let Some(instrument) = known.find(*symbol) {
+                        insert(&mut gone, instrument);
+                    }
+                }
+            }
+            Wanted::Instruments(instruments) => {
+                instruments.iter().for_each(|instrument| insert(&mut gone, *instrument));
+            }
+        }
+        self.groups.iter_mut().for_each(|group| group.instruments.difference_with(&gone));
+        if self.is_all() {
+            self.excluded.union_with(&gone);
+        }
+    }
+
+    #[inline]
+    fn wants(&self, instrument: InstrumentId, event: u64) -> bool {
+        let is_wanted = |group: &Group| {
+            event >= group.from && (group.is_all || group.instruments.contains(instrument.index()))
+        };
+        self.groups.iter().any(is_wanted) && !self.excluded.contains(instrument.index())
+    }
+
+    pub(super) fn is_all(&self) -> bool {
+        self.groups.iter().any(|group| group.is_all)
+    }
+
+    /// The numbers of all instruments on its lists.
+    pub(super) fn instruments(&self) -> impl Iterator<Item = usize> + '_ {
+        let mut all = FixedBitSet::new();
+        self.groups.iter().for_each(|group| all.union_with(&group.instruments));
+        all.into_ones()
+    }
+
+    fn is_empty(&self) -> bool {
+        let is_empty = |group: &Group| !group.is_all && group.instruments.is_clear();
+        self.pending.is_empty() && self.groups.iter().all(is_empty)
+    }
+}
+
+fn insert(set: &mut FixedBitSet, instrument: InstrumentId) {
+    if instrument.index() < MAX_INSTRUMENTS {
+        set.grow_and_insert(instrument.index());
+    }
+}
+
+/// A quote that waits for its client to catch up: its schema, feed and instrument.
+type QuoteKey = (usize, u16, InstrumentId);
+
+/// The last quotes of a client that is behind, in the order in which the first of each came.
+#[derive(Debug, Default)]
+struct Conflated {
+    places: HashMap<QuoteKey, usize>,
+    records: Vec<Vec<u8>>,
+}
+
+impl Conflated {
+    /// Takes a quote. Returns whether an earlier one gave way.
+    fn put(&mut self, key: QuoteKey, record: &[u8]) -> bool {
+        if let Some(known) = self.places.get(&key).and_then(|place| self.records.get_mut(*place)) {
+            known.clear();
+            known.extend_from_slice(record);
+            return true;
+        }
+        self.places.insert(key, self.records.len());
+        self.records.push(record.to_vec());
+        false
+    }
+
+    fn take(&mut self) -> Vec<Vec<u8>> {
+        self.places.clear();
+        std::mem::take(&mut self.records)
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+}
+
+/// Whether of a schema the last record of an instrument tells all that can be acted on.
+fn is_of_quotes(lane: usize) -> bool {
+    [Schema::Mbp1, Schema::Bbo1S, Schema::Bbo1M, Schema::Cmbp1].map(lane_of).contains(&lane)
+}
+
+/// A connection and what belongs to it.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) transport: Transport,
+    pub(super) session: Session,
+    pub(super) phase: Phase,
+    pub(super) replay: Option<Replay>,
+    /// Whether the socket may take bytes.
+    pub(super) is_writable: bool,
+    /// Whether the socket may have bytes.
+    pub(super) is_readable: bool,
+    address: SocketAddr,
+    id: u64,
+    since: Nanos,
+    admitted: Option<Admitted>,
+    publishers: Vec<u16>,
+    has_head: bool,
+    subscriptions: Vec<Subscription>,
+    interests: Vec<Option<Interest>>,
+    named: FixedBitSet,
+    outbox: Outbox,
+    /// Records of the present, while a replay is on its way to it.
+    kept: Vec<u8>,
+    kept_count: u64,
+    conflated: Conflated,
+    is_warned: bool,
+    /// Records left out since the client fell behind; `None` while it has not.
+    skipping: Option<u64>,
+    is_over: bool,
+    is_shut: bool,
+    last_sent: Nanos,
+    last_empty: Nanos,
+    records: u64,
+    bytes: u64,
+    skipped: u64,
+    conflated_count: u64,
+}
+
+/// The bytes of a batch for every client that takes all of it.
+pub(super) fn shared(batch: &Batch, has_ts_out: bool, now: Nanos) -> Bytes {
+    if !has_ts_out {
+        return Bytes::copy_from_slice(batch.bytes());
+    }
+    let items = batch.items();
+    let mut bytes = Vec::with_capacity(batch.bytes().len() + items.len() * live::TS_OUT_BYTES);
+    items.iter().for_each(|item| live::with_ts_out(batch.record(item), now, &mut bytes));
+    bytes.into()
+}
+
+/// The records of `bytes`, one by one: the first byte of each tells its length in words of 32 bits.
+fn records_of(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let length = usize::from(*rest.first()?) * 4;
+        let (record, after) = rest.split_at_checked(length).filter(|_| length > 0)?;
+        rest = after;
+        Some(record)
+    })
+}
+
+impl Client {
+    pub(super) fn new(
+        transport: Transport,
+        address: SocketAddr,
+        id: u64,
+        session: Session,
+        now: Nanos,
+    ) -> Self {
+        let mut outbox = Outbox::new();
+        outbox.own().extend_from_slice(session.greeting().as_bytes());
+        Self {
+            transport,
+            session,
+            phase: Phase::Opening,
+            replay: None,
+            is_writable: true,
+            is_readable: true,
+            address,
+            id,
+            since: now,
+            admitted: None,
+            publishers: Vec::new(),
+            has_head: false,
+            subscriptions: Vec::new(),
+            interests: (0..LANES).map(|_| None).collect(),
+            named: FixedBitSet::new(),
+            outbox,
+            kept: Vec::new(),
+            kept_count: 0,
+            conflated: Conflated::default(),
+            is_warned: false,
+            skipping: None,
+            is_over: false,
+            is_shut: false,
+            last_sent: now,
+            last_empty: now,
+            records: 0,
+            bytes: 0,
+            skipped: 0,
+            conflated_count: 0,
+        }
+    }
+
+    pub(super) const fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(super) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The place of its key, once it has shown one.
+    pub(super) fn key(&self) -> Option<usize> {
+        self.admitted.as_ref().map(|admitted| admitted.key)
+    }
+
+    pub(super) fn has_ts_out(&self) -> bool {
+        self.admitted.as_ref().is_some_and(|admitted| admitted.has_ts_out)
+    }
+
+    fn slow_reader(&self) -> SlowReader {
+        self.admitted.as_ref().map_or(SlowReader::Warn, |admitted| admitted.slow_reader)
+    }
+
+    pub(super) fn is_started(&self) -> bool {
+        self.phase == Phase::Live
+    }
+
+    /// Bytes that wait for it, or are kept for it.
+    pub(super) fn waiting(&self) -> usize {
+        self.outbox.len() + self.kept.len()
+    }
+
+    /// Whether it is to see records of this feed.
+    pub(super) fn sees(&self, publisher: u16) -> bool {
+        self.publishers.is_empty() || self.publishers.contains(&publisher)
+    }
+
+    pub(super) fn publishers(&self) -> &[u16] {
+        &self.publishers
+    }
+
+    pub(super) const fn is_of_some_feeds(&self) -> bool {
+        !self.publishers.is_empty()
+    }
+
+    pub(super) fn view(&self, now: Nanos, keys: &Keys) -> ClientView {
+        let state = match (&self.admitted, self.phase) {
+            (_, Phase::Closing { .. }) => ClientState::Closing,
+            (None, _) => ClientState::Connected,
+            (_, Phase::Opening) => ClientState::Admitted,
+            (_, Phase::Live) if self.replay.is_some() => ClientState::Replaying,
+            _ if self.is_warned || self.skipping.is_some() || !self.conflated.is_empty() => ClientState::Slow,
+            _ => ClientState::Live,
+        };
+        let admitted = self.admitted.as_ref();
+        let has = |schema: &Schema| self.interests.get(lane_of(*schema)).is_some_and(Option::is_some);
+        let key = admitted.and_then(|admitted| keys.get(admitted.key));
+        ClientView {
+            session: self.id,
+            name: admitted.map(|admitted| admitted.client.clone()).unwrap_or_default(),
+            address: self.address,
+            key: key.map(|key| key.name.clone()).unwrap_or_default(),
+            dataset: admitted.map(|admitted| admitted.dataset.clone()).unwrap_or_default(),
+            schemas: Schema::ALL.into_iter().filter(has).collect(),
+            state,
+            slow_reader: self.slow_reader(),
+            since: self.since,
+            records: self.records,
+            bytes: self.bytes,
+            queued_bytes: self.waiting(),
+            lag_ns: if self.outbox.is_empty() { 0 } else { now.since(self.last_empty) },
+            skipped: self.skipped,
+            conflated: self.conflated_count,
+        }
+    }
+
+    pub(super) fn admit(&mut self, admitted: Admitted, publishers: Vec<u16>) {
+        self.outbox.own().extend_from_slice(Session::admission(self.id).as_bytes());
+        self.admitted = Some(admitted);
+        self.publishers = publishers;
+    }
+
+    /// Says a line.
+    pub(super) fn say(&mut self, line: &str) {
+        self.outbox.own().extend_from_slice(line.as_bytes());
+    }
+
+    /// Begins the stream, if it has not begun.
+    pub(super) fn begin(&mut self, now: Nanos) -> Result<(), HeadError> {
+        let Some(admitted) = self.admitted.as_ref().filter(|_| !self.has_head) else { return Ok(()) };
+        self.has_head = true;
+        self.phase = Phase::Live;
+        self.last_sent = now;
+        let mut head = Vec::new();
+        live::head(&admitted.dataset, now, admitted.has_ts_out, &mut head)?;
+        if admitted.is_compressed && self.outbox.compress().is_err() {
+            self.is_over = true;
+        }
+        self.outbox.own().extend_from_slice(&head);
+        Ok(())
+    }
+
+    /// Sends what waits until `until` at most, and nothing more.
+    pub(super) fn leave(&mut self, until: Nanos) {
+        if !matches!(self.phase, Phase::Closing { .. }) {
+            self.phase = Phase::Closing { until };
+        }
+        self.replay = None;
+        self.kept = Vec::new();
+        self.conflated = Conflated::default();
+        self.interests.iter_mut().for_each(|interest| *interest = None);
+    }
+
+    pub(super) fn is_past_farewell(&self, now: Nanos) -> bool {
+        matches!(self.phase, Phase::Closing { until } if now >= until)
+    }
+
+    pub(super) fn keep(&mut self, subscription: Subscription) {
+        self.subscriptions.push(subscription);
+    }
+
+    pub(super) fn take_subscriptions(&mut self) -> Vec<Subscription> {
+        std::mem::take(&mut self.subscriptions)
+    }
+
+    /// A schema has one time from which it is replayed.
+    pub(super) fn check_start(&self, subscription: &Subscription) -> Result<(), Refusal> {
+        let schema = subscription.schema;
+        let kept = self.subscriptions.iter().find(|kept| kept.schema == schema).map(|kept| kept.start);
+        let started =
+            self.interests.get(lane_of(schema)).and_then(Option::as_ref).map(|interest| interest.start);
+        match kept.or(started) {
+            Some(start) if start != subscription.start => {
+                let reason = format!(
+                    "the subscriptions of a session to {schema} have one start= while it is replayed"
+                );
+                Err(Refusal::Subscription { reason })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn interest(&mut self, schema: Schema) -> &mut Interest {
+        let lane = lane_of(schema);
+        if self.interests.len() <= lane {
+            self.interests.resize_with(lane + 1, || None);
+        }
+        self.interests[lane].get_or_insert_default()
+    }
+
+    pub(super) fn interests(&self) -> impl Iterator<Item = (usize, &Interest)> {
+        self.interests.iter().enumerate().filter_map(|(lane, one)| one.as_ref().map(|one| (lane, one)))
+    }
+
+    /// Whether what it gets of its one schema is what all get: no feed, instrument or time is left out.
+    pub(super) fn can_share(&self) -> bool {
+        self.publishers.is_empty()
+            && self.replay.is_none()
+            && self
+                .interests()
+                .all(|(_, interest)| interest.excluded.is_clear() && interest.groups.len() == 1)
+    }
+
+    pub(super) fn unsubscribe(&mut self, subscription: &Subscription, known: &Instruments) {
+        let is_it = |one: &Subscription| one.schema == subscription.schema;
+        for kept in self.subscriptions.iter_mut().filter(|kept| is_it(kept)) {
+            match (&mut kept.wanted, &subscription.wanted) {
+                (wanted, Wanted::All) => *wanted = Wanted::Symbols(Vec::new()),
+                (Wanted::Symbols(symbols), Wanted::Symbols(gone)) => {
+                    symbols.retain(|one| !gone.contains(one))
+                }
+                (Wanted::Instruments(all), Wanted::Instruments(gone)) => {
+                    all.retain(|one| !gone.contains(one))
+                }
+                _ => {}
+            }
+        }
+        if let Some(slot) = self.interests.get_mut(lane_of(subscription.schema))
+            && let Some(interest) = slot
+        {
+            interest.remove(&subscription.wanted, known);
+            // A replay that is under way brings what it was asked for.
+            if interest.is_empty() && interest.start.is_none() {
+                *slot = None;
+            }
+        }
+    }
+
+    /// An instrument has appeared: whether it is wanted now, and whether it is on a list that it was not on before.
+    pub(super) fn resolve(&mut self, event: u64, instrument: InstrumentId, symbol: Symbol) -> (bool, bool) {
+        let (mut is_wanted, mut is_changed) = (false, false);
+        for interest in self.interests.iter_mut().flatten() {
+            if interest.pending.remove(&symbol)
+                && let Some(group) = interest.groups.first_mut()
+            {
+                insert(&mut group.instruments, instrument);
+                is_changed = true;
+            }
+            is_wanted |= interest.wants(instrument, event);
+        }
+        (is_wanted, is_changed)
+    }
+
+    /// Tells an instrument's symbol, once.
+    pub(super) fn name(&mut self, now: Nanos, instrument: InstrumentId, symbol: Symbol, by_number: bool) {
+        if !self.named.contains(instrument.index()) {
+            insert(&mut self.named, instrument);
+            self.tell(|bytes| live::symbol_mapping(now, instrument, symbol, by_number, bytes));
+        }
+    }
+
+    pub(super) fn tell_mapping(&mut self, now: Nanos, instrument: InstrumentId, symbol: Symbol) {
+        if self.is_keeping() {
+            live::symbol_mapping(now, instrument, symbol, false, &mut self.kept);
+            insert(&mut self.named, instrument);
+            return;
+        }
+        self.name(now, instrument, symbol, false);
+    }
+
+    /// Whether a replay is under way and records of the present wait for its end.
+    fn is_keeping(&self) -> bool {
+        self.replay.is_some() && self.interests().any(|(_, interest)| interest.start.is_some())
+    }
+
+    /// Puts a message about the session into the queue, which has room for it.
+    pub(super) fn tell(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.has_ts_out() {
+            let mut record = Vec::new();
+            write(&mut record);
+            live::with_ts_out(&record, self.last_sent, self.outbox.own());
+        } else {
+            write(self.outbox.own());
+        }
+    }
+
+    /// Puts a record into the queue.
+    pub(super) fn put_record(&mut self, record: &[u8], now: Nanos, counters: &mut Counters) {
+        if self.has_ts_out() {
+            live::with_ts_out(record, now, self.outbox.own());
+        } else {
+            self.outbox.own().extend_from_slice(record);
+        }
+        self.records += 1;
+        counters.records += 1;
+    }
+
+    /// Puts records, one after the other, into the queue.
+    pub(super) fn put_records(&mut self, bytes: &[u8], count: u64, now: Nanos, counters: &mut Counters) {
+        if self.has_ts_out() {
+            records_of(bytes).for_each(|record| live::with_ts_out(record, now, self.outbox.own()));
+        } else {
+            self.outbox.own().extend_from_slice(bytes);
+        }
+        self.records += count;
+        counters.records += count;
+    }
+
+    /// Whether the records of `batch` can be put as they are.
+    pub(super) fn takes_whole(&self, lane: usize, batch: &Batch, limit: usize) -> bool {
+        let first = batch.items().first().map_or(0, |item| item.event);
+        let groups = self.interests.get(lane).and_then(Option::as_ref).map(|interest| &interest.groups[..]);
+        self.phase == Phase::Live
+            && !self.is_over
+            && self.skipping.is_none()
+            && self.conflated.is_empty()
+            && self.waiting() + batch.bytes().len() <= limit / 8
+            && matches!(groups, Some([group]) if group.is_all && group.from <= first)
+    }
+
+    pub(super) fn take_whole(&mut self, bytes: &Bytes, count: u64, counters: &mut Counters) {
+        if self.outbox.share(bytes).is_err() {
+            self.is_over = true;
+        }
+        self.records += count;
+        counters.records += count;
+    }
+
+    /// Takes a record, if it is wanted: into the queue, or wherever it goes while the client is behind.
+    pub(super) fn deliver(
+        &mut self,
+        lane: usize,
+        item: &Item,
+        record: &[u8],
+        now: Nanos,
+        limit: usize,
+        counters: &mut Counters,
+    ) {
+        let Some(interest) = self.interests.get(lane).and_then(Option::as_ref) else { return };
+        if self.phase != Phase::Live
+            || self.is_over
+            || !interest.wants(item.instrument, item.event)
+            || !self.sees(item.publisher)
+        {
+            return;
+        }
+        if interest.start.is_some() && self.replay.is_some() {
+            self.kept.extend_from_slice(record);
+            self.kept_count += 1;
+            self.is_over = self.kept.len() > limit;
+            return;
+        }
+        let waiting = self.outbox.len() + record.len();
+        match self.slow_reader() {
+            SlowReader::Skip if self.skipping.is_some() || waiting > limit => {
+                *self.skipping.get_or_insert(0) += 1;
+                self.skipped += 1;
+                counters.skipped += 1;
+            }
+            SlowReader::Conflate
+                if is_of_quotes(lane) && (waiting > limit / 4 || !self.conflated.is_empty()) =>
+            {
+                let publisher = if lane == lane_of(Schema::Cmbp1) { 0 } else { item.publisher };
+                if self.conflated.put((lane, publisher, item.instrument), record) {
+                    self.conflated_count += 1;
+                    counters.conflated += 1;
+                }
+            }
+            SlowReader::Warn | SlowReader::Conflate if waiting > limit => self.is_over = true,
+            _ => self.put_record(record, now, counters),
+        }
+    }
+
+    /// What a client that has fallen behind, or has caught up, is told.
+    fn keep_up(&mut self, now: Nanos, limit: usize, counters: &mut Counters) {
+        let waiting = self.outbox.len();
+        if self.slow_reader() != SlowReader::Skip && waiting > limit / 2 && !self.is_warned {
+            self.is_warned = true;
+            let text = format!("slow reader: {waiting} of {limit} bytes wait for it");
+            self.tell(|bytes| live::system(now, SystemCode::SlowReaderWarning, &text, bytes));
+        }
+        if waiting < limit / 4 {
+            self.is_warned = false;
+        }
+        if waiting < limit / 2
+            && let Some(count) = self.skipping.take()
+        {
+            let text = format!("slow reader: {count} records were skipped");
+            self.tell(|bytes| live::error(now, ErrorCode::SkippedRecords, &text, bytes));
+        }
+        if waiting < limit / 8 && !self.conflated.is_empty() {
+            for record in self.conflated.take() {
+                self.put_record(&record, now, counters);
+            }
+        }
+    }
+
+    /// Writes what the socket takes. Returns whether the client is too slow to go on.
+    pub(super) fn write(&mut self, now: Nanos, limit: usize, counters: &mut Counters) -> io::Result<bool> {
+        if self.phase == Phase::Live {
+            self.keep_up(now, limit, counters);
+        }
+        self.outbox.seal()?;
+        if self.is_writable {
+            match self.outbox.write(&mut self.transport).and_then(|written| {
+                self.transport.settle()?;
+                Ok(written)
+            }) {
+                Ok(0) => {}
+                Ok(written) => {
+                    self.bytes += written as u64;
+                    counters.bytes += written as u64;
+                    self.last_sent = now;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_writable = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if self.outbox.is_empty() {
+            self.last_empty = now;
+            if matches!(self.phase, Phase::Closing { .. }) && !self.is_shut {
+                self.is_shut = true;
+                // The other side reads to the end and closes; if not, time is up some seconds later.
+                self.transport.stream().shutdown(Shutdown::Write)?;
+            }
+        }
+        Ok(self.is_over && self.phase == Phase::Live)
+    }
+
+    /// Sends a heartbeat if nothing was sent for as long as was asked for.
+    pub(super) fn heartbeat(&mut self, now: Nanos) -> bool {
+        let interval = self.admitted.as_ref().map_or(u64::MAX, |admitted| admitted.heartbeat_ns);
+        if self.phase != Phase::Live || !self.outbox.is_empty() || now.since(self.last_sent) < interval {
+            return false;
+        }
+        self.last_sent = now;
+        self.tell(|bytes| live::system(now, SystemCode::Heartbeat, "", bytes));
+        true
+    }
+
+    /// What a replay is to give.
+    pub(super) fn selections(&self) -> Vec<Selection> {
+        let of = |schema: Schema| {
+            let interest = self.interests.get(lane_of(schema))?.as_ref()?;
+            Some(Selection { schema, start: interest.start?, wanted: interest.asked.clone() })
+        };
+        Schema::ALL.into_iter().filter_map(of).collect()
+    }
+
+    /// From this event on the records of schemas that are replayed are kept for the end of the replay.
+    pub(super) fn join(&mut self, event: u64) {
+        for interest in self.interests.iter_mut().flatten().filter(|interest| interest.start.is_some()) {
+            interest.groups.iter_mut().for_each(|group| group.from = event);
+        }
+    }
+
+    /// The replay has told everything: now what was kept.
+    pub(super) fn finish_replay(&mut self, now: Nanos, counters: &mut Counters) {
+        self.replay = None;
+        for schema in Schema::ALL {
+            let interest = self.interests.get_mut(lane_of(schema)).and_then(Option::as_mut);
+            let Some(interest) = interest.filter(|interest| interest.start.is_some()) else { continue };
+            interest.start = None;
+            interest.asked = Vec::new();
+            interest.merge();
+            let text = format!("Finished {schema} replay");
+            self.tell(|bytes| live::system(now, SystemCode::ReplayCompleted, &text, bytes));
+        }
+        let kept = std::mem::take(&mut self.kept);
+        let count = std::mem::take(&mut self.kept_count);
+        self.put_records(&kept, count, now, counters);
+    }
+}

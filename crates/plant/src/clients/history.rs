@@ -1,0 +1,89 @@
+//! Where replays come from: the events of the day, from the first on.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tapeworks_market::{Event, Nanos};
+
+/// Why the events of the day cannot be read.
+#[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
+#[error("the events of the day cannot be read: {reason}")]
+pub struct HistoryError {
+    /// What the reader said.
+    pub reason: String,
+}
+
+/// How far a reader is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Read {
+    /// There were events, and there may be more at once.
+    Events,
+    /// Every event that is there was read; more come as they happen.
+    CaughtUp,
+}
+
+/// The events of the day, which grow while they are read.
+pub trait History: Send + Sync {
+    /// A reader of the events of the day of `from`, from the first on: without those before `from` no book would be right.
+    /// The first event it gives has the number 0, and every other follows without a hole.
+    ///
+    /// # Errors
+    /// [`HistoryError`], also when the day of `from` is not kept.
+    fn open(&self, from: Nanos) -> Result<Box<dyn HistoryReader>, HistoryError>;
+}
+
+/// Reads the events of a day in their order.
+pub trait HistoryReader: Send {
+    /// Appends the next events to `into`, some thousands at most.
+    ///
+    /// # Errors
+    /// [`HistoryError`] when they cannot be read; the replay ends.
+    fn read(&mut self, into: &mut Vec<Event>) -> Result<Read, HistoryError>;
+}
+
+/// A history in memory, for tests and for plants whose day is short. 64 bytes an event.
+#[derive(Clone, Default, Debug)]
+pub struct MemoryHistory {
+    events: Arc<Mutex<Vec<Event>>>,
+}
+
+/// Events that one read gives.
+const READ_EVENTS: usize = 4096;
+
+impl MemoryHistory {
+    /// Appends events.
+    pub fn append(&self, events: &[Event]) {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(events);
+    }
+
+    /// How many events there are.
+    pub fn len(&self) -> usize {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl History for MemoryHistory {
+    fn open(&self, _from: Nanos) -> Result<Box<dyn HistoryReader>, HistoryError> {
+        Ok(Box::new(MemoryReader { events: Arc::clone(&self.events), next: 0 }))
+    }
+}
+
+struct MemoryReader {
+    events: Arc<Mutex<Vec<Event>>>,
+    next: usize,
+}
+
+impl HistoryReader for MemoryReader {
+    fn read(&mut self, into: &mut Vec<Event>) -> Result<Read, HistoryError> {
+        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let rest = events.get(self.next..).unwrap_or_default();
+        let taken = rest.get(..READ_EVENTS).unwrap_or(rest);
+        into.extend_from_slice(taken);
+        self.next += taken.len();
+        Ok(if taken.is_empty() { Read::CaughtUp } else { Read::Events })
+    }
+}

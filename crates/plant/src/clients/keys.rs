@@ -1,0 +1,154 @@
+//! Who may connect: keys, and the datasets that each may see.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+/// Characters of a key, which the clients check: `db-` and 29 more.
+pub const KEY_LENGTH: usize = 32;
+
+/// How a key begins.
+const KEY_PREFIX: &str = "db-";
+
+/// How many of a key's last characters a client tells, so that its key is found.
+pub const BUCKET_LENGTH: usize = 5;
+
+/// Why something is no key.
+#[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
+#[error(
+    "a key has {KEY_LENGTH} ASCII letters, digits and dashes and begins with {KEY_PREFIX}, and this has {length}"
+)]
+pub struct KeyError {
+    /// Its length in bytes; the key itself is a secret.
+    pub length: usize,
+}
+
+/// A key: a secret that client and server share.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key {
+    secret: String,
+    /// The name by which it is spoken of.
+    pub name: String,
+    /// The datasets that it may see; empty for all.
+    pub datasets: Vec<String>,
+    /// Connections at once.
+    pub max_connections: usize,
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Key").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Key {
+    /// Connections at once of a key of which nothing is said.
+    pub const MAX_CONNECTIONS: usize = 10;
+
+    /// A key that may see every dataset, with [`Key::MAX_CONNECTIONS`].
+    ///
+    /// # Errors
+    /// [`KeyError`] for what the clients would not take as a key.
+    pub fn new(name: &str, secret: &str) -> Result<Self, KeyError> {
+        let is_plain =
+            secret.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+        if secret.len() != KEY_LENGTH || !is_plain || !secret.starts_with(KEY_PREFIX) {
+            return Err(KeyError { length: secret.len() });
+        }
+        Ok(Self {
+            secret: secret.to_owned(),
+            name: name.to_owned(),
+            datasets: Vec::new(),
+            max_connections: Self::MAX_CONNECTIONS,
+        })
+    }
+
+    /// The key's last characters, by which a client tells which it has.
+    pub fn bucket(&self) -> &str {
+        self.secret.get(KEY_LENGTH - BUCKET_LENGTH..).unwrap_or_default()
+    }
+
+    /// What a client with this key answers to `challenge`: SHA-256 of challenge, `|` and key.
+    pub fn answer(&self, challenge: &str) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        hash.update(challenge);
+        hash.update(b"|");
+        hash.update(&self.secret);
+        hash.finalize().into()
+    }
+
+    /// Whether the key may see `dataset`.
+    pub fn may_see(&self, dataset: &str) -> bool {
+        self.datasets.is_empty() || self.datasets.iter().any(|one| one == dataset)
+    }
+}
+
+/// The keys of a server.
+#[derive(Clone, Default, Debug)]
+pub struct Keys {
+    keys: Vec<Key>,
+}
+
+impl Keys {
+    /// These keys.
+    pub const fn new(keys: Vec<Key>) -> Self {
+        Self { keys }
+    }
+
+    /// The key at `place`.
+    pub fn get(&self, place: usize) -> Option<&Key> {
+        self.keys.get(place)
+    }
+
+    /// How many keys there are.
+    pub const fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether there is no key, so that nobody can connect.
+    pub const fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// The place of the key that gives this answer to `challenge`. The time it takes tells nothing of how much of an answer
+    /// was right.
+    pub fn find(&self, challenge: &str, answer: &[u8; 32], bucket: &str) -> Option<usize> {
+        let mut found = None;
+        for (place, key) in self.keys.iter().enumerate().filter(|(_, key)| key.bucket() == bucket) {
+            if bool::from(key.answer(challenge).ct_eq(answer)) {
+                found = Some(place);
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_found_by_its_answer_and_by_nothing_else() {
+        let keys = Keys::new(vec![
+            Key::new("one", "db-TapeworksDemoKey0000000000000").unwrap(),
+            Key::new("two", "db-TapeworksDemoKey1111111100000").unwrap(),
+        ]);
+        let answer = keys.get(1).unwrap().answer("challenge");
+        assert_eq!(keys.find("challenge", &answer, "00000"), Some(1));
+        assert_eq!(keys.find("challenge", &answer, "00001"), None);
+        assert_eq!(keys.find("another", &answer, "00000"), None);
+        // What the clients compute: sha256("challenge|db-TapeworksDemoKey0000000000000").
+        let answer = hex::encode(keys.get(0).unwrap().answer("challenge"));
+        assert_eq!(answer, "76e0d53bba50d17f7d7d6bac48d5d837eddcf0725f8196941b10f0c6c2375afd");
+    }
+
+    #[test]
+    fn what_clients_would_refuse_is_no_key_and_the_secret_is_not_shown() {
+        for bad in ["", "db-", "xx-TapeworksDemoKey0000000000000", "db-TapeworksDemoKey000000000000|"] {
+            assert_eq!(Key::new("bad", bad), Err(KeyError { length: bad.len() }));
+        }
+        let key = Key::new("demo", "db-TapeworksDemoKey0000000000000").unwrap();
+        assert!(!format!("{key:?}").contains("Tapeworks"));
+    }
+}

@@ -1,0 +1,194 @@
+//! What waits to be sent to one client.
+//!
+//! Bytes that many clients get are shared: a chunk is a reference to one buffer. What is a client's own is gathered in one.
+//! A turn ends with [`Outbox::seal`], which hands the turn's bytes to the compressor, if there is one.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, Write};
+
+use bytes::{Buf, Bytes};
+
+/// Chunks handed to the system at once.
+const SLICES: usize = 64;
+
+/// The most bytes of one write: one client must not keep the others waiting.
+const WRITE_BYTES: usize = 1 << 18;
+
+/// How small compressed streams are made: fast before small.
+const ZSTD_LEVEL: i32 = 1;
+
+type Compressor = zstd::stream::write::Encoder<'static, Vec<u8>>;
+
+/// A queue of bytes.
+pub(super) struct Outbox {
+    queue: VecDeque<Bytes>,
+    queued: usize,
+    /// Bytes of this turn that are this client's alone.
+    own: Vec<u8>,
+    compressor: Option<Box<Compressor>>,
+}
+
+impl std::fmt::Debug for Outbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Outbox({} bytes)", self.len())
+    }
+}
+
+impl Outbox {
+    pub(super) const fn new() -> Self {
+        Self { queue: VecDeque::new(), queued: 0, own: Vec::new(), compressor: None }
+    }
+
+    /// Whatever is put from now on is compressed.
+    pub(super) fn compress(&mut self) -> io::Result<()> {
+        self.seal()?;
+        self.compressor = Some(Box::new(Compressor::new(Vec::new(), ZSTD_LEVEL)?));
+        Ok(())
+    }
+
+    /// Bytes that wait, as far as they are known: those of a compressed stream before they are compressed.
+    pub(super) fn len(&self) -> usize {
+        self.queued + self.own.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The buffer for bytes that are this client's alone.
+    pub(super) const fn own(&mut self) -> &mut Vec<u8> {
+        &mut self.own
+    }
+
+    /// Appends bytes that others get too.
+    pub(super) fn share(&mut self, bytes: &Bytes) -> io::Result<()> {
+        if self.compressor.is_some() {
+            self.own.extend_from_slice(bytes);
+            return Ok(());
+        }
+        self.seal()?;
+        self.enqueue(bytes.clone());
+        Ok(())
+    }
+
+    fn enqueue(&mut self, bytes: Bytes) {
+        if !bytes.is_empty() {
+            self.queued += bytes.len();
+            self.queue.push_back(bytes);
+        }
+    }
+
+    /// Makes what was put ready to be sent.
+    pub(super) fn seal(&mut self) -> io::Result<()> {
+        if self.own.is_empty() {
+            return Ok(());
+        }
+        let bytes = match &mut self.compressor {
+            Some(compressor) => {
+                compressor.write_all(&self.own)?;
+                compressor.flush()?;
+                self.own.clear();
+                std::mem::take(compressor.get_mut())
+            }
+            None => std::mem::take(&mut self.own),
+        };
+        self.enqueue(bytes.into());
+        Ok(())
+    }
+
+    /// Writes what the other side takes, at most [`WRITE_BYTES`] or so. Returns the bytes written.
+    pub(super) fn write(&mut self, to: &mut impl Write) -> io::Result<usize> {
+        let mut slices = [IoSlice::new(&[]); SLICES];
+        let (mut count, mut bytes) = (0, 0);
+        for (slice, chunk) in slices.iter_mut().zip(&self.queue) {
+            *slice = IoSlice::new(chunk);
+            (count, bytes) = (count + 1, bytes + chunk.len());
+            if bytes >= WRITE_BYTES {
+                break;
+            }
+        }
+        if count == 0 {
+            return Ok(0);
+        }
+        let written = to.write_vectored(slices.get(..count).unwrap_or_default())?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        self.take(written);
+        Ok(written)
+    }
+
+    fn take(&mut self, mut written: usize) {
+        self.queued -= written;
+        while let Some(chunk) = self.queue.front_mut() {
+            if written < chunk.len() {
+                chunk.advance(written);
+                return;
+            }
+            written -= chunk.len();
+            self.queue.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Takes so many bytes at a time.
+    struct Slow(Vec<u8>, usize);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let taken = bytes.len().min(self.1);
+            self.0.extend_from_slice(&bytes[..taken]);
+            Ok(taken)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_come_out_in_the_order_they_were_put(
+            puts in prop::collection::vec((any::<bool>(), any::<bool>(), prop::collection::vec(any::<u8>(), 0..50)), 0..40),
+            step in 1usize..30,
+            is_compressed in any::<bool>(),
+        ) {
+            let mut outbox = Outbox::new();
+            if is_compressed {
+                outbox.compress().unwrap();
+            }
+            let (mut expected, mut slow) = (Vec::new(), Slow(Vec::new(), step));
+            for (is_shared, is_turn, bytes) in puts {
+                expected.extend_from_slice(&bytes);
+                if is_shared {
+                    outbox.share(&Bytes::from(bytes)).unwrap();
+                } else {
+                    outbox.own().extend_from_slice(&bytes);
+                }
+                if is_turn {
+                    outbox.seal().unwrap();
+                    outbox.write(&mut slow).unwrap();
+                }
+            }
+            outbox.seal().unwrap();
+            while outbox.write(&mut slow).unwrap() > 0 {}
+            prop_assert!(outbox.is_empty());
+            let mut told = slow.0;
+            if is_compressed {
+                let mut plain = Vec::new();
+                let mut decoder = zstd::stream::write::Decoder::new(&mut plain).unwrap();
+                decoder.write_all(&told).unwrap();
+                decoder.flush().unwrap();
+                drop(decoder);
+                told = plain;
+            }
+            prop_assert_eq!(told, expected);
+        }
+    }
+}

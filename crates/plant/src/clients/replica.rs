@@ -1,0 +1,210 @@
+//! Books and NBBO of our own, and the records of every schema that is wanted: fed by the engine's events.
+//!
+//! The distributor has one, and each replay. Given the same events both make the same records, each with the number of its
+//! event, which is how a replay hands over to the distributor.
+
+use tapeworks_flow::{Sink, Stage, Through};
+use tapeworks_market::book::BATCH;
+use tapeworks_market::event::Gap;
+use tapeworks_market::instrument::Symbol;
+use tapeworks_market::nbbo::NbboRules;
+use tapeworks_market::{
+    BookStage, Capacity, Event, EventKind, InstrumentId, Instruments, Nanos, NbboStage, NbboUpdate, Publisher,
+};
+use tapeworks_store::Schema;
+use tapeworks_store::live::{self, Batch, Maker, State};
+
+/// Schemas, and so lanes.
+pub(super) const LANES: usize = Schema::ALL.len();
+
+/// The place of a schema among the lanes.
+pub(super) const fn lane_of(schema: Schema) -> usize {
+    schema as usize
+}
+
+/// How the books are to be: as the engine's are, or records would differ from its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BookOptions {
+    /// The feeds, in the order in which ties of the NBBO are broken.
+    pub feeds: Vec<Publisher>,
+    /// The size of each feed's tables at the start.
+    pub capacity: Capacity,
+    /// The rules of the NBBO.
+    pub rules: NbboRules,
+}
+
+impl Default for BookOptions {
+    /// Feeds join as they appear, in tables of [`Capacity::default`].
+    fn default() -> Self {
+        Self { feeds: Vec::new(), capacity: Capacity::default(), rules: NbboRules::default() }
+    }
+}
+
+/// What is done for a schema.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Mode {
+    /// Nothing: its records need no memory of what was before.
+    Off,
+    /// What later records need to know is noted.
+    Watch,
+    /// Records are made.
+    On,
+}
+
+/// The records of one schema.
+#[derive(Debug)]
+pub(super) struct Lane {
+    maker: Maker,
+    mode: Mode,
+    /// What was made and is not distributed yet.
+    pub(super) batch: Batch,
+}
+
+/// An event after which more is to be said than records say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Special {
+    /// An instrument is new.
+    Mapping(InstrumentId, Symbol),
+    /// Messages are missing.
+    Gap(Event, Gap),
+}
+
+/// Books, NBBO and the records of them.
+pub(super) struct Replica {
+    market: Through<BookStage, NbboStage>,
+    pub(super) instruments: Instruments,
+    pub(super) lanes: Vec<Lane>,
+    /// The number of the next event.
+    pub(super) next: u64,
+    /// The receive time of the last event.
+    pub(super) now: Nanos,
+}
+
+struct Outlet<'a> {
+    lanes: &'a mut [Lane],
+    instruments: &'a Instruments,
+    event: u64,
+    /// 1 where each event gives one update.
+    step: u64,
+}
+
+impl Sink<NbboUpdate<'_>> for Outlet<'_> {
+    #[inline]
+    fn put(&mut self, update: NbboUpdate<'_>) {
+        for lane in &mut *self.lanes {
+            match lane.mode {
+                Mode::Off => {}
+                Mode::Watch => lane.maker.watch(&update),
+                Mode::On => lane.maker.put(self.event, &update, self.instruments, &mut lane.batch),
+            }
+        }
+        self.event += self.step;
+    }
+}
+
+/// Whether an event is taken alone: it gives more than one update, or something is to be said after it.
+const fn is_alone(event: &Event) -> bool {
+    event.instrument.0 == InstrumentId::ALL.0
+        || matches!(event.kind, EventKind::SymbolMapping | EventKind::Gap)
+}
+
+impl Replica {
+    pub(super) fn new(options: &BookOptions) -> Self {
+        let feeds = options.feeds.iter().map(|feed| (*feed, options.capacity));
+        let books = BookStage::with_unnamed(feeds, options.capacity);
+        let nbbo = NbboStage::new(options.rules, options.feeds.iter().copied(), options.capacity.instruments);
+        let lane = |schema| Lane { maker: Maker::new(schema), mode: Mode::Off, batch: Batch::default() };
+        Self {
+            market: Through::new(books, nbbo),
+            instruments: Instruments::default(),
+            lanes: Schema::ALL.into_iter().map(lane).collect(),
+            next: 0,
+            now: Nanos(0),
+        }
+    }
+
+    pub(super) fn set_mode(&mut self, schema: Schema, mode: Mode) {
+        if let Some(lane) = self.lanes.get_mut(lane_of(schema)) {
+            lane.mode = mode;
+        }
+    }
+
+    /// Takes the next of `events`, up to and including one after which something is to be said. Returns how many it took.
+    pub(super) fn advance(&mut self, events: &[Event]) -> (usize, Option<Special>) {
+        let window = events.get(..BATCH).unwrap_or(events);
+        let alone = window.iter().position(is_alone);
+        let taken = match alone {
+            Some(0) => 1,
+            Some(place) => place,
+            None => window.len(),
+        };
+        let Some(batch) = window.get(..taken) else { return (0, None) };
+        let Some(last) = batch.last() else { return (0, None) };
+        let special = if alone == Some(0) { self.special(last) } else { None };
+        let step = u64::from(alone != Some(0));
+        let mut outlet =
+            Outlet { lanes: &mut self.lanes, instruments: &self.instruments, event: self.next, step };
+        self.market.process(batch, &mut outlet);
+        self.next += taken as u64;
+        self.now = self.now.max(last.ts_recv);
+        (taken, special)
+    }
+
+    fn special(&mut self, event: &Event) -> Option<Special> {
+        if let Some(symbol) = event.symbol() {
+            let known = self.instruments.len();
+            let instrument = self.instruments.intern(symbol);
+            return (self.instruments.len() > known).then_some(Special::Mapping(instrument, symbol));
+        }
+        event.gap().map(|gap| Special::Gap(*event, gap))
+    }
+
+    /// The first event of which records of `schema` are held until their group of events ends.
+    pub(super) fn held(&self, schema: Schema) -> Option<u64> {
+        self.lanes.get(lane_of(schema))?.maker.held()
+    }
+
+    /// Gives up waiting for the ends of groups.
+    pub(super) fn release(&mut self) {
+        self.lanes.iter_mut().for_each(|lane| lane.maker.release(&mut lane.batch));
+    }
+
+    /// The current state of the `wanted` instruments, as records.
+    pub(super) fn snapshot(&self, schema: Schema, wanted: &dyn Fn(InstrumentId) -> bool) -> Batch {
+        let mut batch = Batch::default();
+        let state = State {
+            books: &self.market.first,
+            nbbo: &self.market.second,
+            instruments: &self.instruments,
+            now: self.now,
+        };
+        if let Some(lane) = self.lanes.get(lane_of(schema)) {
+            live::snapshot(schema, &lane.maker, &state, wanted, &mut batch);
+        }
+        batch
+    }
+
+    pub(super) fn has_records(&self) -> bool {
+        self.lanes.iter().any(|lane| !lane.batch.is_empty())
+    }
+
+    /// Calls `each` with lane and place of every record made, in the order of events, then of lanes.
+    pub(super) fn in_order(&self, mut each: impl FnMut(usize, usize)) {
+        let mut places = [0usize; LANES];
+        loop {
+            let next = self.lanes.iter().zip(&places).enumerate().filter_map(|(lane, (made, place))| {
+                made.batch.items().get(*place).map(|item| (item.event, lane))
+            });
+            let Some((event, lane)) = next.min() else { return };
+            let (Some(made), Some(place)) = (self.lanes.get(lane), places.get_mut(lane)) else { return };
+            while made.batch.items().get(*place).is_some_and(|item| item.event == event) {
+                each(lane, *place);
+                *place += 1;
+            }
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.lanes.iter_mut().for_each(|lane| lane.batch.clear());
+    }
+}

@@ -1,0 +1,271 @@
+//! The listener, and the thread between the engine's ring and the sockets.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use tapeworks_market::{Event, Nanos};
+use tapeworks_ring::disruptor::{Consumer, PollError, Single};
+use tapeworks_ring::wait::WaitStrategy;
+
+use super::distributor::{ClientView, Counters, Distributor, DistributorError, Options};
+
+/// Where and what to serve.
+#[derive(Debug)]
+pub struct ServerOptions {
+    /// Where to listen; port 0 lets the system choose.
+    pub address: SocketAddr,
+    /// What is served, and to whom.
+    pub distributor: Options,
+    /// How long the thread sleeps when there is nothing to do: what a message may wait for at most, by and large.
+    pub nap: Duration,
+    /// How long clients may take to read what waits for them when the engine has ended.
+    pub linger: Duration,
+}
+
+impl ServerOptions {
+    /// Naps of 50 us, 5 s for farewells.
+    pub const fn new(address: SocketAddr, distributor: Options) -> Self {
+        Self { address, distributor, nap: Duration::from_micros(50), linger: Duration::from_secs(5) }
+    }
+}
+
+/// Why there is no server.
+#[derive(thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The address cannot be had: another program has the port, or it is not ours.
+    #[error("cannot listen on {address} for clients: {source}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The distributor cannot be made.
+    #[error(transparent)]
+    Distributor(#[from] DistributorError),
+    /// There is no thread for it.
+    #[error("no thread for the clients' server: {0}")]
+    Thread(std::io::Error),
+}
+
+/// Why a server ended before it was told to.
+#[derive(thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The system cannot wait for sockets any more.
+    #[error("the clients' server cannot wait for sockets: {0}")]
+    Poll(std::io::Error),
+    /// The ring stands still.
+    #[error("the clients' server gets no more events: {0}")]
+    Ring(tapeworks_ring::disruptor::Failed),
+    /// The thread panicked.
+    #[error("the clients' server panicked")]
+    Panicked,
+}
+
+/// What a server is doing, some times a second.
+#[derive(Clone, Default, Debug)]
+pub struct Stats {
+    /// What was done so far.
+    pub counters: Counters,
+    /// Every connection.
+    pub clients: Vec<ClientView>,
+    /// The number of the next event.
+    pub next_event: u64,
+    /// Events in the ring that are not taken yet.
+    pub ring_lag: usize,
+    /// Bytes that wait for clients.
+    pub queued_bytes: usize,
+}
+
+/// A server that runs in a thread of its own. Dropping it stops it.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    stats: Arc<Mutex<Stats>>,
+    thread: Option<JoinHandle<Result<(), ServeError>>>,
+}
+
+impl Server {
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it is doing, as of some tenths of a second ago.
+    pub fn stats(&self) -> Stats {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A handle on [`Server::stats`] for another thread.
+    pub fn stats_handle(&self) -> Arc<Mutex<Stats>> {
+        Arc::clone(&self.stats)
+    }
+
+    /// Whether the thread has ended: as it was told to, as the engine has ended, or with an error.
+    pub fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits until the engine has ended and clients have read what was left for them, or took too long.
+    ///
+    /// # Errors
+    /// [`ServeError`] when it ended otherwise.
+    pub fn join(mut self) -> Result<(), ServeError> {
+        self.thread.take().map_or(Ok(()), |thread| thread.join().unwrap_or(Err(ServeError::Panicked)))
+    }
+
+    /// Stops it now.
+    ///
+    /// # Errors
+    /// [`ServeError`] when it had ended before, and why.
+    pub fn stop(self) -> Result<(), ServeError> {
+        self.stop.store(true, Ordering::Release);
+        self.join()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            // Whoever wants to know how it ended calls `join` or `stop`.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The time of day.
+fn now() -> Nanos {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Looks for work in vain before the thread naps.
+const LOOKS: u32 = 100;
+
+/// How often the statistics are told.
+const STATS_EVERY: Duration = Duration::from_millis(200);
+
+/// Starts a server of the events that `consumer` gives: the first has the number 0.
+///
+/// # Errors
+/// [`ServerError`].
+pub fn start<W: WaitStrategy + 'static>(
+    options: ServerOptions,
+    consumer: Consumer<Event, W, Single>,
+) -> Result<Server, ServerError> {
+    let ServerOptions { address, distributor, nap, linger } = options;
+    let bind = |source| ServerError::Bind { address, source };
+    let listener = TcpListener::bind(address).map_err(bind)?;
+    let bound = listener.local_addr().map_err(bind)?;
+    let mut distributor = Distributor::new(distributor)?;
+    distributor.listen(listener).map_err(bind)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let stats = Arc::new(Mutex::new(Stats::default()));
+    let mut work = Work {
+        distributor,
+        consumer,
+        buffer: Vec::new(),
+        stop: Arc::clone(&stop),
+        stats: Arc::clone(&stats),
+        told: Instant::now(),
+        nap,
+        linger,
+    };
+    let thread = std::thread::Builder::new().name("clients".to_owned());
+    let thread = thread.spawn(move || work.run()).map_err(ServerError::Thread)?;
+    Ok(Server { address: bound, stop, stats, thread: Some(thread) })
+}
+
+struct Work<W: WaitStrategy> {
+    distributor: Distributor,
+    consumer: Consumer<Event, W, Single>,
+    buffer: Vec<Event>,
+    stop: Arc<AtomicBool>,
+    stats: Arc<Mutex<Stats>>,
+    told: Instant,
+    nap: Duration,
+    linger: Duration,
+}
+
+impl<W: WaitStrategy> Work<W> {
+    fn run(&mut self) -> Result<(), ServeError> {
+        let mut looks = 0;
+        let result = loop {
+            if self.stop.load(Ordering::Acquire) {
+                break Ok(());
+            }
+            match self.turn() {
+                Ok(0) => {}
+                Ok(_) => looks = 0,
+                Err(PollError::Closed) => break self.say_farewell(),
+                Err(PollError::Failed(failed)) => break Err(ServeError::Ring(failed)),
+            }
+            if let Err(error) = self.distributor.serve(now(), Duration::ZERO) {
+                break Err(ServeError::Poll(error));
+            }
+            if self.told.elapsed() >= STATS_EVERY {
+                self.tell();
+            }
+            looks += 1;
+            if looks > LOOKS {
+                std::thread::sleep(self.nap);
+            } else {
+                std::thread::yield_now();
+            }
+        };
+        self.tell();
+        result
+    }
+
+    /// Takes what the ring has.
+    fn turn(&mut self) -> Result<usize, PollError> {
+        let Self { consumer, buffer, .. } = self;
+        buffer.clear();
+        let mut first = 0;
+        let taken = consumer.poll(|event, sequence, _| {
+            if buffer.is_empty() {
+                first = sequence;
+            }
+            buffer.push(*event);
+        })?;
+        if taken > 0 {
+            self.distributor.events(first as u64, &self.buffer, now());
+        }
+        Ok(taken)
+    }
+
+    /// The engine has ended: what waits is still sent.
+    fn say_farewell(&mut self) -> Result<(), ServeError> {
+        let until = Instant::now() + self.linger;
+        self.distributor.finish();
+        while Instant::now() < until && !self.stop.load(Ordering::Acquire) {
+            self.distributor.serve(now(), Duration::from_millis(1)).map_err(ServeError::Poll)?;
+            if self.distributor.is_idle() {
+                break;
+            }
+            if self.told.elapsed() >= STATS_EVERY {
+                self.tell();
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self) {
+        self.told = Instant::now();
+        let stats = Stats {
+            counters: *self.distributor.counters(),
+            clients: self.distributor.clients(),
+            next_event: self.distributor.next_event(),
+            ring_lag: self.consumer.lag(),
+            queued_bytes: self.distributor.queued_bytes(),
+        };
+        *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;
+    }
+}

@@ -1,0 +1,119 @@
+//! The bytes of a connection: TCP, or TLS over it.
+
+use std::io::{self, Read, Write};
+
+use mio::net::TcpStream;
+
+/// A connection that never blocks.
+#[derive(Debug)]
+pub(super) enum Transport {
+    Plain(TcpStream),
+    #[cfg(feature = "tls")]
+    Tls(Box<Encrypted>),
+}
+
+impl Transport {
+    pub(super) const fn stream(&mut self) -> &mut TcpStream {
+        match self {
+            Self::Plain(stream) => stream,
+            #[cfg(feature = "tls")]
+            Self::Tls(encrypted) => &mut encrypted.stream,
+        }
+    }
+
+    /// Writes what waits below the bytes handed over: of a handshake, of records encrypted already.
+    pub(super) fn settle(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(_) => Ok(()),
+            #[cfg(feature = "tls")]
+            Self::Tls(encrypted) => encrypted.settle(),
+        }
+    }
+}
+
+impl Read for Transport {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.read(into),
+            #[cfg(feature = "tls")]
+            Self::Tls(encrypted) => encrypted.read(into),
+        }
+    }
+}
+
+impl Write for Transport {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[io::IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.write_vectored(slices),
+            #[cfg(feature = "tls")]
+            Self::Tls(encrypted) => encrypted.write_vectored(slices),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// TLS over TCP.
+#[cfg(feature = "tls")]
+#[derive(Debug)]
+pub(super) struct Encrypted {
+    stream: TcpStream,
+    session: rustls::ServerConnection,
+}
+
+#[cfg(feature = "tls")]
+impl Encrypted {
+    pub(super) fn new(
+        stream: TcpStream,
+        config: std::sync::Arc<rustls::ServerConfig>,
+    ) -> Result<Self, rustls::Error> {
+        let mut session = rustls::ServerConnection::new(config)?;
+        session.set_buffer_limit(Some(1 << 18));
+        Ok(Self { stream, session })
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        while self.session.wants_write() {
+            match self.session.write_tls(&mut self.stream) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.session.reader().read(into) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+            let count = self.session.read_tls(&mut self.stream)?;
+            let processed = self.session.process_new_packets();
+            // An alert that tells the other side what was wrong.
+            self.settle()?;
+            processed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            if count == 0 {
+                return Ok(0);
+            }
+        }
+    }
+
+    fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.settle()?;
+        if self.session.wants_write() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let written = self.session.writer().write_vectored(slices)?;
+        self.settle()?;
+        Ok(written)
+    }
+}

@@ -1,0 +1,510 @@
+//! DBN for a stream: records as soon as they are known, and the messages around them.
+//!
+//! A [`Maker`] makes the records of one [`Schema`] of the updates that a [`Writer`](crate::Writer) would get, and appends
+//! their bytes to a [`Batch`]. The records are those of the files, byte for byte. Each has the number of the event that it
+//! came of, so that two makers of the same events can hand over to each other without a gap or a repetition.
+//!
+//! A record is handed out when no group of events is open: only then is it known which record of the group is the last.
+//! A group whose end does not come within [`HELD_NS`] of event time, or whose venue loses messages, is given up.
+//!
+//! Cost: per update what the [`Writer`](crate::Writer) costs, and a copy of the record's bytes.
+
+use std::ffi::c_char;
+
+use dbn::encode::DbnMetadataEncoder;
+use dbn::{Cmbp1Msg, FlagSet, MboMsg, Mbp1Msg, Mbp10Msg, Metadata, SType, SymbolMappingMsg};
+use tapeworks_market::event::{Event, EventKind, Flags};
+use tapeworks_market::instrument::Symbol;
+use tapeworks_market::orders::Order;
+use tapeworks_market::price::UNDEFINED_PRICE;
+use tapeworks_market::{
+    Action, BookRef, BookStage, Books, InstrumentId, Instruments, Nanos, NbboStage, NbboUpdate, Side,
+};
+
+use crate::records::{Change, PriceRow, header, instrument_number, letter, sequence};
+use crate::rows::Rows;
+use crate::schema::Schema;
+use crate::shape::{self, Shape, consolidated_pair, levels_of};
+
+/// How long the records of a group of events are held for the group's end, in nanoseconds of receive time.
+pub const HELD_NS: u64 = 10_000_000;
+
+/// Records that a maker holds at most for the end of a group.
+const HELD_RECORDS: usize = 4096;
+
+/// The bytes by which a record with a time of sending is longer.
+pub const TS_OUT_BYTES: usize = 8;
+
+/// A record in a [`Batch`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Item {
+    /// The number of the event that it came of.
+    pub event: u64,
+    /// The time by which records of its schema are ordered, in nanoseconds UTC.
+    pub time: u64,
+    /// Its instrument; [`InstrumentId::ALL`] for a whole venue.
+    pub instrument: InstrumentId,
+    /// DBN's number of the feed.
+    pub publisher: u16,
+    /// Its first byte in [`Batch::bytes`].
+    pub start: usize,
+    /// Its length in bytes.
+    pub length: usize,
+}
+
+/// Records, one after the other, as bytes of DBN.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    bytes: Vec<u8>,
+    items: Vec<Item>,
+}
+
+impl Batch {
+    /// All records, one after the other.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Where each record is and what it is about, in the order of their events.
+    pub fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    /// The bytes of a record of this batch.
+    pub fn record(&self, item: &Item) -> &[u8] {
+        self.bytes.get(item.start..item.start + item.length).unwrap_or_default()
+    }
+
+    /// Whether there is no record.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Forgets the records; the memory stays.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.items.clear();
+    }
+
+    fn push(&mut self, event: u64, record: &impl dbn::Record) {
+        let bytes = record.as_ref();
+        // The numbers of files are ours plus one, and 0 for a whole venue, which wraps to `ALL`.
+        let instrument = InstrumentId((record.instrument_id() as u32).wrapping_sub(1));
+        self.items.push(Item {
+            event,
+            time: record.raw_index_ts(),
+            instrument,
+            publisher: record.publisher_id(),
+            start: self.bytes.len(),
+            length: bytes.len(),
+        });
+        self.bytes.extend_from_slice(bytes);
+    }
+}
+
+/// Makes the records of one schema.
+pub struct Maker {
+    table: Box<dyn Making>,
+}
+
+impl std::fmt::Debug for Maker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Maker").finish_non_exhaustive()
+    }
+}
+
+impl Maker {
+    /// A maker that has seen nothing yet.
+    pub fn new(schema: Schema) -> Self {
+        Self { table: shape::of_schema(schema, Boxed) }
+    }
+
+    /// Takes the update of the event with the number `event`, and appends what is known now to `batch`.
+    #[inline]
+    pub fn put(&mut self, event: u64, update: &NbboUpdate<'_>, instruments: &Instruments, batch: &mut Batch) {
+        self.table.put(event, update, instruments, batch);
+    }
+
+    /// Takes note of an update of which no record is wanted, so that later records are right.
+    #[inline]
+    pub fn watch(&mut self, update: &NbboUpdate<'_>) {
+        self.table.watch(update);
+    }
+
+    /// The number of the first event of which records are held for the end of their group.
+    pub fn held(&self) -> Option<u64> {
+        self.table.held()
+    }
+
+    /// Hands out what is held, whether or not its group has ended.
+    pub fn release(&mut self, batch: &mut Batch) {
+        self.table.release(batch);
+    }
+
+    /// Appends what is known at `now` that the books do not tell: the last trades of `bbo-1s` and `bbo-1m`. Returns
+    /// whether this schema is one of those.
+    fn snapshot(&self, now: Nanos, wanted: &dyn Fn(InstrumentId) -> bool, batch: &mut Batch) {
+        self.table.snapshot(now, wanted, batch);
+    }
+}
+
+trait Making: Send {
+    fn put(&mut self, event: u64, update: &NbboUpdate<'_>, instruments: &Instruments, batch: &mut Batch);
+    fn watch(&mut self, update: &NbboUpdate<'_>);
+    fn held(&self) -> Option<u64>;
+    fn release(&mut self, batch: &mut Batch);
+    fn snapshot(&self, now: Nanos, wanted: &dyn Fn(InstrumentId) -> bool, batch: &mut Batch);
+}
+
+struct MakingOf<S: Shape> {
+    shape: S,
+    rows: Rows<S::Row>,
+    /// The event of each of the rows.
+    events: Vec<u64>,
+    /// When the oldest open group began.
+    open_since: Option<Nanos>,
+}
+
+struct Boxed;
+
+impl shape::Use for Boxed {
+    type Output = Box<dyn Making>;
+
+    fn with<S: Shape + 'static>(self, shape: S) -> Box<dyn Making> {
+        Box::new(MakingOf { shape, rows: Rows::with_capacity(64), events: Vec::new(), open_since: None })
+    }
+}
+
+impl<S: Shape> MakingOf<S> {
+    /// Gives up groups that will not end, or not soon.
+    #[cold]
+    #[inline(never)]
+    fn give_up(&mut self, event: &Event) {
+        if matches!(event.kind, EventKind::Gap | EventKind::Session) {
+            self.rows.forget_open(Some(event.publisher));
+        }
+        let since = *self.open_since.get_or_insert(event.ts_recv);
+        if event.ts_recv.since(since) > HELD_NS || self.rows.len() >= HELD_RECORDS {
+            self.rows.forget_open(None);
+        }
+    }
+}
+
+impl<S: Shape> Making for MakingOf<S> {
+    #[inline]
+    fn put(&mut self, event: u64, update: &NbboUpdate<'_>, instruments: &Instruments, batch: &mut Batch) {
+        let before = self.rows.len();
+        self.shape.put(update, instruments, &mut self.rows);
+        self.events.resize(self.rows.len(), event);
+        self.rows.close_group(update.book.event, before..self.rows.len());
+        if self.rows.has_open_group() {
+            self.give_up(update.book.event);
+        }
+        if !self.rows.has_open_group() {
+            self.open_since = None;
+            if self.rows.len() > 0 {
+                self.release(batch);
+            }
+        }
+    }
+
+    #[inline]
+    fn watch(&mut self, update: &NbboUpdate<'_>) {
+        self.shape.watch(update);
+    }
+
+    fn held(&self) -> Option<u64> {
+        self.events.first().copied()
+    }
+
+    fn release(&mut self, batch: &mut Batch) {
+        for (record, event) in self.rows.records.iter().zip(&self.events) {
+            batch.push(*event, record);
+        }
+        self.rows.clear();
+        self.events.clear();
+        self.open_since = None;
+    }
+
+    fn snapshot(&self, now: Nanos, wanted: &dyn Fn(InstrumentId) -> bool, batch: &mut Batch) {
+        let mut rows = Rows::with_capacity(0);
+        self.shape.snapshot(now, wanted, &mut rows);
+        rows.records.iter().for_each(|record| batch.push(u64::MAX, record));
+    }
+}
+
+/// The state of books and NBBO of which a [`snapshot`] tells.
+#[derive(Clone, Copy, Debug)]
+pub struct State<'a> {
+    /// The books of every feed.
+    pub books: &'a BookStage,
+    /// The NBBO.
+    pub nbbo: &'a NbboStage,
+    /// The instruments.
+    pub instruments: &'a Instruments,
+    /// The receive time of the last event.
+    pub now: Nanos,
+}
+
+/// Appends records of the current state of the `wanted` instruments, all with the flag SNAPSHOT and the receive time of
+/// the last event:
+///
+/// - `mbo`: per feed and instrument with orders an `R`, then an `A` for each order, bids then asks, best price first, in
+///   the order of their execution; the last has LAST;
+/// - `mbp-1`, `mbp-10`: per feed and instrument with a level one `M` without price;
+/// - `cmbp-1`: per instrument with a bid or an offer one `M` without price;
+/// - `bbo-1s`, `bbo-1m`: per feed and instrument the quote and the last trade;
+/// - other schemas have no state, and nothing is appended.
+///
+/// Cost: for `mbo` the order table is read once and the wanted orders are sorted; for the others each instrument is looked
+/// at once.
+pub fn snapshot(
+    schema: Schema,
+    maker: &Maker,
+    state: &State<'_>,
+    wanted: &dyn Fn(InstrumentId) -> bool,
+    batch: &mut Batch,
+) {
+    match schema {
+        Schema::Mbo => state.books.feeds().iter().for_each(|books| orders(books, state, wanted, batch)),
+        Schema::Mbp1 => prices::<Mbp1Msg, 1>(state, wanted, batch),
+        Schema::Mbp10 => prices::<Mbp10Msg, 10>(state, wanted, batch),
+        Schema::Cmbp1 => consolidated(state, wanted, batch),
+        Schema::Bbo1S | Schema::Bbo1M => maker.snapshot(state.now, wanted, batch),
+        Schema::Trades | Schema::Status | Schema::Imbalance | Schema::Definition | Schema::Ohlcv1S => {}
+    }
+}
+
+/// What a record of a snapshot says of its origin: the time of the last event, and the feed.
+fn origin(book: BookRef<'_>, now: Nanos) -> Event {
+    let mut event = Event::new(EventKind::Other, book.publisher(), book.instrument());
+    (event.ts_event, event.ts_recv) = (now, now);
+    event.flags = Flags::SNAPSHOT;
+    if book.is_stale() {
+        event.flags = event.flags.with(Flags::MAYBE_BAD_BOOK);
+    }
+    event
+}
+
+fn orders(books: &Books, state: &State<'_>, wanted: &dyn Fn(InstrumentId) -> bool, batch: &mut Batch) {
+    let mut orders: Vec<Order> = books.orders().filter(|order| wanted(order.instrument)).collect();
+    orders.sort_unstable_by_key(|order| {
+        let (side, price) = match order.side {
+            Side::Ask => (1, order.price.e9()),
+            Side::Bid | Side::None => (0, !order.price.e9()),
+        };
+        (order.instrument, side, price, order.priority)
+    });
+    for group in orders.chunk_by(|one, other| one.instrument == other.instrument) {
+        let Some(first) = group.first() else { continue };
+        let origin = origin(books.book(first.instrument), state.now);
+        let record = |id, price, size, action: Action, side, flags: Flags| MboMsg {
+            hd: header::<MboMsg>(dbn::rtype::MBO, &origin),
+            order_id: id,
+            price,
+            size,
+            flags: FlagSet::from(flags.0),
+            channel_id: 0,
+            action: action as u8 as c_char,
+            side: letter(side),
+            ts_recv: origin.ts_recv.0,
+            ts_in_delta: 0,
+            sequence: sequence(&origin),
+        };
+        batch.push(u64::MAX, &record(0, UNDEFINED_PRICE, 0, Action::Clear, Side::None, origin.flags));
+        for (place, order) in group.iter().enumerate() {
+            let is_last = place + 1 == group.len();
+            let flags = if is_last { origin.flags.with(Flags::LAST) } else { origin.flags };
+            let record = record(order.id, order.price.e9(), order.size, Action::Add, order.side, flags);
+            batch.push(u64::MAX, &record);
+        }
+    }
+}
+
+fn prices<R: PriceRow<N>, const N: usize>(
+    state: &State<'_>,
+    wanted: &dyn Fn(InstrumentId) -> bool,
+    batch: &mut Batch,
+) {
+    for books in state.books.feeds() {
+        for book in (0..state.instruments.len() as u32).map(|index| books.book(InstrumentId(index))) {
+            let is_empty = book.depth(Side::Bid) == 0 && book.depth(Side::Ask) == 0;
+            if is_empty || !wanted(book.instrument()) {
+                continue;
+            }
+            let origin = origin(book, state.now);
+            let change = Change {
+                price: UNDEFINED_PRICE,
+                size: 0,
+                action: Action::Modify,
+                side: Side::None,
+                flags: origin.flags.with(Flags::LAST).0,
+                depth: 0,
+            };
+            batch.push(u64::MAX, &R::new(&origin, &change, levels_of::<N>(book)));
+        }
+    }
+}
+
+fn consolidated(state: &State<'_>, wanted: &dyn Fn(InstrumentId) -> bool, batch: &mut Batch) {
+    for instrument in (0..state.instruments.len() as u32).map(InstrumentId).filter(|one| wanted(*one)) {
+        let nbbo = state.nbbo.nbbo(instrument);
+        let Some(side) = [&nbbo.bid, &nbbo.ask].into_iter().find(|side| side.price.is_some()) else {
+            continue;
+        };
+        let mut origin = Event::new(EventKind::Other, side.publisher, instrument);
+        (origin.ts_event, origin.ts_recv) = (state.now, state.now);
+        let flags = Flags::SNAPSHOT.with(Flags::LAST).with(nbbo.flags);
+        let record = Cmbp1Msg {
+            hd: header::<Cmbp1Msg>(dbn::rtype::CMBP_1, &origin),
+            price: UNDEFINED_PRICE,
+            size: 0,
+            action: Action::Modify as u8 as c_char,
+            side: letter(Side::None),
+            flags: FlagSet::from(flags.0),
+            ts_recv: state.now.0,
+            ts_in_delta: 0,
+            levels: [consolidated_pair(nbbo)],
+            ..Cmbp1Msg::default_for_schema(dbn::Schema::Cmbp1)
+        };
+        batch.push(u64::MAX, &record);
+    }
+}
+
+/// What a system message is about, with DBN's numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SystemCode {
+    /// Nothing was sent for a while.
+    Heartbeat,
+    /// A subscription was taken.
+    SubscriptionAcknowledged,
+    /// The client falls behind.
+    SlowReaderWarning,
+    /// A replay has caught up with the present.
+    ReplayCompleted,
+    /// A subscription was ended.
+    UnsubscribeAcknowledged,
+    /// What DBN has no number for.
+    Other,
+}
+
+/// What an error message is about, with DBN's numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ErrorCode {
+    /// Symbols are not known.
+    SymbolResolutionFailed,
+    /// A subscription cannot be served.
+    InvalidSubscription,
+    /// The server failed.
+    InternalError,
+    /// Records were left out, as the client was too slow.
+    SkippedRecords,
+    /// What DBN has no number for.
+    Other,
+}
+
+/// Appends the head of a stream of any records: dataset, start, and whether records carry the time of their sending.
+pub fn head(dataset: &str, start: Nanos, has_ts_out: bool, bytes: &mut Vec<u8>) -> Result<(), HeadError> {
+    let metadata = Metadata::builder()
+        .version(dbn::DBN_VERSION)
+        .dataset(dataset)
+        .schema(None)
+        .start(start.0)
+        .stype_in(None)
+        .stype_out(SType::InstrumentId)
+        .ts_out(has_ts_out)
+        .build();
+    DbnMetadataEncoder::new(bytes)
+        .encode(&metadata)
+        .map_err(|error| HeadError { dataset: dataset.to_owned(), reason: error.to_string() })
+}
+
+/// The head of a stream cannot tell its dataset.
+#[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
+#[error("dataset '{dataset}' has no place in the head of a DBN stream: {reason}")]
+pub struct HeadError {
+    /// The dataset.
+    pub dataset: String,
+    /// What the encoder said.
+    pub reason: String,
+}
+
+/// The most bytes of a text in a message.
+const TEXT_BYTES: usize = 300;
+
+/// As much of `text` as has room in a message.
+fn fitting(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(TEXT_BYTES)).unwrap_or_default()
+}
+
+fn append(record: &impl dbn::Record, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(record.as_ref());
+}
+
+/// Appends a system message; a text beyond 300 bytes is cut.
+pub fn system(time: Nanos, code: SystemCode, text: &str, bytes: &mut Vec<u8>) {
+    let code = match code {
+        SystemCode::Heartbeat => return append(&dbn::SystemMsg::heartbeat(time.0), bytes),
+        SystemCode::SubscriptionAcknowledged => dbn::SystemCode::SubscriptionAck,
+        SystemCode::SlowReaderWarning => dbn::SystemCode::SlowReaderWarning,
+        SystemCode::ReplayCompleted => dbn::SystemCode::ReplayCompleted,
+        SystemCode::UnsubscribeAcknowledged => dbn::SystemCode::UnsubscribeAck,
+        SystemCode::Other => dbn::SystemCode::Unset,
+    };
+    if let Ok(record) = dbn::SystemMsg::new(time.0, Some(code), fitting(text)) {
+        append(&record, bytes);
+    }
+}
+
+/// Appends an error message; a text beyond 300 bytes is cut.
+pub fn error(time: Nanos, code: ErrorCode, text: &str, bytes: &mut Vec<u8>) {
+    let code = match code {
+        ErrorCode::SymbolResolutionFailed => dbn::ErrorCode::SymbolResolutionFailed,
+        ErrorCode::InvalidSubscription => dbn::ErrorCode::InvalidSubscription,
+        ErrorCode::InternalError => dbn::ErrorCode::InternalError,
+        ErrorCode::SkippedRecords => dbn::ErrorCode::SkippedRecordsAfterSlowReading,
+        ErrorCode::Other => dbn::ErrorCode::Unset,
+    };
+    append(&dbn::ErrorMsg::new(time.0, Some(code), fitting(text), true), bytes);
+}
+
+/// Appends the message that names an instrument: `asked` is how the client named it, by symbol or by number.
+pub fn symbol_mapping(
+    time: Nanos,
+    instrument: InstrumentId,
+    symbol: Symbol,
+    is_asked_by_number: bool,
+    bytes: &mut Vec<u8>,
+) {
+    let number = instrument_number(instrument);
+    let (stype_in, asked) = if is_asked_by_number {
+        (SType::InstrumentId, number.to_string())
+    } else {
+        (SType::RawSymbol, symbol.as_str().to_owned())
+    };
+    let (stype_out, told) = (SType::RawSymbol, symbol.as_str());
+    let undefined = dbn::UNDEF_TIMESTAMP;
+    let record =
+        SymbolMappingMsg::new(number, time.0, stype_in, &asked, stype_out, told, undefined, undefined);
+    // A symbol has at most 16 characters, of the 70 there is room for.
+    if let Ok(record) = record {
+        append(&record, bytes);
+    }
+}
+
+/// Appends `record`, the bytes of one record, with the time of its sending.
+pub fn with_ts_out(record: &[u8], sent: Nanos, bytes: &mut Vec<u8>) {
+    let Some((length, rest)) = record.split_first() else { return };
+    // Lengths are in words of 32 bits; the longest record has 130 of them.
+    bytes.push(length.wrapping_add((TS_OUT_BYTES / 4) as u8));
+    bytes.extend_from_slice(rest);
+    bytes.extend_from_slice(&sent.0.to_le_bytes());
+}
+
+/// The instrument that files number `number`; `None` for 0, which is none.
+pub const fn instrument_of(number: u32) -> Option<InstrumentId> {
+    match number.checked_sub(1) {
+        Some(index) => Some(InstrumentId(index)),
+        None => None,
+    }
+}
