@@ -168,7 +168,7 @@ pub struct RetransmissionOptions {
 
 impl Default for RetransmissionOptions {
     fn default() -> Self {
-        Self { attempts: 3, timeout_ns: 5_000_000, limit_ns: 50_000_000, messages_per_request: 10_000 }
+        Self { attempts: 3, timeout_ns: 10_000_000, limit_ns: 500_000_000, messages_per_request: 10_000 }
     }
 }
 

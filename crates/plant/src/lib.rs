@@ -10,6 +10,7 @@ pub mod dump;
 pub mod flow;
 pub mod flow_config;
 pub mod input;
+pub mod live;
 pub mod replay;
 pub mod stats;
 pub mod study;

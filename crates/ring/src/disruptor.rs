@@ -826,6 +826,22 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
         Ok(end - first)
     }
 
+    /// Is done with the next `count` events without reading them, or with as many as there are. Returns how many. For a
+    /// consumer that only holds others back until something else has happened.
+    pub fn pass_over(&mut self, count: usize) -> usize {
+        if self.readable - self.done < count {
+            self.look();
+        }
+        let count = count.min(self.readable - self.done);
+        if count > 0 {
+            self.done += count;
+            self.done_slot().store(self.done, Ordering::Release);
+            self.shared.for_room.notify();
+            self.shared.for_events.notify();
+        }
+        count
+    }
+
     #[inline(always)]
     fn done_slot(&self) -> &AtomicUsize {
         // A consumer's place is that of its node, of which there are as many; `done` has one for each.

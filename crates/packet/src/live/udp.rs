@@ -37,6 +37,9 @@ pub struct UdpOptions {
     pub receive_buffer_bytes: Option<usize>,
     /// Puts Ethernet, IP and UDP headers before each payload.
     pub with_headers: bool,
+    /// How long the kernel looks at the network card itself when the socket is empty, in us (`SO_BUSY_POLL`); 0 or
+    /// nothing where the card or the kernel cannot.
+    pub busy_poll_us: u32,
 }
 
 /// A socket that datagrams come from. It never blocks.
@@ -93,6 +96,10 @@ impl UdpReceiver {
             _ => {}
         }
         socket.set_nonblocking(true)?;
+        if options.busy_poll_us > 0 {
+            let microseconds = libc::c_int::try_from(options.busy_poll_us).unwrap_or(libc::c_int::MAX);
+            options::set(&socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, &microseconds)?;
+        }
         let on: libc::c_int = 1;
         options::set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &on)?;
         options::set(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &on)?;
@@ -112,6 +119,23 @@ impl UdpReceiver {
     /// Where it listens: with the port that the kernel chose, if it was asked to. New headers have it as destination.
     pub fn local_address(&self) -> SocketAddr {
         self.options.listen
+    }
+
+    /// Bytes that the kernel's buffer has: it may have granted less than was asked for, and counts its own overhead, so it
+    /// says twice what it granted.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn receive_buffer_bytes(&self) -> io::Result<usize> {
+        socket2::SockRef::from(&self.socket).recv_buffer_size()
+    }
+
+    /// Sends a datagram from this socket, so that the answer comes to it.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn send_to(&self, bytes: &[u8], to: SocketAddr) -> io::Result<()> {
+        self.socket.send_to(bytes, to).map(|_| ())
     }
 
     /// Datagrams that the kernel dropped because its buffer was full, as far as those that came behind have told.
@@ -188,6 +212,13 @@ impl UdpReceiver {
     }
 }
 
+impl std::os::fd::AsFd for UdpReceiver {
+    /// For waiting until there is something to receive.
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
 /// The clock: for packets that come without the kernel's time.
 pub(super) fn now_ns() -> u64 {
     // Until the year 2554.
@@ -220,6 +251,7 @@ mod tests {
             interface: None,
             receive_buffer_bytes: None,
             with_headers,
+            busy_poll_us: 0,
         }
     }
 

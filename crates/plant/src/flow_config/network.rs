@@ -34,7 +34,7 @@ pub(super) fn read_udp_reader(reading: &mut Reading<'_>, stage: &mut Section<'_>
         stage.wrong_at(reading, "interface", "an interface is chosen for IPv4 groups only");
     }
     let with_headers = headers.unwrap_or(true);
-    let options = UdpOptions { listen, interface, receive_buffer_bytes, with_headers };
+    let options = UdpOptions { listen, interface, receive_buffer_bytes, with_headers, busy_poll_us: 0 };
     (Spec::UdpReader { options, count }, format!("at {listen}"))
 }
 

@@ -1,0 +1,426 @@
+//! The live plant: lines in, events to whoever serves them, nothing lost.
+//!
+//! ```text
+//! lines, answers ─▶ ingest ──events──▶ ring ─▶ journal ─▶ clients' servers
+//!                     │ └──inputs──▶ queue ─▶ ┘
+//!                     └─ books, NBBO ─▶ shared memory            (topology "inline": on ingest's core;
+//!                                                                 "pipeline": behind the ring, on one of their own)
+//! ```
+//!
+//! One thread, *ingest*, receives, arbitrates, translates ([`tapeworks_feed::live::LiveFeed`]) and publishes events. Every
+//! input goes to the journal first, and the clients' servers stand behind the journal in the ring: what a client has seen is
+//! in the journal, whenever the process dies. Start-up replays the journal through the same stages, so the plant is where it
+//! was, and the venues' servers bring what passed meanwhile.
+//!
+//! Events are numbered from 0 in the order in which they are published. A replay of the journal gives the same events with
+//! the same numbers ([`JournalHistory`]).
+
+use std::collections::HashSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use tapeworks_feed::arbitration::ArbiterOptions;
+use tapeworks_feed::live::{LiveChannelOptions, LiveFeed, SnapshotOptions};
+use tapeworks_feed::{Application, FeedOptions};
+use tapeworks_flow::graph::Wait;
+use tapeworks_market::instrument::Symbol;
+use tapeworks_market::nbbo::NbboRules;
+use tapeworks_market::{Event, Nanos, Publisher};
+use tapeworks_ring::disruptor::{Builder, Consumer, Single};
+use tapeworks_ring::{cpu, spsc};
+use tapeworks_store::journal::JournalError;
+
+mod engine;
+mod ingest;
+mod journal;
+mod records;
+mod shared;
+mod snapshots;
+mod status;
+mod waiting;
+
+pub use engine::{Engine, EngineCounters};
+pub use journal::{JournalHistory, JournalReplayed, JournalSetting, JournalStatus, SyncPolicy, WhenFailing};
+pub use shared::{Published, SHARED_MEANING};
+pub use status::{ChannelStatus, DelayPoint, LineStatus, Status};
+pub use waiting::Waiting;
+
+/// A channel of a venue: its lines and servers.
+#[derive(Clone, Debug)]
+pub struct VenueOptions {
+    /// What people call it.
+    pub name: String,
+    /// What is spoken.
+    pub application: Application,
+    /// The feed.
+    pub publisher: Publisher,
+    /// Line A, and line B where there is one: multicast groups or addresses of this machine.
+    pub lines: Vec<SocketAddr>,
+    /// The retransmission server (UDP).
+    pub retransmission: Option<SocketAddr>,
+    /// The snapshot server (SoupBinTCP).
+    pub snapshot: Option<SocketAddr>,
+    /// The login for the snapshot server: user name (at most 6 letters) and password (at most 10).
+    pub login: (String, String),
+    /// How the lines are followed. Whether messages are asked for again follows from `retransmission`.
+    pub arbiter: ArbiterOptions,
+    /// How snapshots are asked for, if there is a server.
+    pub snapshots: SnapshotOptions,
+}
+
+/// Which thread does what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Topology {
+    /// Ingest has books and NBBO too: one core from the datagram to the shared memory.
+    #[default]
+    Inline,
+    /// Books and NBBO on a thread of their own, behind the ring.
+    Pipeline,
+}
+
+/// How datagrams are received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReceiveOptions {
+    /// The address of the interface that multicast groups are joined on; the kernel's choice unless given.
+    pub interface: Option<Ipv4Addr>,
+    /// Bytes of each socket's buffer that are asked of the kernel; its default unless given.
+    pub buffer_bytes: Option<usize>,
+    /// `SO_BUSY_POLL`, in us.
+    pub busy_poll_us: u32,
+    /// The longest datagram, in bytes.
+    pub datagram_bytes: usize,
+    /// Packet buffers: what waits for the journal has one each.
+    pub buffers: usize,
+}
+
+impl Default for ReceiveOptions {
+    fn default() -> Self {
+        Self {
+            interface: None,
+            buffer_bytes: Some(16 << 20),
+            busy_poll_us: 0,
+            datagram_bytes: 2_048,
+            buffers: 32_768,
+        }
+    }
+}
+
+/// What a plant is to do.
+#[derive(Clone, Debug)]
+pub struct PlantOptions {
+    /// The channels.
+    pub venues: Vec<VenueOptions>,
+    /// How they are received.
+    pub receive: ReceiveOptions,
+    /// Which thread does what.
+    pub topology: Topology,
+    /// How ingest waits for packets, and whoever stands behind the ring for events.
+    pub wait: Wait,
+    /// The cores of ingest and of the market stages; not pinned unless given.
+    pub cores: [Option<usize>; 2],
+    /// Events in the ring.
+    pub ring_events: usize,
+    /// The rules of the NBBO.
+    pub rules: NbboRules,
+    /// The only symbols wanted.
+    pub symbols: Option<HashSet<Symbol>>,
+    /// The journal.
+    pub journal: Option<JournalSetting>,
+    /// The file of the shared memory for local clients.
+    pub shared_memory: Option<PathBuf>,
+    /// Whether rarely used paths are kept warm.
+    pub warm: bool,
+}
+
+impl Default for PlantOptions {
+    fn default() -> Self {
+        Self {
+            venues: Vec::new(),
+            receive: ReceiveOptions::default(),
+            topology: Topology::default(),
+            wait: Wait::Backoff,
+            cores: [None; 2],
+            ring_events: 1 << 20,
+            rules: NbboRules::default(),
+            symbols: None,
+            journal: None,
+            shared_memory: None,
+            warm: false,
+        }
+    }
+}
+
+impl PlantOptions {
+    /// The feed of these venues, of which nothing was heard.
+    pub fn live_feed(&self) -> LiveFeed {
+        let channels = self
+            .venues
+            .iter()
+            .map(|venue| LiveChannelOptions {
+                name: venue.name.clone(),
+                application: venue.application,
+                publisher: venue.publisher,
+                arbiter: ArbiterOptions {
+                    retransmission: venue
+                        .retransmission
+                        .map(|_| venue.arbiter.retransmission.unwrap_or_default()),
+                    ..venue.arbiter
+                },
+                snapshot: venue.snapshot.map(|_| venue.snapshots),
+            })
+            .collect();
+        LiveFeed::new(FeedOptions { symbols: self.symbols.clone(), ..FeedOptions::default() }, channels)
+    }
+}
+
+/// Why a plant does not start.
+#[derive(thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum PlantError {
+    /// A line cannot be listened to.
+    #[error("venue '{venue}': cannot listen to {address}: {source}")]
+    Listen {
+        /// The venue.
+        venue: String,
+        /// The line.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A thread cannot be pinned to its core.
+    #[error("cannot pin the thread '{thread}': {source}")]
+    Pin {
+        /// The thread.
+        thread: &'static str,
+        /// Why.
+        source: cpu::CpuError,
+    },
+    /// The journal cannot be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The shared memory cannot be made.
+    #[error("shared memory {}: {source}", path.display())]
+    SharedMemory {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: tapeworks_ring::broadcast::CreateError,
+    },
+    /// There is no thread.
+    #[error("no thread for '{thread}': {source}")]
+    Thread {
+        /// What for.
+        thread: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// Why a plant's thread ended before it was told to.
+#[derive(thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum PlantFailure {
+    /// A line cannot be received from.
+    #[error("venue '{venue}', {address}: receiving failed: {source}")]
+    Receive {
+        /// The venue.
+        venue: String,
+        /// The line.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Whoever stands behind the ring is gone.
+    #[error("the ring stands still: {0}")]
+    Ring(tapeworks_ring::disruptor::PublishError),
+    /// The journal failed, and the plant was told not to go on without.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// A thread panicked.
+    #[error("the thread '{0}' panicked")]
+    Panicked(&'static str),
+}
+
+/// Who reads the events, by the ring's waiting.
+pub type EventConsumer = Consumer<Event, Waiting, Single>;
+
+/// A running plant. Dropping it stops it.
+#[derive(Debug)]
+pub struct Plant {
+    stop: Arc<AtomicBool>,
+    status: Arc<Mutex<Status>>,
+    threads: Vec<(&'static str, JoinHandle<Result<(), PlantFailure>>)>,
+    replayed: JournalReplayed,
+}
+
+impl Plant {
+    /// Starts a plant, and gives as many consumers of its events as there are `readers`. The lines are listened to when this
+    /// returns, and the journal is replayed; consumers see its events as any other.
+    ///
+    /// The readers must read: who stands still stops the plant when the ring is full.
+    ///
+    /// # Errors
+    /// [`PlantError`].
+    pub fn start(options: PlantOptions, readers: &[&str]) -> Result<(Self, Vec<EventConsumer>), PlantError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let status = Arc::new(Mutex::new(Status::default()));
+        let wait = options.wait;
+        let mut builder =
+            Builder::new(options.ring_events.max(1024).next_power_of_two(), empty_event, move || {
+                Waiting::new(wait)
+            });
+        let keeper = options.journal.as_ref().map(|_| builder.consumer("journal", &[]));
+        let follows = keeper.as_slice();
+        let market = (options.topology == Topology::Pipeline).then(|| builder.consumer("market", &[]));
+        let wanted: Vec<_> = readers.iter().map(|name| builder.consumer(name, follows)).collect();
+        // Somebody must read, or the ring would be closed from the start.
+        let nobody = (wanted.is_empty() && keeper.is_none() && market.is_none())
+            .then(|| builder.consumer("nobody", &[]));
+        let (producer, mut ends) = builder.single_producer();
+
+        let shared = options.shared_memory.as_deref().map(shared::create).transpose()?;
+        let mut threads = Vec::new();
+        let mut spawn = |thread: &'static str, run: Box<dyn FnOnce() -> Result<(), PlantFailure> + Send>| {
+            let handle = std::thread::Builder::new().name(thread.to_owned()).spawn(run);
+            handle
+                .map(|handle| threads.push((thread, handle)))
+                .map_err(|source| PlantError::Thread { thread, source })
+        };
+
+        // The journal is read to its end before it is written on.
+        let mut engine = Engine::new(options.live_feed());
+        let mut to_journal = None;
+        let mut replay = None;
+        if let (Some(setting), Some(id)) = (&options.journal, keeper)
+            && let Some(consumer) = ends.take(id)
+        {
+            let opened = journal::open(setting)?;
+            replay = Some((setting.folder.clone(), opened.opened));
+            let (producer, inputs) = spsc::with_strategies(
+                setting.queue.max(64).next_power_of_two(),
+                Waiting::new(wait),
+                Waiting::new(wait),
+            );
+            to_journal = Some(producer);
+            let keeper = journal::Keeper::new(setting, opened, inputs, consumer, Arc::clone(&status));
+            spawn("journal", Box::new(move || keeper.run()))?;
+        }
+        let inline = options.topology == Topology::Inline;
+        let stage = shared::MarketStage::new(&options, shared);
+        let (inline_stage, piped_stage) = if inline { (Some(stage), None) } else { (None, Some(stage)) };
+        if let (Some(stage), Some(consumer)) = (piped_stage, market.and_then(|id| ends.take(id))) {
+            let (core, status) = (options.cores[1], Arc::clone(&status));
+            spawn("market", Box::new(move || shared::run(stage, consumer, core, &status)))?;
+        }
+        if let Some(mut consumer) = nobody.and_then(|id| ends.take(id)) {
+            spawn(
+                "nobody",
+                Box::new(move || {
+                    consumer.run(|_, _, _| {}).map_err(|failed| {
+                        PlantFailure::Ring(tapeworks_ring::disruptor::PublishError::Failed(failed))
+                    })
+                }),
+            )?;
+        }
+        let consumers: Vec<EventConsumer> = wanted.into_iter().filter_map(|id| ends.take(id)).collect();
+
+        let (mut ingest, asks) =
+            ingest::Ingest::open(&options, producer, to_journal, inline_stage, Arc::clone(&status))?;
+        let servers: Vec<snapshots::Server> = options
+            .venues
+            .iter()
+            .map(|venue| snapshots::Server { address: venue.snapshot, login: venue.login.clone() })
+            .collect();
+        let (ready_in, ready) = std::sync::mpsc::sync_channel(1);
+        let (stop_of_ingest, core) = (Arc::clone(&stop), options.cores[0]);
+        spawn(
+            "ingest",
+            Box::new(move || {
+                // Told by a thread that is gone: nobody waits for it.
+                let pinned = core.map_or(Ok(()), cpu::pin);
+                let replayed = pinned
+                    .map_err(|source| PlantError::Pin { thread: "ingest", source })
+                    .and_then(|()| match replay {
+                        Some((folder, opened)) => ingest.replay(&mut engine, &folder, &opened),
+                        None => Ok(JournalReplayed::default()),
+                    });
+                let is_ready = replayed.is_ok();
+                let _nobody_waits = ready_in.send(replayed);
+                if !is_ready {
+                    return Ok(());
+                }
+                ingest.run(engine, &stop_of_ingest)
+            }),
+        )?;
+        let stop_of_snapshots = Arc::clone(&stop);
+        spawn(
+            "snapshots",
+            Box::new(move || {
+                snapshots::run(&servers, &asks, &stop_of_snapshots);
+                Ok(())
+            }),
+        )?;
+        let replayed = ready.recv().unwrap_or(Ok(JournalReplayed::default()))?;
+        Ok((Self { stop, status, threads, replayed }, consumers))
+    }
+
+    /// What was found in the journal at the start.
+    pub const fn replayed(&self) -> &JournalReplayed {
+        &self.replayed
+    }
+
+    /// What it is doing, as of some tenths of a second ago.
+    pub fn status(&self) -> Status {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A handle on [`Plant::status`] for another thread.
+    pub fn status_handle(&self) -> Arc<Mutex<Status>> {
+        Arc::clone(&self.status)
+    }
+
+    /// Whether a thread of it has ended, which none does before it is told to unless it failed.
+    pub fn has_ended(&self) -> bool {
+        self.threads.iter().any(|(_, thread)| thread.is_finished())
+    }
+
+    /// Tells it to stop, and waits: what was received is published and in the journal then.
+    ///
+    /// # Errors
+    /// The first thread that had failed, and why.
+    pub fn stop(mut self) -> Result<(), PlantFailure> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), PlantFailure> {
+        self.stop.store(true, Ordering::Release);
+        let mut first = Ok(());
+        // Ingest ends first: it closes the ring, behind which the others end.
+        for (name, thread) in self.threads.drain(..).rev() {
+            let ended = thread.join().unwrap_or(Err(PlantFailure::Panicked(name)));
+            first = first.and(ended);
+        }
+        first
+    }
+}
+
+impl Drop for Plant {
+    fn drop(&mut self) {
+        // Whoever wants to know how it ended calls `stop`.
+        let _unheard = self.end();
+    }
+}
+
+/// What a slot of the ring holds before its first event.
+fn empty_event() -> Event {
+    Event::new(tapeworks_market::EventKind::Other, Publisher(0), tapeworks_market::InstrumentId::UNKNOWN)
+}
+
+/// The time of day.
+pub(crate) fn now() -> Nanos {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}

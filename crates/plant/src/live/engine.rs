@@ -1,0 +1,54 @@
+//! The engine: inputs to events, with nothing else around it.
+//!
+//! The live plant drives it with what it receives, a replay with what the journal holds; given the same inputs both get the
+//! same events with the same numbers.
+
+use tapeworks_feed::live::{Ask, Input, LiveFeed};
+use tapeworks_market::Event;
+
+/// What went through an engine.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct EngineCounters {
+    /// Inputs.
+    pub inputs: u64,
+    /// Events, which is the number of the next one.
+    pub events: u64,
+}
+
+/// Makes events of inputs.
+#[derive(Debug)]
+pub struct Engine {
+    feed: LiveFeed,
+    counters: EngineCounters,
+}
+
+impl Engine {
+    /// An engine that has seen nothing.
+    pub fn new(feed: LiveFeed) -> Self {
+        Self { feed, counters: EngineCounters::default() }
+    }
+
+    /// The channels, symbols and problems.
+    pub const fn feed(&self) -> &LiveFeed {
+        &self.feed
+    }
+
+    /// What went through.
+    pub const fn counters(&self) -> &EngineCounters {
+        &self.counters
+    }
+
+    /// One input: appends its events to `events`.
+    #[inline]
+    pub fn input(&mut self, input: &Input<'_>, events: &mut Vec<Event>) {
+        let before = events.len();
+        self.feed.input(input, &mut |event| events.push(event));
+        self.counters.inputs += 1;
+        self.counters.events += (events.len() - before) as u64;
+    }
+
+    /// The next thing to ask a server for, if there is one.
+    pub fn take_ask(&mut self) -> Option<Ask> {
+        self.feed.take_ask()
+    }
+}

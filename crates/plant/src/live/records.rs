@@ -1,0 +1,134 @@
+//! Inputs as records of the journal.
+
+use tapeworks_feed::live::Input;
+use tapeworks_market::{Line, Nanos};
+use tapeworks_store::journal::Record;
+
+const PACKET: u8 = 1;
+const SNAPSHOT: u8 = 2;
+const SNAPSHOT_END: u8 = 3;
+const SNAPSHOT_FAILED: u8 = 4;
+const TICK: u8 = 5;
+
+const fn line_of(number: u8) -> Line {
+    match number {
+        0 => Line::A,
+        1 => Line::B,
+        2 => Line::Recovery,
+        _ => Line::Snapshot,
+    }
+}
+
+/// An input as a record. `scratch` holds what has no place in the record's header.
+pub(super) fn record_of<'r>(input: &Input<'r>, scratch: &'r mut [u8; 8]) -> Record<'r> {
+    let blank = Record { time: input.time(), ..Record::default() };
+    match *input {
+        Input::Packet { channel, line, payload, .. } => {
+            Record { kind: PACKET, channel, line: line as u8, payload, ..blank }
+        }
+        Input::Snapshot { channel, attempt, messages, .. } => {
+            Record { kind: SNAPSHOT, channel, extra: u64::from(attempt), payload: messages, ..blank }
+        }
+        Input::SnapshotEnd { channel, attempt, next, .. } => {
+            *scratch = next.to_le_bytes();
+            Record { kind: SNAPSHOT_END, channel, extra: u64::from(attempt), payload: scratch, ..blank }
+        }
+        Input::SnapshotFailed { channel, attempt, .. } => {
+            Record { kind: SNAPSHOT_FAILED, channel, extra: u64::from(attempt), ..blank }
+        }
+        Input::Tick { .. } => Record { kind: TICK, ..blank },
+    }
+}
+
+/// The input of a record; `None` for a record of another kind.
+pub(super) fn input_of<'r>(record: &Record<'r>) -> Option<Input<'r>> {
+    let Record { channel, time: received, extra, payload, .. } = *record;
+    let attempt = u32::try_from(extra).unwrap_or(u32::MAX);
+    Some(match record.kind {
+        PACKET => Input::Packet { channel, line: line_of(record.line), received, payload },
+        SNAPSHOT => Input::Snapshot { channel, attempt, received, messages: payload },
+        SNAPSHOT_END => {
+            let next = payload.first_chunk().map(|next| u64::from_le_bytes(*next))?;
+            Input::SnapshotEnd { channel, attempt, received, next }
+        }
+        SNAPSHOT_FAILED => Input::SnapshotFailed { channel, attempt, received },
+        TICK => Input::Tick { now: received },
+        _ => return None,
+    })
+}
+
+/// An input that owns its bytes, or has none, on its way to the journal.
+#[derive(Debug)]
+pub(super) enum Owned {
+    /// A packet, still in the buffer that it was received in.
+    Packet {
+        channel: u16,
+        line: Line,
+        received: Nanos,
+        packet: tapeworks_packet::pool::Packet,
+    },
+    Snapshot {
+        channel: u16,
+        attempt: u32,
+        received: Nanos,
+        messages: Vec<u8>,
+    },
+    SnapshotEnd {
+        channel: u16,
+        attempt: u32,
+        received: Nanos,
+        next: u64,
+    },
+    SnapshotFailed {
+        channel: u16,
+        attempt: u32,
+        received: Nanos,
+    },
+    Tick {
+        now: Nanos,
+    },
+}
+
+impl Owned {
+    #[inline]
+    pub(super) fn input(&self) -> Input<'_> {
+        match self {
+            Self::Packet { channel, line, received, packet } => {
+                Input::Packet { channel: *channel, line: *line, received: *received, payload: packet.bytes() }
+            }
+            Self::Snapshot { channel, attempt, received, messages } => {
+                Input::Snapshot { channel: *channel, attempt: *attempt, received: *received, messages }
+            }
+            Self::SnapshotEnd { channel, attempt, received, next } => {
+                Input::SnapshotEnd { channel: *channel, attempt: *attempt, received: *received, next: *next }
+            }
+            Self::SnapshotFailed { channel, attempt, received } => {
+                Input::SnapshotFailed { channel: *channel, attempt: *attempt, received: *received }
+            }
+            Self::Tick { now } => Input::Tick { now: *now },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_come_back_as_they_went_in() {
+        let received = Nanos(7);
+        let inputs = [
+            Input::Packet { channel: 3, line: Line::Recovery, received, payload: b"abc" },
+            Input::Snapshot { channel: 1, attempt: 9, received, messages: b"\0\x01x" },
+            Input::SnapshotEnd { channel: 1, attempt: 9, received, next: u64::MAX },
+            Input::SnapshotFailed { channel: 2, attempt: 1, received },
+            Input::Tick { now: received },
+        ];
+        for input in inputs {
+            let mut scratch = [0; 8];
+            assert_eq!(input_of(&record_of(&input, &mut scratch)), Some(input));
+        }
+        assert_eq!(input_of(&Record { kind: tapeworks_store::journal::LOST, ..Record::default() }), None);
+        assert_eq!(input_of(&Record { kind: SNAPSHOT_END, ..Record::default() }), None, "too short");
+    }
+}

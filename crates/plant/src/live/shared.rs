@@ -1,0 +1,245 @@
+//! The books and the NBBO of the plant, and the shared memory that tells of them.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tapeworks_flow::{Inline, Sink, Through};
+use tapeworks_market::book::BATCH;
+use tapeworks_market::nbbo::Nbbo;
+use tapeworks_market::{BookStage, Capacity, Event, EventKind, InstrumentId, NbboStage, NbboUpdate};
+use tapeworks_ring::broadcast::Writer;
+use tapeworks_ring::cpu;
+use tapeworks_ring::disruptor::{PollError, PublishError};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::status::Status;
+use super::{EventConsumer, PlantError, PlantFailure, PlantOptions};
+
+/// What the words of the shared memory mean: version 1 of [`Published`].
+pub const SHARED_MEANING: u64 = 0x5441_5045_0000_0001;
+
+/// Items that the shared memory holds: who is further behind has lost some.
+const SHARED_ITEMS: usize = 1 << 18;
+
+/// What the shared memory holds of an event: the event, completed by its book, and the NBBO of its instrument after it.
+/// 128 bytes. Prices are in 1e-9 of the currency, [`i64::MAX`] where there is none; times are ns since the epoch, UTC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Published {
+    /// When the venue says it happened.
+    pub ts_event: u64,
+    /// When its packet was received.
+    pub ts_recv: u64,
+    /// The order.
+    pub order_id: u64,
+    /// The price.
+    pub price: i64,
+    /// The sequence number of the message on its channel.
+    pub channel_sequence: u64,
+    /// By kind: see [`Event::aux`].
+    pub aux: u64,
+    /// The instrument.
+    pub instrument: u32,
+    /// Shares.
+    pub size: u32,
+    /// The feed.
+    pub publisher: u16,
+    /// [`EventKind`] as a number.
+    pub kind: u8,
+    /// DBN's letter of the side.
+    pub side: u8,
+    /// DBN's flags.
+    pub flags: u8,
+    /// The channel.
+    pub channel: u8,
+    /// The line that brought it.
+    pub line: u8,
+    /// By kind: see [`Event::detail`].
+    pub detail: u8,
+    /// The best bid of all venues.
+    pub bid: i64,
+    /// The best offer of all venues.
+    pub ask: i64,
+    /// Shares at the best bid.
+    pub bid_size: u32,
+    /// Shares at the best offer.
+    pub ask_size: u32,
+    /// The first venue's feed at the best bid.
+    pub bid_publisher: u16,
+    /// The first venue's feed at the best offer.
+    pub ask_publisher: u16,
+    /// Whether this event changed the NBBO: 0 or 1.
+    pub nbbo_changed: u8,
+    /// DBN's flags of the NBBO: `MAYBE_BAD_BOOK` while a venue among the best is in doubt.
+    pub nbbo_flags: u8,
+    /// Zeros.
+    pub reserved: [u8; 26],
+}
+
+impl Published {
+    /// An update as the shared memory has it.
+    #[inline]
+    pub fn new(event: &Event, nbbo: &Nbbo, changed: bool) -> Self {
+        let price = tapeworks_market::price::price_e9;
+        Self {
+            ts_event: event.ts_event.0,
+            ts_recv: event.ts_recv.0,
+            order_id: event.order_id,
+            price: price(event.price),
+            channel_sequence: event.channel_sequence,
+            aux: event.aux,
+            instrument: event.instrument.0,
+            size: event.size,
+            publisher: event.publisher.0,
+            kind: event.kind as u8,
+            side: event.side as u8,
+            flags: event.flags.0,
+            channel: event.channel,
+            line: event.line as u8,
+            detail: event.detail,
+            bid: price(nbbo.bid.price),
+            ask: price(nbbo.ask.price),
+            bid_size: nbbo.bid.size,
+            ask_size: nbbo.ask.size,
+            bid_publisher: nbbo.bid.publisher.0,
+            ask_publisher: nbbo.ask.publisher.0,
+            nbbo_changed: u8::from(changed),
+            nbbo_flags: nbbo.flags.0,
+            reserved: [0; 26],
+        }
+    }
+}
+
+/// Makes the shared memory at `path`.
+pub(super) fn create(path: &Path) -> Result<Writer<Published>, PlantError> {
+    Writer::create(path, SHARED_ITEMS, SHARED_MEANING)
+        .map_err(|source| PlantError::SharedMemory { path: path.to_owned(), source })
+}
+
+struct Outlet {
+    shared: Option<Writer<Published>>,
+    count: u64,
+}
+
+impl Sink<NbboUpdate<'_>> for Outlet {
+    #[inline]
+    fn put(&mut self, update: NbboUpdate<'_>) {
+        if let Some(shared) = &mut self.shared {
+            shared.publish(&Published::new(update.book.event, update.nbbo, update.changed));
+            self.count += 1;
+        }
+    }
+}
+
+/// Books, NBBO, shared memory.
+pub(super) struct MarketStage {
+    market: Through<BookStage, NbboStage>,
+    buffer: Vec<Event>,
+    outlet: Outlet,
+    warm: bool,
+}
+
+impl MarketStage {
+    pub(super) fn new(options: &PlantOptions, shared: Option<Writer<Published>>) -> Self {
+        let capacity = Capacity::default();
+        let mut feeds = Vec::new();
+        for venue in &options.venues {
+            if !feeds.contains(&venue.publisher) {
+                feeds.push(venue.publisher);
+            }
+        }
+        let books = BookStage::with_unnamed(feeds.iter().map(|feed| (*feed, capacity)), capacity);
+        let nbbo = NbboStage::new(options.rules, feeds, capacity.instruments);
+        Self {
+            market: Through::new(books, nbbo),
+            buffer: Vec::with_capacity(BATCH),
+            outlet: Outlet { shared, count: 0 },
+            warm: options.warm,
+        }
+    }
+
+    /// Applies a batch of events and publishes what comes of it.
+    #[inline]
+    pub(super) fn apply(&mut self, events: &[Event]) {
+        let mut edge = Inline::new(&mut self.market, &mut self.buffer, &mut self.outlet);
+        for event in events {
+            edge.put(*event);
+        }
+        edge.end_of_batch();
+    }
+
+    /// Goes a way that is rarely gone, so that its code and tables are in the caches when it is needed: an event of a feed that
+    /// has no instruments changes nothing.
+    pub(super) fn warm_up(&mut self) {
+        if self.warm {
+            let nobody = tapeworks_market::Publisher(u16::MAX);
+            let mut event = Event::new(EventKind::Gap, nobody, InstrumentId::ALL);
+            event.flags = tapeworks_market::Flags(0);
+            struct Nothing;
+            impl Sink<NbboUpdate<'_>> for Nothing {
+                fn put(&mut self, _update: NbboUpdate<'_>) {}
+            }
+            let mut nothing = Nothing;
+            let mut edge = Inline::new(&mut self.market, &mut self.buffer, &mut nothing);
+            edge.put(event);
+            edge.end_of_batch();
+        }
+    }
+
+    pub(super) fn tell(&self, status: &mut Status) {
+        status.nbbo = *self.market.second.counts();
+        status.rejected = self.market.first.feeds().iter().map(|books| books.counters().rejected()).sum();
+        status.shared = self.outlet.count;
+    }
+}
+
+/// The market's own thread, in the topology "pipeline".
+pub(super) fn run(
+    mut stage: MarketStage,
+    mut events: EventConsumer,
+    core: Option<usize>,
+    status: &Arc<Mutex<Status>>,
+) -> Result<(), PlantFailure> {
+    if let Some(core) = core {
+        // Slower on another core, and no reason to end.
+        let _not_pinned = cpu::pin(core);
+    }
+    let mut batch = Vec::with_capacity(BATCH);
+    let mut told = Instant::now();
+    loop {
+        let polled = events.poll(|event, _, is_last| {
+            batch.push(*event);
+            if is_last || batch.len() == BATCH {
+                stage.apply(&batch);
+                batch.clear();
+            }
+        });
+        match polled {
+            Ok(0) => {
+                stage.warm_up();
+                events.wait();
+            }
+            Ok(_) => {}
+            Err(PollError::Closed) => break,
+            Err(PollError::Failed(failed)) => return Err(PlantFailure::Ring(PublishError::Failed(failed))),
+        }
+        if told.elapsed() > Duration::from_millis(200) {
+            told = Instant::now();
+            stage.tell(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+    stage.tell(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_published_is_two_cache_lines_without_holes() {
+        assert_eq!(size_of::<Published>(), 128);
+        assert_eq!(Published::default().as_bytes().len(), 128);
+    }
+}

@@ -1,0 +1,355 @@
+//! The live plant against the simulated venues, over real sockets.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use tapeworks_exchange::VenueKind;
+use tapeworks_feed::Application;
+use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
+use tapeworks_feed::live::SnapshotOptions;
+use tapeworks_market::{Event, EventKind, Flags, Nanos, Publisher};
+use tapeworks_plant::clients::history::{History, Read};
+use tapeworks_plant::live::{
+    EventConsumer, JournalHistory, JournalSetting, Plant, PlantOptions, Published, SHARED_MEANING, Status,
+    Topology, VenueOptions,
+};
+use tapeworks_plant::venues::{Config, Report, Venue, Venues};
+use tapeworks_ring::broadcast::{Read as Shared, Reader, Start};
+
+/// Two groups of their own for each venue of each test.
+fn lines() -> Vec<SocketAddrV4> {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let port = 20_000 + (std::process::id() % 20_000) as u16;
+    let group = |line| Ipv4Addr::new(239, 195, number as u8, line);
+    vec![SocketAddrV4::new(group(1), port), SocketAddrV4::new(group(2), port)]
+}
+
+/// A port that is free for UDP and TCP, below those that the system gives out: the plant must know it before the venues are
+/// there.
+fn free_port() -> Option<SocketAddr> {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    (0..1_000).find_map(|_| {
+        let number = u32::from(NEXT.fetch_add(1, Ordering::Relaxed)) + 97 * std::process::id();
+        let address = SocketAddr::from(([127, 0, 0, 1], 10_000 + (number % 20_000) as u16));
+        (UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok()).then_some(address)
+    })
+}
+
+fn venue(name: &str, kind: VenueKind) -> Venue {
+    let mut venue = Venue::new(name, kind, lines());
+    venue.live.line_b = true;
+    venue.retransmission = free_port();
+    venue.snapshot = free_port();
+    venue
+}
+
+fn four_venues() -> Vec<Venue> {
+    vec![
+        venue("Nasdaq", VenueKind::Nasdaq),
+        venue("BX", VenueKind::Bx),
+        venue("PSX", VenueKind::Psx),
+        venue("IEX", VenueKind::IexDeep),
+    ]
+}
+
+fn options(venues: &[Venue]) -> PlantOptions {
+    let venues = venues
+        .iter()
+        .enumerate()
+        .map(|(number, venue)| VenueOptions {
+            name: venue.name.clone(),
+            application: match venue.live.kind {
+                VenueKind::IexDeep => Application::IexDeep10,
+                VenueKind::IexTops => Application::IexTops16,
+                _ => Application::TotalViewItch50,
+            },
+            publisher: match venue.live.kind {
+                VenueKind::IexDeep => Publisher::IEXG_DEEP,
+                // More than there are feeds with a name.
+                _ if number > 3 => Publisher(Publisher::FIRST_OWN + 100 + number as u16),
+                VenueKind::Bx => Publisher::XBOS_ITCH,
+                VenueKind::Psx => Publisher::XPSX_ITCH,
+                _ => Publisher::XNAS_ITCH,
+            },
+            lines: venue.lines.iter().map(|line| SocketAddr::V4(*line)).collect(),
+            retransmission: venue.retransmission,
+            snapshot: venue.snapshot,
+            login: (String::new(), String::new()),
+            arbiter: ArbiterOptions {
+                // Nothing is given up because this machine is slow.
+                retransmission: Some(RetransmissionOptions {
+                    attempts: 100,
+                    timeout_ns: 100_000_000,
+                    limit_ns: 10_000_000_000,
+                    messages_per_request: 10_000,
+                }),
+                ..ArbiterOptions::default()
+            },
+            snapshots: SnapshotOptions { attempts: 5, timeout_ns: 5_000_000_000 },
+        })
+        .collect();
+    let mut options = PlantOptions { venues, ring_events: 1 << 16, ..PlantOptions::default() };
+    options.receive.interface = Some(Ipv4Addr::LOCALHOST);
+    options
+}
+
+/// Reads events as a clients' server does, until the ring is closed.
+fn collect(mut consumer: EventConsumer, to: Sender<Vec<Event>>) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut batch = Vec::new();
+        loop {
+            match consumer.poll(|event, _, _| batch.push(*event)) {
+                Ok(0) => std::thread::sleep(Duration::from_micros(200)),
+                Ok(_) => {
+                    let _nobody = to.send(std::mem::take(&mut batch));
+                }
+                Err(_) => return,
+            }
+        }
+    })
+}
+
+fn all(events: &Receiver<Vec<Event>>) -> Vec<Event> {
+    events.iter().flatten().collect()
+}
+
+/// Waits until it is so, or half a minute is over.
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(30), "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The venues' end, and the plant's when it has everything.
+fn finish(venues: Venues, plant: Plant) -> (Report, Status) {
+    wait_until("the venues end", || venues.is_finished());
+    let report = venues.stop().unwrap();
+    wait_until("the plant has what was sent", || {
+        let status = plant.status();
+        let next: u64 = status.channels.iter().filter_map(|channel| channel.next).map(|next| next - 1).sum();
+        // Of each venue the last session counts.
+        let sent: u64 = report
+            .venues
+            .iter()
+            .filter_map(|venue| venue.live.sessions.last())
+            .map(|session| session.messages)
+            .sum();
+        next == sent && status.channels.iter().all(|channel| !channel.is_recovering)
+    });
+    let status = plant.status_handle();
+    plant.stop().unwrap();
+    let status = status.lock().unwrap().clone();
+    (report, status)
+}
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tapeworks-live-{}-{name}", std::process::id()));
+        let _not_there = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Every message of every channel once and in order; nothing is missing.
+fn check_sequences(events: &[Event]) {
+    let mut next: HashMap<u16, u64> = HashMap::new();
+    for event in events {
+        assert_ne!(event.kind, EventKind::Gap, "{event:?}");
+        if matches!(event.kind, EventKind::SymbolMapping | EventKind::ImbalancePrices | EventKind::Recovered)
+            || event.flags.contains(Flags::SNAPSHOT)
+        {
+            continue;
+        }
+        let next = next.entry(event.publisher.0).or_insert(event.channel_sequence);
+        assert!(
+            event.channel_sequence == *next || event.channel_sequence + 1 == *next,
+            "{event:?}, not {next}"
+        );
+        *next = event.channel_sequence + 1;
+    }
+}
+
+fn history(options: &PlantOptions) -> Vec<Event> {
+    let mut reader = JournalHistory::new(options).unwrap().open(Nanos(0)).unwrap();
+    let mut events = Vec::new();
+    while reader.read(&mut events).unwrap() == Read::Events {}
+    events
+}
+
+fn lossy(topology: Topology, name: &str) {
+    let mut venues = four_venues();
+    for venue in &mut venues {
+        for faults in &mut venue.live.faults {
+            faults.lost_per_million = 20_000;
+            faults.duplicated_per_million = 10_000;
+            faults.reordered_per_million = 10_000;
+        }
+        venue.live.skew_ns = 100_000;
+    }
+    let mut options = options(&venues);
+    let mut config = Config::new(venues);
+    config.rate = 20_000;
+    config.messages = Some(60_000);
+    config.symbols = 40;
+    let folder = Folder::new(name);
+    options.topology = topology;
+    options.journal = Some(JournalSetting::new(folder.0.join("journal")));
+    options.shared_memory = Some(folder.0.join("shared"));
+    // The plant is there from the first message.
+    let (plant, mut consumers) = Plant::start(options.clone(), &["reader"]).unwrap();
+    let venues = Venues::start(config).unwrap();
+    let mut shared =
+        Reader::<Published>::attach(&folder.0.join("shared"), SHARED_MEANING, Start::Oldest).unwrap();
+    let (to, events) = channel();
+    let reader = collect(consumers.pop().unwrap(), to);
+    let (report, status) = finish(venues, plant);
+    reader.join().unwrap();
+    let events = all(&events);
+    check_sequences(&events);
+    for (venue, channel) in report.venues.iter().zip(&status.channels) {
+        let counters = &channel.counters;
+        assert_eq!((counters.gaps, counters.missing), (0, 0), "{channel:?}");
+        assert_eq!(counters.ends_of_session, u64::from(venue.live.kind != VenueKind::IexDeep));
+        for (sent, line) in venue.live.lines.iter().zip(&channel.lines) {
+            assert_eq!(line.kernel_drops, 0, "the kernel's own losses would not be the venue's");
+            // Who joins by a snapshot has not seen what the lines lost before.
+            if channel.snapshots.applied == 0 {
+                assert_eq!(line.counters.lost, sent.injected.dropped_messages, "{} {line:?}", channel.name);
+                assert_eq!(
+                    line.counters.repeated, sent.injected.duplicated_messages,
+                    "{} {line:?}",
+                    channel.name
+                );
+            }
+        }
+    }
+    assert!(report.venues.iter().any(|venue| venue.retransmission.answers > 0));
+    // The same once more from the journal, to the last bit.
+    let again = history(&options);
+    assert_eq!(again.len(), events.len());
+    let differs = again.iter().zip(&events).position(|(one, other)| one != other);
+    assert_eq!(differs.map(|at| (again[at], events[at])), None);
+    // And in the shared memory: what its reader did not miss.
+    let mut seen = 0;
+    loop {
+        match shared.read() {
+            Shared::Item(item) => {
+                assert!(item.ts_recv > 0 || item.kind == EventKind::SymbolMapping as u8);
+                seen += 1;
+            }
+            Shared::Lost(count) => seen += count,
+            Shared::Empty | Shared::Closed => break,
+        }
+    }
+    assert_eq!(seen, status.shared);
+    assert!(seen as usize >= events.len());
+}
+
+#[test]
+fn inline_nothing_is_lost_and_every_fault_is_counted() {
+    lossy(Topology::Inline, "inline");
+}
+
+#[test]
+fn as_a_pipeline_nothing_is_lost_and_every_fault_is_counted() {
+    lossy(Topology::Pipeline, "pipeline");
+}
+
+#[test]
+fn who_comes_late_begins_with_a_snapshot_and_after_a_restart_goes_on_where_it_was() {
+    let venues = four_venues();
+    let mut options = options(&venues);
+    let mut config = Config::new(venues);
+    config.rate = 10_000;
+    config.messages = Some(60_000);
+    config.symbols = 20;
+    let folder = Folder::new("late");
+    let venues = Venues::start(config).unwrap();
+    options.journal = Some(JournalSetting::new(folder.0.join("journal")));
+    for venue in &mut options.venues {
+        // Nothing is within the reach of a request.
+        venue.arbiter.retransmission =
+            Some(RetransmissionOptions { messages_per_request: 10, ..Default::default() });
+    }
+    std::thread::sleep(Duration::from_millis(1_500));
+    let (plant, mut consumers) = Plant::start(options.clone(), &["reader"]).unwrap();
+    let (to, first) = channel();
+    let reader = collect(consumers.pop().unwrap(), to);
+    wait_until("snapshots", || {
+        let channels = plant.status().channels;
+        channels.len() == 4 && channels.iter().all(|channel| channel.snapshots.applied == 1)
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    plant.stop().unwrap();
+    reader.join().unwrap();
+    let first = all(&first);
+    check_sequences(&first);
+    assert!(first.iter().any(|event| event.flags.contains(Flags::SNAPSHOT)));
+
+    // While nobody looks, some thousand messages pass.
+    std::thread::sleep(Duration::from_millis(500));
+    let (plant, mut consumers) = Plant::start(options.clone(), &["reader"]).unwrap();
+    assert_eq!(plant.replayed().events as usize, first.len());
+    let (to, second) = channel();
+    let reader = collect(consumers.pop().unwrap(), to);
+    let (_, status) = finish(venues, plant);
+    reader.join().unwrap();
+    let second = all(&second);
+    let differs = first.iter().zip(&second).position(|(one, other)| one != other);
+    assert_eq!(differs.map(|at| (first[at], second[at])), None, "the same, and then more");
+    assert!(second.len() > first.len());
+    for channel in &status.channels {
+        assert!(!channel.is_stale, "{channel:?}");
+    }
+    assert_eq!(history(&options).len(), second.len());
+}
+
+#[test]
+fn twenty_five_feeds_at_once() {
+    let venues: Vec<Venue> = (0..25)
+        .map(|number| {
+            let kind = if number % 5 == 3 { VenueKind::IexDeep } else { VenueKind::Nasdaq };
+            let mut venue = venue(&format!("venue {number}"), kind);
+            venue.live.faults[0].lost_per_million = 10_000;
+            venue.live.faults[1].lost_per_million = 10_000;
+            venue
+        })
+        .collect();
+    let mut options = options(&venues);
+    let mut config = Config::new(venues);
+    config.rate = 20_000;
+    config.messages = Some(40_000);
+    config.symbols = 10;
+    for (number, venue) in options.venues.iter_mut().enumerate() {
+        venue.publisher = Publisher(Publisher::FIRST_OWN + 100 + number as u16);
+    }
+    let (plant, mut consumers) = Plant::start(options, &["reader"]).unwrap();
+    let venues = Venues::start(config).unwrap();
+    let (to, events) = channel();
+    let reader = collect(consumers.pop().unwrap(), to);
+    let (_, status) = finish(venues, plant);
+    reader.join().unwrap();
+    check_sequences(&all(&events));
+    assert_eq!(status.channels.len(), 25);
+    assert!(
+        status.channels.iter().all(|channel| channel.counters.gaps == 0 && channel.counters.messages > 100)
+    );
+}
