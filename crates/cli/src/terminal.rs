@@ -53,23 +53,32 @@ pub(crate) struct Bar {
     started: Instant,
     bar: Option<ProgressBar>,
     is_terminal: bool,
+    /// The work is counted in bytes, not in messages.
+    has_bytes: bool,
 }
 
 impl Bar {
     /// A bar for work that is named `what`.
     pub(crate) fn new(what: &'static str) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
-        Self { what, started: Instant::now(), bar: None, is_terminal }
+        Self { what, started: Instant::now(), bar: None, is_terminal, has_bytes: true }
     }
 
-    /// Shows how far the work is, in bytes; `total` if it is known, and messages so far if they are. Breaks if the user
+    /// A bar for work that is counted in messages alone.
+    pub(crate) fn of_messages(what: &'static str) -> Self {
+        let mut bar = Self::new(what);
+        bar.has_bytes = false;
+        bar
+    }
+
+    /// Shows how far the work is, in bytes or messages; `total` if it is known, and messages so far if they are. Breaks if the user
     /// asked to stop.
     pub(crate) fn show(&mut self, done: u64, total: Option<u64>, messages: Option<u64>) -> ControlFlow<()> {
         if interrupt::is_requested() {
             return ControlFlow::Break(());
         }
         if self.is_terminal && (self.bar.is_some() || self.started.elapsed() >= QUIET_TIME) {
-            let bar = self.bar.get_or_insert_with(|| bar(self.what, total));
+            let bar = self.bar.get_or_insert_with(|| bar(self.what, total, self.has_bytes));
             bar.set_position(done);
             if let Some(messages) = messages {
                 let rate = messages as f64 / self.started.elapsed().as_secs_f64().max(1e-9) / 1e6;
@@ -93,9 +102,11 @@ impl Drop for Bar {
     }
 }
 
-fn bar(what: &'static str, total: Option<u64>) -> ProgressBar {
+fn bar(what: &'static str, total: Option<u64>, has_bytes: bool) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr_with_hz(10));
     let template = match total {
+        Some(_) if !has_bytes => "{what} [{bar:30}] {percent:>3} %  {eta} left  {msg}",
+        None if !has_bytes => "{what} {spinner} {elapsed}  {msg}",
         Some(_) => "{what} [{bar:30}] {percent:>3} %  {bytes} of {total_bytes}  {eta} left  {msg}",
         None => "{what} {spinner} {bytes}  {elapsed}  {msg}",
     };

@@ -14,12 +14,14 @@ mod feed;
 mod network;
 pub mod seeds;
 mod take;
+mod venues;
 mod wire;
 
 pub use book::book;
 pub use capture::{capture, framed};
 pub use feed::{feed_capture, feed_file, feed_packets};
 pub use network::{net, rewrite, tcp};
+pub use venues::{retransmission, snapshot};
 pub use wire::{deep10, iextp, itch50, moldudp64, schema, soupbintcp, tops16};
 
 /// A target: its name, and what it does with bytes.
@@ -38,8 +40,10 @@ pub const TARGETS: &[Target] = &[
     ("itch50", itch50),
     ("moldudp64", moldudp64),
     ("net", net),
+    ("retransmission", retransmission),
     ("rewrite", rewrite),
     ("schema", schema),
+    ("snapshot", snapshot),
     ("soupbintcp", soupbintcp),
     ("tcp", tcp),
     ("tops16", tops16),

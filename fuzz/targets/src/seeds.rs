@@ -10,7 +10,9 @@ use tapeworks_packet::framed;
 use tapeworks_packet::net;
 use tapeworks_wire::framing::write_block_big_endian;
 use tapeworks_wire::schema::{Schema, SplitMix64, arbitrary};
-use tapeworks_wire::{iex, nasdaq};
+use tapeworks_wire::{Ascii, AsciiNumber, NanosecondsSinceEpoch, iex, nasdaq};
+
+use crate::venues::SESSION;
 
 /// The longest kept or captured file that becomes a seed, in bytes: mutations of longer ones find less.
 const LONGEST: u64 = 4096;
@@ -74,8 +76,11 @@ pub fn made(target: &str) -> io::Result<Vec<Vec<u8>>> {
         "itch50" => messages(&nasdaq::itch50::SCHEMA, &mut random),
         "tops16" => messages(&iex::tops16::SCHEMA, &mut random),
         "deep10" => messages(&iex::deep10::SCHEMA, &mut random),
+        "retransmission" => requests(),
+        "snapshot" => logins(&mut random),
         "soupbintcp" => {
             let mut packets = messages(&nasdaq::soupbintcp::SCHEMA, &mut random);
+            packets.extend(messages(&nasdaq::glimpse50::SCHEMA, &mut random));
             packets.push(packets.concat());
             packets
         }
@@ -94,6 +99,60 @@ pub fn made(target: &str) -> io::Result<Vec<Vec<u8>>> {
         "feed_packets" => conversations(&payloads()?, &mut random),
         _ => (0..8).map(|_| noise(512, &mut random)).collect(),
     })
+}
+
+/// Requests for what the target's stores hold, and for what they do not.
+fn requests() -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    for (first, count) in [(1, 1), (3, 20), (12, 0xFFFF), (500, 4), (1, 0)] {
+        let mold = nasdaq::moldudp64::RequestPacketFields {
+            session: SESSION.name,
+            sequence_number: first,
+            requested_message_count: count,
+        };
+        let mut segment = [0; 40];
+        let fields = iex::tp::SegmentFields {
+            version: 1,
+            reserved: [0],
+            message_protocol_id: iex::tp::MessageProtocolId::Deep,
+            channel_id: 1,
+            session_id: SESSION.number,
+            payload_length: 0,
+            message_count: count,
+            stream_offset: 0,
+            first_message_sequence_number: first,
+            send_time: NanosecondsSinceEpoch(0),
+            messages: &[],
+        };
+        fields.encode_into(&mut segment).expect("it has 40 bytes");
+        for shape in [0x0F, 0xFA] {
+            all.push([&[shape], &mold.encode()[..]].concat());
+            all.push([&[shape], &segment[..]].concat());
+        }
+    }
+    all
+}
+
+/// Logins at a snapshot server, whole and with other packets.
+fn logins(random: &mut SplitMix64) -> Vec<Vec<u8>> {
+    let login = |user: &[u8; 6], session: &[u8; 10]| {
+        let fields = nasdaq::soupbintcp::LoginRequestFields {
+            packet_length: 47,
+            username: Ascii(*user),
+            password: Ascii(*b"secret    "),
+            requested_session: Ascii(*session),
+            requested_sequence_number: AsciiNumber([b' '; 20]),
+        };
+        fields.encode().to_vec()
+    };
+    let logins =
+        [login(b"me    ", b"          "), login(b"you   ", b"          "), login(b"me    ", b"OTHER     ")];
+    let all = logins.iter().flat_map(|login| {
+        [[&[255], &login[..]].concat(), [&[4], &login[..], &[0, 1, b'R', 0, 1, b'O']].concat()]
+    });
+    let mut all: Vec<_> = all.collect();
+    all.push([vec![9], messages(&nasdaq::soupbintcp::SCHEMA, random).concat()].concat());
+    all
 }
 
 fn noise(length: usize, random: &mut SplitMix64) -> Vec<u8> {

@@ -69,9 +69,19 @@ mod soup {
     );
 }
 
+mod glimpse {
+    use super::check_fields;
+    decoder!(
+        /// One message of GLIMPSE 5.0.
+        pub(super) message,
+        super::nasdaq::glimpse50
+    );
+}
+
 /// A stream of SoupBinTCP: its packets and what is left are the stream, and each packet decodes as a message does.
 pub fn soupbintcp(bytes: &[u8]) {
     soup::packet(bytes);
+    glimpse::message(bytes);
     let mut packets = nasdaq::soupbintcp::Packets::new(bytes);
     let mut whole = 0;
     for packet in packets.by_ref().flatten() {

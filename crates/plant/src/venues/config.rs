@@ -367,3 +367,126 @@ fn read_faults(reading: &mut Reading<'_>, venue: &mut Section<'_>, lines: usize)
     section.refuse_the_rest(reading);
     (faults, skew_ns)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(text: &str) -> Vec<String> {
+        let errors = Config::parse("v.toml", text).expect_err("it is wrong");
+        errors.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn everything_that_a_file_can_say_is_read() {
+        let config = Config::parse(
+            "v.toml",
+            r#"
+            seed = 7
+            symbols = 12
+            popularity = "uniform"
+            messages = 2_000_000
+            rate = 50_000
+            interface = "10.0.0.1"
+            hops = 1
+            wait = "spin"
+            heartbeat_s = 0.5
+            linger_s = 3
+            retransmission_store_mb = 2
+            injected = "injected.json"
+            snapshot_login = { user = "me", password = "secret" }
+            [[burst]]
+            at_s = 5.0
+            length_ms = 250
+            messages_per_second = 4_000_000
+            [[venue]]
+            name = "one"
+            kind = "iex-tops"
+            share = 60
+            lines = ["239.192.1.1:30001", "239.192.1.2:30002"]
+            retransmission = "127.0.0.1:31001"
+            retransmission_lost_per_million = 5
+            snapshot = "127.0.0.1:32001"
+            faults = { a = { lost_per_million = 1 }, b = { duplicated_per_million = 2, reordered_per_million = 3 }, skew_us = 50 }
+            restart_after = [500_000, 600_000]
+            silent_after = 9
+            silence_s = 1.5
+            [[venue]]
+            name = "two"
+            kind = "bx"
+            "#,
+        )
+        .unwrap();
+        assert_eq!((config.seed, config.symbols, config.messages), (7, 12, Some(2_000_000)));
+        assert_eq!((config.rate, config.hops, config.wait), (50_000, 1, Wait::Spin));
+        assert_eq!((config.popularity, config.interface), (Popularity::Uniform, Ipv4Addr::new(10, 0, 0, 1)));
+        assert_eq!((config.heartbeat_ns, config.linger_ns), (500_000_000, 3_000_000_000));
+        assert_eq!((config.store_bytes, config.injected), (2 << 20, Some(PathBuf::from("injected.json"))));
+        assert_eq!(config.credentials.unwrap().password, "secret");
+        let burst =
+            LiveBurst { at_ns: 5_000_000_000, length_ns: 250_000_000, messages_per_second: 4_000_000 };
+        assert_eq!(config.bursts, [burst]);
+        let [one, two] = config.venues.as_slice() else { panic!("two venues") };
+        assert_eq!(one.lines, ["239.192.1.1:30001".parse().unwrap(), "239.192.1.2:30002".parse().unwrap()]);
+        assert_eq!(one.retransmission, Some("127.0.0.1:31001".parse().unwrap()));
+        assert_eq!(one.snapshot, Some("127.0.0.1:32001".parse().unwrap()));
+        assert_eq!(one.retransmission_lost_per_million, 5);
+        let LiveVenue { kind, share, line_b, faults, skew_ns, restart_after, silences } = one.live.clone();
+        assert_eq!((kind, share, line_b, skew_ns), (VenueKind::IexTops, 60, true, 50_000));
+        assert_eq!((faults[0].lost_per_million, faults[1].duplicated_per_million), (1, 2));
+        assert_eq!(faults[1].reordered_per_million, 3);
+        assert_eq!(restart_after, [500_000, 600_000]);
+        assert_eq!(silences, [Silence { after: 9, length_ns: 1_500_000_000 }]);
+        let groups = VenueKind::Bx.groups();
+        let expected = Venue { lines: groups.to_vec(), ..Venue::new("two", VenueKind::Bx, groups.to_vec()) };
+        assert_eq!(*two, expected, "what is left out");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        assert_eq!(problems(""), ["v.toml: there are no venues; each is a [[venue]] with name and kind"]);
+        let venue = "[[venue]]\nname = \"a\"\nkind = \"psx\"\n";
+        for (text, expected) in [
+            ("rate = 0\n", "v.toml:1:8: 'rate' must be a whole number from 1 to 100000000"),
+            ("sead = 1\n", "v.toml:1:1: the key 'sead' is not known; did you mean 'seed'?"),
+            ("interface = \"lo\"\n", "v.toml:1:13: 'interface' must be the IPv4 address of an interface"),
+            ("wait = \"slep\"\n", "v.toml:1:8: 'slep' for 'wait' is not known; did you mean 'sleep'?"),
+            (
+                "snapshot_login = { user = \"toolong\", password = \"\" }\n",
+                "v.toml:1:27: 'user' must have at most 6 letters or digits",
+            ),
+        ] {
+            assert_eq!(problems(&format!("{text}{venue}")), [expected]);
+        }
+        for (text, expected) in [
+            ("kind = \"psy\"", "v.toml:3:8: 'psy' for 'kind' is not known; did you mean 'psx'?"),
+            (
+                "kind = \"psx\"\nlines = [\"239.1.1.1:0\"]",
+                "v.toml:4:10: 'lines': '239.1.1.1:0' is not a multicast group or an IPv4 address with a port",
+            ),
+            (
+                "kind = \"psx\"\nlines = [\"239.1.1.1:5\"]\nfaults = { skew_us = 5 }",
+                "v.toml:5:22: there is no line B",
+            ),
+            ("kind = \"psx\"\nsilent_after = 5", "v.toml:1:1: venue lacks the key 'silence_s'"),
+            ("kind = \"psx\"\nrestart_after = [2, 1]", "v.toml:4:17: 'restart_after' must be ascending"),
+        ] {
+            assert_eq!(problems(&format!("[[venue]]\nname = \"a\"\n{text}\n")), [expected]);
+        }
+        let twice = format!("{venue}[[venue]]\nname = \"b\"\nkind = \"psx\"\n");
+        let same = "'a' has the same groups already: give 'lines'";
+        assert_eq!(problems(&twice), [format!("v.toml:4:1: {same}")]);
+        let many: String = (0..65)
+            .map(|n| format!("[[venue]]\nname = \"{n}\"\nkind = \"bx\"\nlines = \"239.1.1.1:{}\"\n", n + 1))
+            .collect();
+        assert_eq!(problems(&many), ["v.toml:257:1: at most 64 venues are possible"]);
+    }
+
+    #[test]
+    fn the_examples_are_sound() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/exchange");
+        for (name, venues) in [("loopback.toml", 4), ("twenty_five_feeds.toml", 25)] {
+            assert_eq!(Config::load(&folder.join(name)).unwrap().venues.len(), venues);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! `tapeworks exchange generate`: a session into a file.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use tapeworks_exchange::{LineFaults, Report, Scenario, VenueConfig, VenueKind, write_itch, write_pcap};
+use tapeworks_market::Nanos;
+use tapeworks_plant::text::iso_time;
+
+use crate::ending::{Ending, Failure, Result};
+use crate::table::{Align, Table, bytes, number, percent, thousands};
+use crate::{output, terminal, values};
+
+/// Generate a trading session: the same seed gives the same bytes.
+///
+/// The ending of --out chooses the form: .pcap for a capture of every venue's packets, .itch for raw ITCH messages of one
+/// venue; .gz or .zst behind it compresses.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tapeworks exchange generate --out session.pcap.zst
+  tapeworks exchange generate --scenario benchmark --messages 20000000 --symbols 8000 --out day.itch
+  tapeworks exchange generate --scenario demo --loss 500 --line-b --out lossy.pcap")]
+pub(super) struct Generate {
+    /// The file to write: .pcap or .itch, with .gz or .zst.
+    #[arg(short, long, value_name = "FILE")]
+    out: PathBuf,
+    /// What is generated.
+    #[arg(long, value_enum, default_value_t = Kind::Demo)]
+    scenario: Kind,
+    /// Messages of all venues together.
+    #[arg(long, value_name = "N")]
+    messages: Option<u64>,
+    /// Symbols, each traded at every venue.
+    #[arg(long, value_name = "N")]
+    symbols: Option<u32>,
+    /// Venues with their shares: nasdaq=60,bx=12,psx,iex-deep,iex-tops.
+    #[arg(long, value_name = "VENUES", value_delimiter = ',', value_parser = venue)]
+    venues: Vec<(VenueKind, u32)>,
+    /// Same seed, same bytes.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// The day in New York.
+    #[arg(long, value_name = "DATE", value_parser = values::midnight)]
+    date: Option<Nanos>,
+    /// Send every packet on line B too.
+    #[arg(long)]
+    line_b: bool,
+    /// Packets of each line that never arrive, per million.
+    #[arg(long, value_name = "PER_MILLION", default_value_t = 0)]
+    loss: u32,
+    /// Packets of each line that arrive twice, per million.
+    #[arg(long, value_name = "PER_MILLION", default_value_t = 0)]
+    duplicates: u32,
+    /// Packets of each line that arrive after their successor, per million.
+    #[arg(long, value_name = "PER_MILLION", default_value_t = 0)]
+    reorder: u32,
+    /// Replace the file if it exists.
+    #[arg(short, long)]
+    force: bool,
+    /// The report as one JSON object.
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Kind {
+    /// Four venues from before the open to after the close: 2 million messages of 300 symbols.
+    Demo,
+    /// Twenty seconds around a close of Nasdaq with bursts of 4 million messages a second.
+    Close,
+    /// One Nasdaq day with random symbols: the load of the benchmarks.
+    Benchmark,
+    /// One Nasdaq day.
+    Session,
+}
+
+fn venue(text: &str) -> std::result::Result<(VenueKind, u32), String> {
+    let (name, share) = text.split_once('=').unwrap_or((text, "1"));
+    let kind = match name.trim().to_ascii_lowercase().as_str() {
+        "nasdaq" => VenueKind::Nasdaq,
+        "bx" => VenueKind::Bx,
+        "psx" => VenueKind::Psx,
+        "iex" | "iex-deep" => VenueKind::IexDeep,
+        "iex-tops" => VenueKind::IexTops,
+        _ => return Err("use nasdaq, bx, psx, iex-deep or iex-tops, each with =SHARE if you like".to_owned()),
+    };
+    share.trim().parse().map(|share| (kind, share)).map_err(|_| "a share is a whole number".to_owned())
+}
+
+impl Generate {
+    fn scenario(&self) -> Scenario {
+        let mut scenario = match self.scenario {
+            Kind::Demo => Scenario::demo(),
+            Kind::Close => Scenario::close_burst(),
+            Kind::Benchmark => {
+                Scenario::benchmark(self.messages.unwrap_or(20_000_000), self.symbols.unwrap_or(8_000))
+            }
+            Kind::Session => {
+                Scenario::full_session(self.messages.unwrap_or(5_000_000), self.symbols.unwrap_or(3_000))
+            }
+        };
+        scenario.messages = self.messages.unwrap_or(scenario.messages);
+        scenario.symbols = self.symbols.unwrap_or(scenario.symbols);
+        scenario.seed = self.seed.unwrap_or(scenario.seed);
+        scenario.midnight_ns = self.date.map_or(scenario.midnight_ns, |midnight| midnight.0);
+        scenario.line_b |= self.line_b;
+        if !self.venues.is_empty() {
+            scenario.venues =
+                self.venues.iter().map(|(kind, share)| VenueConfig { kind: *kind, share: *share }).collect();
+        }
+        let faults = LineFaults {
+            lost_per_million: self.loss,
+            duplicated_per_million: self.duplicates,
+            reordered_per_million: self.reorder,
+        };
+        if faults != LineFaults::default() {
+            scenario.faults = [faults; 2];
+        }
+        scenario
+    }
+}
+
+/// Whether the file is to hold raw ITCH messages, by its name.
+fn is_raw(path: &Path) -> Result<bool> {
+    let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+    let stem = name.strip_suffix(".zst").or_else(|| name.strip_suffix(".gz")).unwrap_or(&name);
+    if stem.ends_with(".itch") {
+        Ok(true)
+    } else if stem.ends_with(".pcap") {
+        Ok(false)
+    } else {
+        let path = path.display();
+        Err(Failure::Usage(format!("{path}: use a name that ends in .pcap or .itch, with .gz or .zst")))
+    }
+}
+
+pub(super) fn run(arguments: &Generate) -> Result {
+    let is_raw = is_raw(&arguments.out)?;
+    let scenario = arguments.scenario();
+    scenario.check().map_err(|error| Failure::Usage(error.to_string()))?;
+    let started = Instant::now();
+    let generated = output::generate(&arguments.out, arguments.force, |sink| {
+        if is_raw { write_itch(&scenario, sink) } else { write_pcap(&scenario, sink) }
+    })?;
+    let Some(report) = generated else { return Ok(Ending::Interrupted) };
+    let seconds = started.elapsed().as_secs_f64();
+    let text = if arguments.json {
+        format!("{:#}\n", to_json(&report, &arguments.out))
+    } else {
+        show(&report, &arguments.out, seconds)
+    };
+    output::print(&text)?;
+    Ok(Ending::Complete)
+}
+
+fn time(ns: u64) -> String {
+    let mut text = String::new();
+    iso_time(&mut text, Nanos(ns));
+    text
+}
+
+fn to_json(report: &Report, path: &Path) -> serde_json::Value {
+    json!({
+        "file": path.display().to_string(),
+        "messages": report.messages,
+        "packets": report.packets,
+        "heartbeats": report.heartbeats,
+        "bytes": report.bytes,
+        "first_time": time(report.first_ns),
+        "last_time": time(report.last_ns),
+        "peak_messages_per_ms": report.peak_per_ms,
+        "venues": report.venues.iter().map(|venue| json!({
+            "venue": venue.kind.name(),
+            "messages": venue.messages,
+            "lost_messages": venue.lost_messages,
+            "message_types": venue.types().map(|(kind, count)| (char::from(kind).to_string(), count.into()))
+                .collect::<serde_json::Map<_, _>>(),
+            "lines": venue.injected.iter().map(|injected| json!({
+                "dropped_packets": injected.dropped_packets,
+                "dropped_messages": injected.dropped_messages,
+                "duplicated_packets": injected.duplicated_packets,
+                "duplicated_messages": injected.duplicated_messages,
+                "reordered_packets": injected.reordered_packets,
+            })).collect::<Vec<_>>(),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn show(report: &Report, path: &Path, seconds: f64) -> String {
+    let mut table = Table::new(&[
+        ("venue", Align::Left),
+        ("messages", Align::Right),
+        ("share", Align::Right),
+        ("dropped packets A, B", Align::Right),
+        ("repeated A, B", Align::Right),
+        ("late A, B", Align::Right),
+        ("messages on no line", Align::Right),
+    ]);
+    for venue in &report.venues {
+        let [a, b] = &venue.injected;
+        let both = |a: u64, b: u64| format!("{}, {}", thousands(a), thousands(b));
+        table.row([
+            venue.kind.name().to_owned(),
+            thousands(venue.messages),
+            percent(venue.messages, report.messages),
+            both(a.dropped_packets, b.dropped_packets),
+            both(a.duplicated_packets, b.duplicated_packets),
+            both(a.reordered_packets, b.reordered_packets),
+            thousands(venue.lost_messages),
+        ]);
+    }
+    let paint = terminal::paint();
+    // A raw file has none.
+    let packets = match report.packets {
+        0 => String::new(),
+        packets => format!(" in {} packets", thousands(packets)),
+    };
+    let mut out = format!(
+        "{}\n{} messages{packets}, {} before compression, made in {seconds:.1} s ({} messages/s)\n",
+        paint.strong(&path.display().to_string()),
+        thousands(report.messages),
+        bytes(report.bytes),
+        number(report.messages as f64 / seconds.max(1e-9)),
+    );
+    let _infallible = write!(
+        out,
+        "From {} to {}, up to {} messages in a millisecond\n\n{}",
+        time(report.first_ns),
+        time(report.last_ns),
+        thousands(report.peak_per_ms),
+        table.render(terminal::width(), paint)
+    );
+    out
+}

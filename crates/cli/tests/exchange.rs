@@ -1,0 +1,132 @@
+//! `tapeworks exchange serve` and `check` as a user runs them.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use std::net::{TcpListener, UdpSocket};
+use std::process::Stdio;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::Value;
+use support::{Folder, assert_told, command, root, run, stderr, stdout};
+use tapeworks_wire::nasdaq::moldudp64::DownstreamPacket;
+
+/// A venue whose line A goes to `socket`.
+fn venue(socket: &UdpSocket, more: &str) -> String {
+    let line = socket.local_addr().unwrap();
+    format!("[[venue]]\nname = \"BX\"\nkind = \"bx\"\nlines = \"{line}\"\n{more}\n")
+}
+
+fn socket() -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    socket
+}
+
+/// Takes packets, as they come, until `ends` sessions have ended: the messages in them.
+fn receive(socket: UdpSocket, ends: u64) -> JoinHandle<u64> {
+    std::thread::spawn(move || {
+        let (mut messages, mut ended, mut buffer) = (0, 0, [0; 2_048]);
+        while ended < ends {
+            let length = socket.recv(&mut buffer).unwrap();
+            let packet = DownstreamPacket::decode(&buffer[..length]).unwrap();
+            messages += u64::from(packet.count());
+            ended += u64::from(packet.is_end_of_session());
+        }
+        messages
+    })
+}
+
+#[test]
+fn every_example_is_sound() {
+    let folder = root().join("examples/exchange");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let output = run(&["exchange", "check", entry.unwrap().path().to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(stdout(&output).contains("sound"), "{}", stdout(&output));
+        count += 1;
+    }
+    assert_eq!(count, 2);
+}
+
+#[test]
+fn a_wrong_configuration_is_told_with_its_places_and_nothing_is_served() {
+    let folder = Folder::new("exchange-wrong");
+    let config = folder.write("v.toml", b"rate = 0\n[[venue]]\nname = \"a\"\nkind = \"bx\"\nlinse = 1\n");
+    for word in ["check", "serve"] {
+        let output = run(&["exchange", word, &config]);
+        assert_eq!(output.status.code(), Some(78));
+        let told = stderr(&output);
+        assert!(told.contains("v.toml:1:8: 'rate' must be") && told.contains("v.toml:5:1:"), "{told}");
+        assert!(told.contains("did you mean 'lines'?"), "{told}");
+    }
+    assert_told(&run(&["exchange", "check", &folder.path("none.toml")]), 78, "no such file");
+}
+
+#[test]
+fn a_run_reports_what_it_injected_in_the_file_too() {
+    let folder = Folder::new("exchange-serve");
+    let (sink, injected) = (socket(), folder.path("injected.json"));
+    let faults = "faults = { a = { lost_per_million = 100_000 } }\nrestart_after = 700";
+    let text = format!(
+        "symbols = 3\nmessages = 1_500\nrate = 30_000\nwait = \"rest\"\nlinger_s = 0\ninjected = \"{injected}\"\n{}",
+        venue(&sink, faults)
+    );
+    let config = folder.write("v.toml", text.as_bytes());
+    let receiver = receive(sink, 2);
+    let output = run(&["exchange", "serve", &config, "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let written: Value = serde_json::from_str(&std::fs::read_to_string(&injected).unwrap()).unwrap();
+    assert_eq!(report, written);
+    let venue = &report["venues"][0];
+    let line = &venue["lines"][0];
+    let dropped = line["dropped_messages"].as_u64().unwrap();
+    assert!(dropped > 0);
+    assert_eq!(venue["messages"].as_u64().unwrap(), line["sent_messages"].as_u64().unwrap() + dropped);
+    assert_eq!(venue["lost_messages"].as_u64(), Some(dropped), "there is no line B");
+    assert_eq!(venue["sessions"].as_array().unwrap().len(), 2);
+    assert_eq!(receiver.join().unwrap(), line["sent_messages"], "what was sent until both sessions ended");
+    // The same for people.
+    let output = run(&["exchange", "serve", &config]);
+    let text = stdout(&output);
+    assert!(text.contains("messages on no line") && text.contains("BX"), "{text}");
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_is_the_end_of_a_market_without_end() {
+    let folder = Folder::new("exchange-interrupt");
+    let (sink, injected) = (socket(), folder.path("injected.json"));
+    let text = format!(
+        "symbols = 3\nrate = 1_000\nwait = \"rest\"\ninjected = \"{injected}\"\n{}",
+        venue(&sink, "")
+    );
+    let config = folder.write("v.toml", text.as_bytes());
+    let child = command(&["exchange", "serve", &config, "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    sink.recv(&mut [0; 2_048]).unwrap();
+    let receiver = receive(sink, 1);
+    let output = support::interrupt_once(child, || true);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    // Less those of the first packet.
+    assert!(report["messages"].as_u64().unwrap() > receiver.join().unwrap());
+    assert_eq!(folder.files(), ["injected.json", "v.toml"]);
+}
+
+#[test]
+fn a_port_that_is_taken_is_told_in_one_line() {
+    let folder = Folder::new("exchange-port");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let snapshot = format!("snapshot = \"{}\"", taken.local_addr().unwrap());
+    let config = folder.write("v.toml", venue(&socket(), &snapshot).as_bytes());
+    let output = run(&["exchange", "serve", &config]);
+    assert_told(&output, 1, &format!("venue 'BX': cannot listen at {}", taken.local_addr().unwrap()));
+}

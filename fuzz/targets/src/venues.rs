@@ -1,0 +1,118 @@
+//! What simulated venues hear from clients.
+
+use std::sync::Arc;
+
+use tapeworks_exchange::live::{Live, LiveOptions, LivePacket, LiveVenue, Outlet};
+use tapeworks_exchange::retransmission::{Made, Store, read_request};
+use tapeworks_exchange::snapshot::{Credentials, Image, SnapshotServer};
+use tapeworks_exchange::{LineFaults, MAX_PAYLOAD_BYTES, Popularity, Session, VenueKind};
+use tapeworks_wire::Ascii;
+use tapeworks_wire::iex::tp::Segment;
+use tapeworks_wire::nasdaq::moldudp64::DownstreamPacket;
+
+/// The session of the stores.
+pub(crate) const SESSION: Session = Session { name: Ascii(*b"AA00000007"), number: 7 };
+
+/// A request for retransmission: answered with a packet of what was asked for, or refused. The first byte says how the store
+/// is filled.
+pub fn retransmission(bytes: &[u8]) {
+    let Some((shape, request)) = bytes.split_first() else { return };
+    for kind in [VenueKind::Nasdaq, VenueKind::IexDeep] {
+        let mut store = Store::new(kind, 2_000 + usize::from(shape >> 4) * 200);
+        store.begin_session(SESSION);
+        let (mut first, mut stream_offset) = (1, 0);
+        for packet in 0..u64::from(shape & 0xF) {
+            let count = 1 + packet as u16 % 5;
+            let length: u16 = 20 + packet as u16;
+            let prefix = if kind.is_itch() { length.to_be_bytes() } else { length.to_le_bytes() };
+            let block = [&prefix[..], &vec![packet as u8; usize::from(length)]].concat();
+            let blocks = block.repeat(usize::from(count));
+            store.keep(&Made { first, count, stream_offset, blocks: &blocks });
+            first += u64::from(count);
+            stream_offset += blocks.len() as u64;
+        }
+        let mut answer = Vec::new();
+        let answered = store.answer(request, 5, &mut answer);
+        let Ok(asked) = read_request(kind, request) else {
+            assert!(answered.is_err());
+            continue;
+        };
+        let Ok(messages) = answered else { continue };
+        assert!(messages > 0 && messages <= asked.count && answer.len() <= MAX_PAYLOAD_BYTES);
+        let (number, whole) = if kind.is_itch() {
+            let packet = DownstreamPacket::decode(&answer).expect("an answer is a packet");
+            (packet.sequence_number(), packet.blocks().filter(Result::is_ok).count())
+        } else {
+            let segment = Segment::decode(&answer).expect("an answer is a segment");
+            (segment.first_message_sequence_number(), segment.blocks().filter(Result::is_ok).count())
+        };
+        assert_eq!((number, whole), (asked.first, usize::from(messages)));
+    }
+}
+
+struct Nobody;
+
+impl Outlet for Nobody {
+    fn session(&mut self, _: usize, _: Session) {}
+    fn made(&mut self, _: usize, _: &Made<'_>) {}
+    fn packet(&mut self, _: &LivePacket<'_>) {}
+}
+
+/// An image of a small market.
+fn image() -> Arc<Image> {
+    let venue = LiveVenue {
+        kind: VenueKind::Bx,
+        share: 1,
+        line_b: false,
+        faults: [LineFaults::default(); 2],
+        skew_ns: 0,
+        restart_after: Vec::new(),
+        silences: Vec::new(),
+    };
+    let options = LiveOptions {
+        seed: 1,
+        start_utc_ns: 1_763_130_600_000_000_000,
+        midnight_ns: 1_763_096_400_000_000_000,
+        symbols: 2,
+        popularity: Popularity::Zipf,
+        messages: Some(50),
+        rate: 1_000_000,
+        bursts: Vec::new(),
+        heartbeat_ns: 0,
+        linger_ns: 0,
+        venues: vec![venue],
+    };
+    let mut live = Live::new(&options).expect("the market is sound");
+    live.advance(30_000, &mut Nobody);
+    Arc::new(live.image(0, 30_000).expect("there is one venue"))
+}
+
+/// A client of a snapshot server, its bytes in pieces of lengths that the first byte says: it gets an image only behind a login, and
+/// ends when time passes.
+pub fn snapshot(bytes: &[u8]) {
+    let Some((shape, bytes)) = bytes.split_first() else { return };
+    let known = Credentials { user: "me".to_owned(), password: "secret".to_owned() };
+    let image = image();
+    for credentials in [None, Some(known)] {
+        let mut server = SnapshotServer::new(credentials, 0);
+        let mut now_ns = 0;
+        for piece in bytes.chunks(1 + usize::from(*shape)) {
+            now_ns += 1_000_000;
+            server.receive(piece, now_ns);
+            let is_logged_in = server.wants_image();
+            server.give(Arc::clone(&image), now_ns);
+            let most = if is_logged_in { usize::MAX } else { image.packets().len() + 64 };
+            assert!(server.output().len() <= most);
+            assert!(server.image_messages() == 0 || server.image_messages() == image.messages);
+            let some = server.output().len().min(1 + usize::from(*shape));
+            server.sent(some, now_ns);
+            server.tick(now_ns);
+        }
+        for _ in 0..40 {
+            now_ns += 1_000_000_000;
+            server.tick(now_ns);
+        }
+        assert!(server.over().is_some(), "a client that does nothing is not kept");
+        assert!(server.output().is_empty());
+    }
+}
