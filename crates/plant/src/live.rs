@@ -19,6 +19,7 @@ use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -33,13 +34,16 @@ use tapeworks_ring::disruptor::{Builder, Consumer, Single};
 use tapeworks_ring::{cpu, spsc};
 use tapeworks_store::journal::JournalError;
 
+pub mod config;
 mod engine;
 mod ingest;
 mod journal;
 mod records;
+pub mod service;
 mod shared;
 mod snapshots;
 mod status;
+pub mod view;
 mod waiting;
 
 pub use engine::{Engine, EngineCounters};
@@ -253,18 +257,31 @@ pub struct Plant {
     stop: Arc<AtomicBool>,
     status: Arc<Mutex<Status>>,
     threads: Vec<(&'static str, JoinHandle<Result<(), PlantFailure>>)>,
-    replayed: JournalReplayed,
+    ready: Receiver<Result<JournalReplayed, PlantError>>,
+    replayed: Option<JournalReplayed>,
 }
 
 impl Plant {
     /// Starts a plant, and gives as many consumers of its events as there are `readers`. The lines are listened to when this
-    /// returns, and the journal is replayed; consumers see its events as any other.
+    /// returns; the journal is being replayed ([`Plant::replayed`] waits for it), and consumers see its events as any other.
     ///
     /// The readers must read: who stands still stops the plant when the ring is full.
     ///
     /// # Errors
     /// [`PlantError`].
     pub fn start(options: PlantOptions, readers: &[&str]) -> Result<(Self, Vec<EventConsumer>), PlantError> {
+        Self::start_watched(options, readers, view::Watch::default())
+    }
+
+    /// As [`Plant::start`]; the books show themselves in `watch`.
+    ///
+    /// # Errors
+    /// [`PlantError`].
+    pub fn start_watched(
+        options: PlantOptions,
+        readers: &[&str],
+        watch: view::Watch,
+    ) -> Result<(Self, Vec<EventConsumer>), PlantError> {
         let stop = Arc::new(AtomicBool::new(false));
         let status = Arc::new(Mutex::new(Status::default()));
         let wait = options.wait;
@@ -305,15 +322,15 @@ impl Plant {
                 Waiting::new(wait),
             );
             to_journal = Some(producer);
-            let keeper = journal::Keeper::new(setting, opened, inputs, consumer, Arc::clone(&status));
+            let keeper = journal::Keeper::new(setting, opened, inputs, consumer, wait, Arc::clone(&status));
             spawn("journal", Box::new(move || keeper.run()))?;
         }
         let inline = options.topology == Topology::Inline;
-        let stage = shared::MarketStage::new(&options, shared);
+        let stage = shared::MarketStage::new(&options, shared, watch);
         let (inline_stage, piped_stage) = if inline { (Some(stage), None) } else { (None, Some(stage)) };
         if let (Some(stage), Some(consumer)) = (piped_stage, market.and_then(|id| ends.take(id))) {
             let (core, status) = (options.cores[1], Arc::clone(&status));
-            spawn("market", Box::new(move || shared::run(stage, consumer, core, &status)))?;
+            spawn("market", Box::new(move || shared::run(stage, consumer, core, wait, &status)))?;
         }
         if let Some(mut consumer) = nobody.and_then(|id| ends.take(id)) {
             spawn(
@@ -363,13 +380,24 @@ impl Plant {
                 Ok(())
             }),
         )?;
-        let replayed = ready.recv().unwrap_or(Ok(JournalReplayed::default()))?;
-        Ok((Self { stop, status, threads, replayed }, consumers))
+        Ok((Self { stop, status, threads, ready, replayed: None }, consumers))
     }
 
-    /// What was found in the journal at the start.
-    pub const fn replayed(&self) -> &JournalReplayed {
-        &self.replayed
+    /// Waits until the journal is replayed: from then on what the lines bring is published. The consumers must be read
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// A journal that cannot be read, a core that ingest cannot be pinned to. The plant does nothing then.
+    pub fn replayed(&mut self) -> Result<JournalReplayed, PlantError> {
+        match self.replayed {
+            Some(replayed) => Ok(replayed),
+            None => {
+                // A thread that is gone has panicked; stopping tells of it.
+                let replayed = self.ready.recv().unwrap_or(Ok(JournalReplayed::default()))?;
+                self.replayed = Some(replayed);
+                Ok(replayed)
+            }
+        }
     }
 
     /// What it is doing, as of some tenths of a second ago.

@@ -306,10 +306,10 @@ fn who_comes_late_begins_with_a_snapshot_and_after_a_restart_goes_on_where_it_wa
 
     // While nobody looks, some thousand messages pass.
     std::thread::sleep(Duration::from_millis(500));
-    let (plant, mut consumers) = Plant::start(options.clone(), &["reader"]).unwrap();
-    assert_eq!(plant.replayed().events as usize, first.len());
+    let (mut plant, mut consumers) = Plant::start(options.clone(), &["reader"]).unwrap();
     let (to, second) = channel();
     let reader = collect(consumers.pop().unwrap(), to);
+    assert_eq!(plant.replayed().unwrap().events as usize, first.len());
     let (_, status) = finish(venues, plant);
     reader.join().unwrap();
     let second = all(&second);

@@ -160,9 +160,28 @@ pub fn start<W: WaitStrategy + 'static>(
     options: ServerOptions,
     consumer: Consumer<Event, W, Single>,
 ) -> Result<Server, ServerError> {
+    start_on(bind(options.address)?, options, consumer)
+}
+
+/// Takes an address for a server that is started later.
+///
+/// # Errors
+/// [`ServerError::Bind`].
+pub fn bind(address: SocketAddr) -> Result<TcpListener, ServerError> {
+    TcpListener::bind(address).map_err(|source| ServerError::Bind { address, source })
+}
+
+/// As [`start`], on a listener that is there already.
+///
+/// # Errors
+/// [`ServerError`].
+pub fn start_on<W: WaitStrategy + 'static>(
+    listener: TcpListener,
+    options: ServerOptions,
+    consumer: Consumer<Event, W, Single>,
+) -> Result<Server, ServerError> {
     let ServerOptions { address, distributor, nap, linger } = options;
     let bind = |source| ServerError::Bind { address, source };
-    let listener = TcpListener::bind(address).map_err(bind)?;
     let bound = listener.local_addr().map_err(bind)?;
     let mut distributor = Distributor::new(distributor)?;
     distributor.listen(listener).map_err(bind)?;

@@ -449,6 +449,8 @@ impl Ingest {
         status.delay = self.delays.of_all();
         if let Some(market) = &self.market {
             market.tell(&mut status);
+            drop(status);
+            market.show();
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tapeworks_feed::clock;
+use tapeworks_flow::graph::Wait;
 use tapeworks_market::{Event, Nanos};
 use tapeworks_ring::disruptor::PollError;
 use tapeworks_ring::spsc;
@@ -13,7 +14,7 @@ use tapeworks_store::journal::{JournalError, JournalOptions, JournalReader, Jour
 use super::engine::Engine;
 use super::records::{Owned, input_of, record_of};
 use super::status::Status;
-use super::waiting::Waiting;
+use super::waiting::{Idle, Waiting};
 use super::{EventConsumer, PlantFailure, PlantOptions, now};
 use crate::clients::history::{History, HistoryError, HistoryReader, Read};
 
@@ -143,6 +144,7 @@ pub(super) struct Keeper {
     told: Instant,
     synced: Instant,
     error: Option<String>,
+    idle: Wait,
 }
 
 /// How often the status is told.
@@ -157,6 +159,7 @@ impl Keeper {
         journal: OpenJournal,
         inputs: spsc::Consumer<Owned, Waiting>,
         events: EventConsumer,
+        wait: Wait,
         status: Arc<Mutex<Status>>,
     ) -> Self {
         Self {
@@ -169,6 +172,7 @@ impl Keeper {
             told: Instant::now(),
             synced: Instant::now(),
             error: None,
+            idle: wait,
         }
     }
 
@@ -235,20 +239,13 @@ impl Keeper {
             // Ingest is gone; so is its end of the ring, or will be in a moment.
             return matches!(self.events.poll(|_, _, _| {}), Err(PollError::Closed | PollError::Failed(_)));
         }
-        // Also woken by what is only queued: an input without events.
-        let mut looks = 0;
+        // Also there for what is only queued: an input without events.
+        let mut idle = Idle::new(self.idle);
         while self.inputs.is_empty() && self.events.lag() == 0 && !self.inputs.is_closed() {
-            looks += 1;
-            if looks < 200 {
-                std::hint::spin_loop();
-            } else if looks < 220 {
-                std::thread::yield_now();
-            } else {
-                std::thread::sleep(Duration::from_micros(20));
-                if self.told.elapsed() >= TELL {
-                    break;
-                }
+            if self.told.elapsed() >= TELL {
+                break;
             }
+            idle.rest();
         }
         false
     }

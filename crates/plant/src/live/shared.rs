@@ -4,17 +4,22 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tapeworks_flow::graph::Wait;
 use tapeworks_flow::{Inline, Sink, Through};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::Nbbo;
-use tapeworks_market::{BookStage, Capacity, Event, EventKind, InstrumentId, NbboStage, NbboUpdate};
+use tapeworks_market::{
+    BookStage, Capacity, Event, EventKind, InstrumentId, Instruments, NbboStage, NbboUpdate,
+};
 use tapeworks_ring::broadcast::Writer;
 use tapeworks_ring::cpu;
 use tapeworks_ring::disruptor::{PollError, PublishError};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::status::Status;
-use super::{EventConsumer, PlantError, PlantFailure, PlantOptions};
+use super::view::Watch;
+use super::waiting::Idle;
+use super::{EventConsumer, PlantError, PlantFailure, PlantOptions, now};
 
 /// What the words of the shared memory mean: version 1 of [`Published`].
 pub const SHARED_MEANING: u64 = 0x5441_5045_0000_0001;
@@ -24,7 +29,7 @@ const SHARED_ITEMS: usize = 1 << 18;
 
 /// What the shared memory holds of an event: the event, completed by its book, and the NBBO of its instrument after it.
 /// 128 bytes. Prices are in 1e-9 of the currency, [`i64::MAX`] where there is none; times are ns since the epoch, UTC.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Published {
     /// When the venue says it happened.
@@ -74,7 +79,7 @@ pub struct Published {
     /// DBN's flags of the NBBO: `MAYBE_BAD_BOOK` while a venue among the best is in doubt.
     pub nbbo_flags: u8,
     /// Zeros.
-    pub reserved: [u8; 26],
+    pub reserved: [u8; 34],
 }
 
 impl Published {
@@ -106,7 +111,7 @@ impl Published {
             ask_publisher: nbbo.ask.publisher.0,
             nbbo_changed: u8::from(changed),
             nbbo_flags: nbbo.flags.0,
-            reserved: [0; 26],
+            reserved: [0; 34],
         }
     }
 }
@@ -137,11 +142,13 @@ pub(super) struct MarketStage {
     market: Through<BookStage, NbboStage>,
     buffer: Vec<Event>,
     outlet: Outlet,
+    instruments: Instruments,
+    watch: Watch,
     warm: bool,
 }
 
 impl MarketStage {
-    pub(super) fn new(options: &PlantOptions, shared: Option<Writer<Published>>) -> Self {
+    pub(super) fn new(options: &PlantOptions, shared: Option<Writer<Published>>, watch: Watch) -> Self {
         let capacity = Capacity::default();
         let mut feeds = Vec::new();
         for venue in &options.venues {
@@ -155,6 +162,8 @@ impl MarketStage {
             market: Through::new(books, nbbo),
             buffer: Vec::with_capacity(BATCH),
             outlet: Outlet { shared, count: 0 },
+            instruments: Instruments::default(),
+            watch,
             warm: options.warm,
         }
     }
@@ -164,6 +173,11 @@ impl MarketStage {
     pub(super) fn apply(&mut self, events: &[Event]) {
         let mut edge = Inline::new(&mut self.market, &mut self.buffer, &mut self.outlet);
         for event in events {
+            if event.kind == EventKind::SymbolMapping
+                && let Some(symbol) = event.symbol()
+            {
+                self.instruments.intern(symbol);
+            }
             edge.put(*event);
         }
         edge.end_of_batch();
@@ -187,6 +201,11 @@ impl MarketStage {
         }
     }
 
+    /// Shows the books to whoever looks.
+    pub(super) fn show(&self) {
+        self.watch.fill(&self.market.first, &self.market.second, &self.instruments, now());
+    }
+
     pub(super) fn tell(&self, status: &mut Status) {
         status.nbbo = *self.market.second.counts();
         status.rejected = self.market.first.feeds().iter().map(|books| books.counters().rejected()).sum();
@@ -199,6 +218,7 @@ pub(super) fn run(
     mut stage: MarketStage,
     mut events: EventConsumer,
     core: Option<usize>,
+    wait: Wait,
     status: &Arc<Mutex<Status>>,
 ) -> Result<(), PlantFailure> {
     if let Some(core) = core {
@@ -207,6 +227,7 @@ pub(super) fn run(
     }
     let mut batch = Vec::with_capacity(BATCH);
     let mut told = Instant::now();
+    let mut idle = Idle::new(wait);
     loop {
         let polled = events.poll(|event, _, is_last| {
             batch.push(*event);
@@ -218,14 +239,15 @@ pub(super) fn run(
         match polled {
             Ok(0) => {
                 stage.warm_up();
-                events.wait();
+                idle.rest();
             }
-            Ok(_) => {}
+            Ok(_) => idle.worked(),
             Err(PollError::Closed) => break,
             Err(PollError::Failed(failed)) => return Err(PlantFailure::Ring(PublishError::Failed(failed))),
         }
         if told.elapsed() > Duration::from_millis(200) {
             told = Instant::now();
+            stage.show();
             stage.tell(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
         }
     }
@@ -240,6 +262,9 @@ mod tests {
     #[test]
     fn what_is_published_is_two_cache_lines_without_holes() {
         assert_eq!(size_of::<Published>(), 128);
-        assert_eq!(Published::default().as_bytes().len(), 128);
+        let event = Event::new(EventKind::Other, tapeworks_market::Publisher(1), InstrumentId(2));
+        let item = Published::new(&event, &Nbbo::default(), true);
+        assert_eq!(Published::read_from_bytes(item.as_bytes()).unwrap(), item);
+        assert_eq!((item.bid, item.instrument, item.nbbo_changed), (i64::MAX, 2, 1));
     }
 }

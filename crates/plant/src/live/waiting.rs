@@ -1,5 +1,7 @@
 //! The way to wait that the configuration chose.
 
+use std::time::Duration;
+
 use tapeworks_flow::graph::Wait;
 use tapeworks_ring::wait::{Backoff, BusySpin, Park, WaitStrategy, Yielding};
 
@@ -43,6 +45,49 @@ impl WaitStrategy for Waiting {
     fn notify(&self) {
         if let Self::Park(strategy) = self {
             strategy.notify();
+        }
+    }
+}
+
+/// Rests of a thread that waits for several things at once, none of which wakes it.
+#[derive(Debug)]
+pub(super) struct Idle {
+    wait: Wait,
+    looks: u32,
+}
+
+/// Looks in vain before the first sleep.
+const LOOKS: u32 = 1_000;
+
+/// The longest sleep.
+const NAP: Duration = Duration::from_micros(50);
+
+impl Idle {
+    pub(super) const fn new(wait: Wait) -> Self {
+        Self { wait, looks: 0 }
+    }
+
+    /// There was something.
+    pub(super) const fn worked(&mut self) {
+        self.looks = 0;
+    }
+
+    /// There was nothing.
+    pub(super) fn rest(&mut self) {
+        match self.wait {
+            Wait::BusySpin => std::hint::spin_loop(),
+            Wait::Yielding => std::thread::yield_now(),
+            Wait::Backoff | Wait::Park => {
+                self.looks = self.looks.saturating_add(1);
+                if self.looks < LOOKS {
+                    std::hint::spin_loop();
+                } else {
+                    // Longer and longer, as it is waited for longer.
+                    std::thread::sleep(
+                        NAP.min(Duration::from_nanos(u64::from(self.looks - LOOKS) * 500 + 1_000)),
+                    );
+                }
+            }
         }
     }
 }

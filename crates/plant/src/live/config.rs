@@ -1,0 +1,511 @@
+//! The plant's configuration file.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tapeworks_feed::Application;
+use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
+use tapeworks_feed::live::SnapshotOptions;
+use tapeworks_flow::graph::Wait;
+use tapeworks_market::instrument::Symbol;
+use tapeworks_market::nbbo::{NbboRules, StaleBooks};
+use tapeworks_market::venue::FEEDS;
+use tapeworks_market::{Capacity, Publisher};
+use tapeworks_store::journal::JournalOptions;
+use toml::Spanned;
+use toml::de::DeTable;
+
+use super::journal::{JournalSetting, SyncPolicy, WhenFailing};
+use super::{PlantOptions, Topology, VenueOptions};
+use crate::clients::distributor::{BookOptions, Dataset};
+use crate::clients::keys::{Key, Keys};
+use crate::flow_config::ConfigError;
+use crate::flow_config::reading::{Reading, Section, read_file, read_text};
+
+/// The port of the DBN live protocol.
+pub const CLIENTS_PORT: u16 = 13_000;
+
+/// The port of the web page.
+pub const WEB_PORT: u16 = 8_080;
+
+/// The server of live clients.
+#[derive(Clone, Debug)]
+pub struct ClientsSetting {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// The keys.
+    pub keys: Keys,
+    /// The datasets.
+    pub datasets: Vec<Dataset>,
+    /// Bytes that may wait for one client.
+    pub queue_bytes: usize,
+    /// Connections at once.
+    pub max_connections: usize,
+    /// How long the thread naps when there is nothing to do.
+    pub nap: Duration,
+}
+
+/// The web page.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WebSetting {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// What who looks must know; needed unless it listens on this machine alone.
+    pub token: Option<String>,
+}
+
+/// All that a plant is told.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// The plant itself.
+    pub plant: PlantOptions,
+    /// The server of live clients, if there is to be one.
+    pub clients: Option<ClientsSetting>,
+    /// The web page, if there is to be one.
+    pub web: Option<WebSetting>,
+}
+
+impl Config {
+    /// Reads the configuration in `text`, which came from a file named `file`.
+    ///
+    /// # Errors
+    /// What is wrong with it, in the order of the file; at least one.
+    pub fn parse(file: &str, text: &str) -> Result<Self, Vec<ConfigError>> {
+        read_text(Reading::new(file, text, true), read_document)
+    }
+
+    /// Reads the configuration file at `path`.
+    ///
+    /// # Errors
+    /// As [`Config::parse`]; a file that cannot be read is told without a line.
+    pub fn load(path: &Path) -> Result<Self, Vec<ConfigError>> {
+        let file = path.display().to_string();
+        Self::parse(&file, &read_file(path, &file)?)
+    }
+
+    /// How the books of whoever makes records of the events are to be: as the plant's own.
+    pub fn books(&self) -> BookOptions {
+        let mut feeds = Vec::new();
+        for venue in &self.plant.venues {
+            if !feeds.contains(&venue.publisher) {
+                feeds.push(venue.publisher);
+            }
+        }
+        BookOptions { feeds, capacity: Capacity::default(), rules: self.plant.rules }
+    }
+}
+
+const TOPOLOGIES: [(Topology, &str); 2] = [(Topology::Inline, "inline"), (Topology::Pipeline, "pipeline")];
+const FAILING: [(WhenFailing, &str); 2] = [(WhenFailing::GoOn, "go-on"), (WhenFailing::Stop, "stop")];
+const STALE: [(StaleBooks, &str); 2] = [(StaleBooks::Flag, "flag"), (StaleBooks::Exclude, "exclude")];
+
+fn one_of<T: Copy + PartialEq>(
+    reading: &mut Reading<'_>,
+    section: &mut Section<'_>,
+    key: &'static str,
+    all: &[(T, &'static str)],
+) -> Option<T> {
+    let values: Vec<T> = all.iter().map(|(value, _)| *value).collect();
+    section.choice(reading, key, &values, |wanted| {
+        all.iter().find(|(value, _)| *value == wanted).map_or("", |(_, name)| name)
+    })
+}
+
+fn address(reading: &mut Reading<'_>, section: &mut Section<'_>, key: &'static str) -> Option<SocketAddr> {
+    section.parsed(reading, key, "an address with a port such as 127.0.0.1:31001", |text| text.parse().ok())
+}
+
+fn publisher(text: &str) -> Option<Publisher> {
+    let named = FEEDS.iter().find(|feed| feed.dataset.eq_ignore_ascii_case(text));
+    named.map(|feed| feed.publisher).or_else(|| text.parse().ok().filter(|number| *number > 0).map(Publisher))
+}
+
+fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> Config {
+    let mut top = Section::new("the file", document.get_ref(), 0..0);
+    let mut plant = PlantOptions::default();
+    plant.topology = one_of(reading, &mut top, "topology", &TOPOLOGIES).unwrap_or_default();
+    plant.wait = top.choice(reading, "wait", &Wait::ALL, Wait::name).unwrap_or(plant.wait);
+    plant.warm = top.boolean(reading, "warm").unwrap_or_default();
+    plant.receive.interface =
+        top.parsed(reading, "interface", "the IPv4 address of an interface", |text| text.parse().ok());
+    plant.symbols = top
+        .each(reading, "symbols", "a symbol of at most 16 letters", |text| {
+            (!text.is_empty() && text.len() <= 16).then(|| Symbol::from_bytes(text.as_bytes()))
+        })
+        .map(|symbols| symbols.into_iter().collect());
+    plant.shared_memory = top.text(reading, "shared_memory").map(|(path, _)| PathBuf::from(path));
+    let ring = top.integer(reading, "ring_events", 1_024..=1 << 26);
+    plant.ring_events = ring.map_or(plant.ring_events, |(events, _)| events);
+    if let Some(mut cores) = top.table(reading, "cores") {
+        plant.cores =
+            ["ingest", "market"].map(|key| cores.integer(reading, key, 0..=4_095).map(|(core, _)| core));
+        cores.refuse_the_rest(reading);
+    }
+    if let Some(mut receive) = top.table(reading, "receive") {
+        let buffer = receive.number(reading, "buffer_mb", 0.1..=2_047.0);
+        plant.receive.buffer_bytes =
+            buffer.map(|(megabytes, _)| (megabytes * 1_048_576.0) as usize).or(plant.receive.buffer_bytes);
+        let poll = receive.integer(reading, "busy_poll_us", 0..=1_000_000);
+        plant.receive.busy_poll_us = poll.map_or(0, |(microseconds, _)| microseconds as u32);
+        let bytes = receive.integer(reading, "datagram_bytes", 512..=65_536);
+        plant.receive.datagram_bytes = bytes.map_or(plant.receive.datagram_bytes, |(bytes, _)| bytes);
+        let buffers = receive.integer(reading, "buffers", 256..=1 << 22);
+        plant.receive.buffers = buffers.map_or(plant.receive.buffers, |(buffers, _)| buffers);
+        receive.refuse_the_rest(reading);
+    }
+    if let Some(mut nbbo) = top.table(reading, "nbbo") {
+        plant.rules = NbboRules {
+            stale_books: one_of(reading, &mut nbbo, "stale_books", &STALE).unwrap_or_default(),
+            odd_lots_count: nbbo.boolean(reading, "odd_lots").unwrap_or_default(),
+        };
+        nbbo.refuse_the_rest(reading);
+    }
+    plant.journal = top.table(reading, "journal").map(|journal| read_journal(reading, journal));
+    let venues = top.tables(reading, "venue");
+    if venues.is_empty() {
+        reading
+            .wrong_whole("there are no venues; each is a [[venue]] with name, protocol and lines".to_owned());
+    }
+    if let Some(first_too_many) = venues.get(256) {
+        reading.wrong(first_too_many.span.clone(), "at most 256 venues are possible".to_owned());
+    }
+    let mut names = Vec::new();
+    plant.venues = venues.into_iter().filter_map(|venue| read_venue(reading, venue, &mut names)).collect();
+    if let Some(journal) = &mut plant.journal {
+        // Each packet that waits for the journal has a buffer, and the sockets need some.
+        journal.queue = journal.queue.min(plant.receive.buffers / 2).max(64);
+    }
+    let clients = top.table(reading, "clients").and_then(|clients| read_clients(reading, clients));
+    let web = top.table(reading, "web").map(|web| read_web(reading, web));
+    top.refuse_the_rest(reading);
+    Config { plant, clients, web }
+}
+
+fn read_journal(reading: &mut Reading<'_>, mut journal: Section<'_>) -> JournalSetting {
+    let folder = journal.required_text(reading, "folder").map_or_else(String::new, |(folder, _)| folder);
+    let mut setting = JournalSetting::new(folder);
+    let segment = journal.integer(reading, "segment_mb", 1..=65_536);
+    let keep = journal.number(reading, "keep_gb", 0.001..=1e6);
+    setting.options = JournalOptions {
+        segment_bytes: segment
+            .map_or(setting.options.segment_bytes, |(megabytes, _)| (megabytes as u64) << 20),
+        keep_bytes: keep.map(|(gigabytes, _)| (gigabytes * 1e9) as u64),
+    };
+    setting.sync = journal
+        .parsed(reading, "sync", "\"never\", \"always\" or a time such as \"250ms\" or \"2s\"", |text| {
+            match text {
+                "never" => Some(SyncPolicy::Never),
+                "always" => Some(SyncPolicy::Always),
+                text => duration(text).map(SyncPolicy::Every),
+            }
+        })
+        .unwrap_or(setting.sync);
+    setting.when_failing = one_of(reading, &mut journal, "when_failing", &FAILING).unwrap_or_default();
+    let queue = journal.integer(reading, "queue", 64..=1 << 22);
+    setting.queue = queue.map_or(setting.queue, |(queue, _)| queue);
+    journal.refuse_the_rest(reading);
+    setting
+}
+
+/// `250ms`, `2s`, `50us`.
+fn duration(text: &str) -> Option<Duration> {
+    let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
+    let number: u64 = text.get(..digits)?.parse().ok()?;
+    match text.get(digits..)?.trim() {
+        "us" => Some(Duration::from_micros(number)),
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => Some(Duration::from_secs(number)),
+        _ => None,
+    }
+}
+
+fn read_venue(
+    reading: &mut Reading<'_>,
+    mut venue: Section<'_>,
+    names: &mut Vec<String>,
+) -> Option<VenueOptions> {
+    let name = venue.required_text(reading, "name");
+    if let Some((name, span)) = &name {
+        if names.contains(name) {
+            reading.wrong(span.clone(), format!("there is a venue '{name}' already"));
+        }
+        names.push(name.clone());
+    }
+    let protocol = venue.required_text(reading, "protocol");
+    let application = protocol.as_ref().and_then(|(name, span)| {
+        let found = Application::by_name(name);
+        if found.is_none() {
+            let known = ["itch", "tops", "deep"];
+            reading.unknown(span.clone(), &format!("'{name}' for 'protocol'"), name, &known);
+        }
+        found
+    });
+    let feed =
+        venue.parsed(reading, "publisher", "a feed such as \"XNAS.ITCH\", or DBN's number of one", publisher);
+    let publisher = feed.or(match application {
+        Some(Application::IexTops16) => Some(Publisher::IEXG_TOPS),
+        Some(Application::IexDeep10) => Some(Publisher::IEXG_DEEP),
+        _ => None,
+    });
+    if publisher.is_none() && !venue.has("publisher") {
+        venue.missing(reading, "publisher");
+    }
+    let lines = venue
+        .each(reading, "lines", "a multicast group or an address with a port", |text| {
+            text.parse::<SocketAddr>().ok().filter(|line| line.port() != 0)
+        })
+        .unwrap_or_default();
+    if !venue.has("lines") {
+        venue.missing(reading, "lines");
+    }
+    if lines.len() > 2 {
+        venue.wrong_at(reading, "lines", "'lines' are line A and, perhaps, line B: no more");
+    }
+    let retransmission = address(reading, &mut venue, "retransmission");
+    let snapshot = address(reading, &mut venue, "snapshot");
+    let mut arbiter = ArbiterOptions::default();
+    let nanoseconds = |section: &mut Section<'_>, reading: &mut Reading<'_>, key, unit: f64, most: f64| {
+        section.number(reading, key, 0.0..=most).map(|(number, _)| (number * unit) as u64)
+    };
+    let window = nanoseconds(&mut venue, reading, "reorder_window_us", 1e3, 10_000_000.0);
+    arbiter.reorder_window_ns = window.unwrap_or(arbiter.reorder_window_ns);
+    let silence = nanoseconds(&mut venue, reading, "silence_s", 1e9, 86_400.0);
+    arbiter.silence_ns = silence.unwrap_or(arbiter.silence_ns);
+    let held = venue.integer(reading, "held_mb", 1..=65_536);
+    arbiter.held_bytes = held.map_or(arbiter.held_bytes, |(megabytes, _)| megabytes << 20);
+    let mut again = RetransmissionOptions::default();
+    if let Some(mut section) = venue.table(reading, "requests") {
+        let attempts = section.integer(reading, "attempts", 1..=1_000);
+        again.attempts = attempts.map_or(again.attempts, |(attempts, _)| attempts as u32);
+        let timeout = nanoseconds(&mut section, reading, "timeout_ms", 1e6, 60_000.0);
+        again.timeout_ns = timeout.unwrap_or(again.timeout_ns);
+        let limit = nanoseconds(&mut section, reading, "limit_ms", 1e6, 600_000.0);
+        again.limit_ns = limit.unwrap_or(again.limit_ns);
+        let count = section.integer(reading, "messages", 1..=65_534);
+        again.messages_per_request = count.map_or(again.messages_per_request, |(count, _)| count as u16);
+        section.refuse_the_rest(reading);
+    }
+    arbiter.retransmission = Some(again);
+    let mut snapshots = SnapshotOptions::default();
+    let mut login = (String::new(), String::new());
+    if let Some(mut section) = venue.table(reading, "snapshots") {
+        let attempts = section.integer(reading, "attempts", 1..=1_000);
+        snapshots.attempts = attempts.map_or(snapshots.attempts, |(attempts, _)| attempts as u32);
+        let timeout = nanoseconds(&mut section, reading, "timeout_s", 1e9, 3_600.0);
+        snapshots.timeout_ns = timeout.unwrap_or(snapshots.timeout_ns);
+        let mut word = |key, longest: usize| {
+            let Some((text, span)) = section.text(reading, key) else { return String::new() };
+            if text.len() > longest || !text.is_ascii() {
+                reading.wrong(span, format!("'{key}' must have at most {longest} letters or digits"));
+            }
+            text
+        };
+        login = (word("user", 6), word("password", 10));
+        section.refuse_the_rest(reading);
+    }
+    venue.refuse_the_rest(reading);
+    Some(VenueOptions {
+        name: name?.0,
+        application: application?,
+        publisher: publisher?,
+        lines,
+        retransmission,
+        snapshot,
+        login,
+        arbiter,
+        snapshots,
+    })
+}
+
+fn read_clients(reading: &mut Reading<'_>, mut clients: Section<'_>) -> Option<ClientsSetting> {
+    let listen = address(reading, &mut clients, "listen")
+        .unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], CLIENTS_PORT)));
+    let queue_bytes =
+        clients.integer(reading, "queue_mb", 1..=65_536).map_or(16 << 20, |(megabytes, _)| megabytes << 20);
+    let max_connections =
+        clients.integer(reading, "max_connections", 1..=1_000_000).map_or(1_024, |(most, _)| most);
+    let nap = clients
+        .parsed(reading, "nap", "a time such as \"50us\"", duration)
+        .unwrap_or(Duration::from_micros(50));
+    let datasets: Vec<Dataset> = clients
+        .tables(reading, "dataset")
+        .into_iter()
+        .filter_map(|mut dataset| {
+            let name = dataset.required_text(reading, "name");
+            if let Some((name, span)) = &name
+                && (name.is_empty() || name.len() > 15)
+            {
+                reading.wrong(span.clone(), "'name' must have 1 to 15 letters".to_owned());
+            }
+            let publishers = dataset
+                .each(
+                    reading,
+                    "publishers",
+                    "a feed such as \"XNAS.ITCH\", or DBN's number of one",
+                    publisher,
+                )
+                .unwrap_or_default();
+            dataset.refuse_the_rest(reading);
+            Some(Dataset { name: name?.0, publishers: publishers.iter().map(|feed| feed.0).collect() })
+        })
+        .collect();
+    if datasets.is_empty() {
+        clients.missing(reading, "dataset");
+    }
+    let keys: Vec<Key> = clients
+        .tables(reading, "key")
+        .into_iter()
+        .filter_map(|mut section| {
+            let name = section.required_text(reading, "name").map_or_else(String::new, |(name, _)| name);
+            let secret = section.required_text(reading, "key");
+            let key = secret.and_then(|(secret, span)| match Key::new(&name, &secret) {
+                Ok(key) => Some(key),
+                Err(error) => {
+                    reading.wrong(span, error.to_string());
+                    None
+                }
+            });
+            let seen = section.each_checked(reading, "datasets", |text| {
+                if datasets.iter().any(|dataset| dataset.name == text) {
+                    Ok(text.to_owned())
+                } else {
+                    Err(format!("there is no dataset '{text}'"))
+                }
+            });
+            let most = section.integer(reading, "max_connections", 1..=1_000_000);
+            section.refuse_the_rest(reading);
+            let mut key = key?;
+            key.datasets = seen.unwrap_or_default();
+            key.max_connections = most.map_or(Key::MAX_CONNECTIONS, |(most, _)| most);
+            Some(key)
+        })
+        .collect();
+    if keys.is_empty() && !clients.has("key") {
+        clients.missing(reading, "key");
+    }
+    clients.refuse_the_rest(reading);
+    Some(ClientsSetting {
+        address: listen,
+        keys: Keys::new(keys),
+        datasets,
+        queue_bytes,
+        max_connections,
+        nap,
+    })
+}
+
+fn read_web(reading: &mut Reading<'_>, mut web: Section<'_>) -> WebSetting {
+    let listen =
+        address(reading, &mut web, "listen").unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], WEB_PORT)));
+    let token = web.text(reading, "token").map(|(token, _)| token);
+    if token.as_ref().is_none_or(String::is_empty) && !listen.ip().is_loopback() {
+        web.wrong_at(
+            reading,
+            "listen",
+            "who listens beyond this machine needs a 'token' that whoever looks must know",
+        );
+    }
+    web.refuse_the_rest(reading);
+    WebSetting { address: listen, token }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = r#"
+        topology = "pipeline"
+        wait = "busy_spin"
+        warm = true
+        interface = "10.0.0.1"
+        symbols = ["AAPL", "MSFT"]
+        shared_memory = "/dev/shm/tapeworks"
+        ring_events = 65_536
+        cores = { ingest = 2, market = 3 }
+        receive = { buffer_mb = 8, busy_poll_us = 50, datagram_bytes = 9_000, buffers = 4_096 }
+        nbbo = { stale_books = "exclude", odd_lots = true }
+        journal = { folder = "journal", segment_mb = 64, keep_gb = 10, sync = "250ms", when_failing = "stop" }
+        web = { listen = "0.0.0.0:8080", token = "secret" }
+        [clients]
+        listen = "127.0.0.1:13000"
+        queue_mb = 4
+        nap = "20us"
+        dataset = [{ name = "TAPEWORKS.DEMO" }, { name = "XNAS.ITCH", publishers = ["XNAS.ITCH", 3] }]
+        key = [{ name = "me", key = "db-TapeworksDemoKey0000000000000", datasets = ["XNAS.ITCH"], max_connections = 3 }]
+        [[venue]]
+        name = "Nasdaq"
+        protocol = "itch"
+        publisher = "XNAS.ITCH"
+        lines = ["239.192.1.1:30001", "239.192.1.2:30001"]
+        retransmission = "127.0.0.1:31001"
+        snapshot = "127.0.0.1:32001"
+        reorder_window_us = 250
+        silence_s = 2.5
+        held_mb = 8
+        requests = { attempts = 5, timeout_ms = 2, limit_ms = 100, messages = 500 }
+        snapshots = { attempts = 2, timeout_s = 30, user = "me", password = "secret" }
+        [[venue]]
+        name = "IEX"
+        protocol = "deep"
+        lines = "239.192.4.1:30004"
+    "#;
+
+    fn problems(text: &str) -> Vec<String> {
+        let errors = Config::parse("p.toml", text).expect_err("it is wrong");
+        errors.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn everything_that_a_file_can_say_is_read() {
+        let config = Config::parse("p.toml", WHOLE).unwrap();
+        let plant = &config.plant;
+        assert_eq!((plant.topology, plant.wait, plant.warm), (Topology::Pipeline, Wait::BusySpin, true));
+        assert_eq!((plant.cores, plant.ring_events), ([Some(2), Some(3)], 65_536));
+        assert_eq!(plant.receive.buffer_bytes, Some(8 << 20));
+        assert_eq!((plant.receive.busy_poll_us, plant.receive.datagram_bytes), (50, 9_000));
+        assert_eq!(plant.rules, NbboRules { stale_books: StaleBooks::Exclude, odd_lots_count: true });
+        let journal = plant.journal.as_ref().unwrap();
+        assert_eq!(
+            journal.options,
+            JournalOptions { segment_bytes: 64 << 20, keep_bytes: Some(10_000_000_000) }
+        );
+        assert_eq!(journal.sync, SyncPolicy::Every(Duration::from_millis(250)));
+        assert_eq!((journal.when_failing, journal.queue), (WhenFailing::Stop, 2_048));
+        let [nasdaq, iex] = &plant.venues[..] else { panic!("{:?}", plant.venues) };
+        assert_eq!((nasdaq.publisher, nasdaq.lines.len()), (Publisher::XNAS_ITCH, 2));
+        assert_eq!((nasdaq.arbiter.reorder_window_ns, nasdaq.arbiter.silence_ns), (250_000, 2_500_000_000));
+        let again = nasdaq.arbiter.retransmission.unwrap();
+        assert_eq!((again.attempts, again.timeout_ns, again.messages_per_request), (5, 2_000_000, 500));
+        assert_eq!(nasdaq.login, ("me".to_owned(), "secret".to_owned()));
+        assert_eq!((iex.publisher, iex.retransmission), (Publisher::IEXG_DEEP, None));
+        let clients = config.clients.as_ref().unwrap();
+        assert_eq!((clients.queue_bytes, clients.nap), (4 << 20, Duration::from_micros(20)));
+        assert_eq!(clients.datasets[1].publishers, [2, 3]);
+        assert_eq!(clients.keys.get(0).unwrap().max_connections, 3);
+        assert_eq!(config.web.as_ref().unwrap().token.as_deref(), Some("secret"));
+        assert_eq!(config.books().feeds, [Publisher::XNAS_ITCH, Publisher::IEXG_DEEP]);
+    }
+
+    #[test]
+    fn each_slip_is_told_with_its_line_and_column() {
+        let text = "wait = \"spin\"\n[[venue]]\nname = \"a\"\nprotocol = \"itsch\"\nlines = [\"239.1.1.1\"]\nretransmision = 1\n[web]\nlisten = \"0.0.0.0:80\"\n";
+        let told = problems(text);
+        let expect = [
+            "p.toml:1:8: 'spin' for 'wait'",
+            "p.toml:2:1: venue lacks the key 'publisher'",
+            "p.toml:4:12: 'itsch' for 'protocol'",
+            "p.toml:5:10: 'lines'",
+            "p.toml:6:1: the key 'retransmision'",
+            "p.toml:8:10: who listens beyond this machine",
+        ];
+        for (told, expected) in told.iter().zip(expect) {
+            assert!(told.starts_with(expected), "{told}\n{expected}");
+        }
+        assert_eq!(told.len(), expect.len(), "{told:?}");
+        assert_eq!(problems("").len(), 1);
+        let short = WHOLE.replace("db-TapeworksDemoKey0000000000000", "db-short");
+        assert!(problems(&short)[0].contains("a key has 32"), "{:?}", problems(&short));
+        assert!(!problems(&short)[0].contains("db-short"), "secrets are not told");
+    }
+}

@@ -1,0 +1,162 @@
+//! A plant with its servers, as the configuration asks for.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::config::Config;
+use super::journal::{JournalHistory, JournalReplayed};
+use super::view::Watch;
+use super::{Plant, PlantError, PlantFailure, Status};
+use crate::clients::distributor::{OnRefusal, Options};
+use crate::clients::history::History;
+use crate::clients::server::{self, ServeError, Server, ServerError, ServerOptions, Stats};
+
+/// Why a service does not start.
+#[derive(thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum ServiceError {
+    /// The plant.
+    #[error(transparent)]
+    Plant(#[from] PlantError),
+    /// The clients' server.
+    #[error(transparent)]
+    Clients(#[from] ServerError),
+}
+
+/// Why a service ended before it was told to.
+#[derive(thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum ServiceFailure {
+    /// The plant.
+    #[error(transparent)]
+    Plant(#[from] PlantFailure),
+    /// The clients' server.
+    #[error(transparent)]
+    Clients(#[from] ServeError),
+}
+
+/// A running plant with its servers. Dropping it stops all.
+#[derive(Debug)]
+pub struct Service {
+    // The servers end before the plant does: they are dropped first.
+    clients: Option<Server>,
+    plant: Plant,
+    watch: Watch,
+    replayed: JournalReplayed,
+}
+
+impl Service {
+    /// Starts what `config` asks for. `on_refusal` is told of clients that are refused.
+    ///
+    /// # Errors
+    /// [`ServiceError`]: a busy port, a line that cannot be listened to, a journal that cannot be used.
+    pub fn start(config: &Config, on_refusal: Option<OnRefusal>) -> Result<Self, ServiceError> {
+        let watch = Watch::default();
+        let readers: &[&str] = if config.clients.is_some() { &["clients"] } else { &[] };
+        // The port is taken before the plant starts, so that a busy one costs nothing.
+        let listening = config.clients.as_ref().map(|clients| server::bind(clients.address)).transpose()?;
+        let (mut plant, consumers) = Plant::start_watched(config.plant.clone(), readers, watch.clone())?;
+        let clients = match (&config.clients, listening, consumers.into_iter().next()) {
+            (Some(setting), Some(listener), Some(consumer)) => {
+                let history = JournalHistory::new(&config.plant);
+                let options = ServerOptions {
+                    nap: setting.nap,
+                    ..ServerOptions::new(
+                        setting.address,
+                        Options {
+                            keys: setting.keys.clone(),
+                            datasets: setting.datasets.clone(),
+                            books: config.books(),
+                            queue_bytes: setting.queue_bytes,
+                            max_connections: setting.max_connections,
+                            history: history.map(|history| Arc::new(history) as Arc<dyn History>),
+                            on_refusal,
+                            ..Options::default()
+                        },
+                    )
+                };
+                Some(server::start_on(listener, options, consumer)?)
+            }
+            _ => None,
+        };
+        let replayed = plant.replayed()?;
+        Ok(Self { clients, plant, watch, replayed })
+    }
+
+    /// Where live clients are served.
+    pub fn clients_address(&self) -> Option<std::net::SocketAddr> {
+        self.clients.as_ref().map(Server::address)
+    }
+
+    /// What was found in the journal at the start.
+    pub const fn replayed(&self) -> &JournalReplayed {
+        &self.replayed
+    }
+
+    /// What the plant is doing.
+    pub fn status(&self) -> Status {
+        self.plant.status()
+    }
+
+    /// What the clients' server is doing.
+    pub fn clients(&self) -> Option<Stats> {
+        self.clients.as_ref().map(Server::stats)
+    }
+
+    /// Who looks at books asks here.
+    pub const fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    /// Handles on all this for another thread.
+    pub fn handles(&self) -> Handles {
+        Handles {
+            plant: self.plant.status_handle(),
+            clients: self.clients.as_ref().map(Server::stats_handle),
+            watch: self.watch.clone(),
+        }
+    }
+
+    /// Whether something of it has ended, which nothing does before it is told to unless it failed.
+    pub fn has_ended(&self) -> bool {
+        self.plant.has_ended() || self.clients.as_ref().is_some_and(Server::is_finished)
+    }
+
+    /// Stops all, the lines first: what was received is published, journaled and, for clients that read, sent.
+    ///
+    /// # Errors
+    /// What had failed.
+    pub fn stop(self) -> Result<(), ServiceFailure> {
+        let plant = self.plant.stop();
+        let clients = self.clients.map_or(Ok(()), Server::join);
+        plant?;
+        Ok(clients?)
+    }
+}
+
+/// What other threads may look at while a service runs.
+#[derive(Clone, Debug)]
+pub struct Handles {
+    /// The plant's status.
+    pub plant: Arc<std::sync::Mutex<Status>>,
+    /// The clients'.
+    pub clients: Option<Arc<std::sync::Mutex<Stats>>>,
+    /// The books.
+    pub watch: Watch,
+}
+
+/// Reads the configuration at `path`, with folders and files in it taken from where the file lies.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn load(path: &Path) -> Result<Config, Vec<crate::flow_config::ConfigError>> {
+    let mut config = Config::load(path)?;
+    let folder = path.parent().unwrap_or_else(|| Path::new(""));
+    if let Some(journal) = &mut config.plant.journal {
+        journal.folder = folder.join(&journal.folder);
+    }
+    if let Some(shared) = &mut config.plant.shared_memory {
+        *shared = folder.join(&shared);
+    }
+    Ok(config)
+}
