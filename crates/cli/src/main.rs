@@ -40,6 +40,9 @@ enum Command {
     Exchange(commands::exchange::Arguments),
     Hash(commands::hash::Arguments),
     Flow(commands::flow::Arguments),
+    Plant(commands::plant::Arguments),
+    Validate(commands::plant::Validate),
+    Journal(commands::journal::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -69,6 +72,9 @@ fn run(command: Command) -> Result {
         Command::Exchange(arguments) => commands::exchange::run(arguments),
         Command::Hash(arguments) => commands::hash::run(&arguments),
         Command::Flow(arguments) => commands::flow::run(arguments),
+        Command::Plant(arguments) => commands::plant::run(&arguments),
+        Command::Validate(arguments) => commands::plant::validate(&arguments),
+        Command::Journal(arguments) => commands::journal::run(arguments),
     }
 }
 

@@ -41,10 +41,18 @@ pub(crate) fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
+/// Whether what goes to standard error may be coloured.
+pub(crate) fn is_coloured_stderr() -> bool {
+    std::io::stderr().is_terminal() && !is_colour_unwanted()
+}
+
+fn is_colour_unwanted() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) || is_dumb()
+}
+
 /// Colours, if standard output is a terminal and nobody objects (<https://no-color.org>).
 pub(crate) fn paint() -> Paint {
-    let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) || is_dumb();
-    Paint { is_coloured: std::io::stdout().is_terminal() && !is_unwanted }
+    Paint { is_coloured: std::io::stdout().is_terminal() && !is_colour_unwanted() }
 }
 
 /// A progress bar on standard error: only on a terminal, only when the work takes longer than a second.

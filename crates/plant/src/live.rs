@@ -38,6 +38,7 @@ pub mod config;
 mod engine;
 mod ingest;
 mod journal;
+pub mod monitor;
 mod records;
 pub mod service;
 mod shared;

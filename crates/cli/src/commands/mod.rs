@@ -5,6 +5,8 @@ pub(crate) mod dump;
 pub(crate) mod exchange;
 pub(crate) mod flow;
 pub(crate) mod hash;
+pub(crate) mod journal;
+pub(crate) mod plant;
 pub(crate) mod replay;
 pub(crate) mod schema;
 pub(crate) mod stats;

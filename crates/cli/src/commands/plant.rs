@@ -1,0 +1,331 @@
+//! `tapeworks plant` and `validate`: the live ticker plant.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use tapeworks_plant::clients::distributor::Refused;
+use tapeworks_plant::live::Status;
+use tapeworks_plant::live::config::Config;
+use tapeworks_plant::live::monitor::{Monitor, Severity};
+use tapeworks_plant::live::service::{self, Service, ServiceError, ServiceFailure};
+
+use crate::ending::{Ending, Failure, Result};
+use crate::table::{Align, Table, counted, thousands};
+use crate::{interrupt, output, terminal};
+
+/// How often it is looked what has happened.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Run the ticker plant: multicast lines in, books and the synthetic NBBO, clients served.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tapeworks exchange serve examples/exchange/loopback.toml     (in another terminal: venues to listen to)
+  tapeworks plant examples/plant/loopback.toml
+
+What happens is logged on standard error. Ctrl-C ends it in good order: what was received is journaled and sent, and a \
+summary is printed. Exit code 78: the configuration is wrong; 1: a port is busy, a part failed.")]
+pub(crate) struct Arguments {
+    /// The configuration, a TOML file.
+    #[arg(value_name = "CONFIG")]
+    config: PathBuf,
+    /// The form of the log.
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    log: LogFormat,
+    /// End after so many seconds.
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<f64>,
+    /// The summary as one JSON object.
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+/// Check a plant's configuration: what is wrong, with line and column and what would be right.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  tapeworks validate examples/plant/loopback.toml
+
+Exit code 78: the configuration is wrong.")]
+pub(crate) struct Validate {
+    /// The configuration, a TOML file.
+    #[arg(value_name = "CONFIG")]
+    config: PathBuf,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// A JSON object a line.
+    Json,
+}
+
+impl From<ServiceError> for Failure {
+    fn from(error: ServiceError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<ServiceFailure> for Failure {
+    fn from(error: ServiceFailure) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+fn load(path: &Path) -> Result<Config> {
+    service::load(path).map_err(|errors| Failure::Config(errors.iter().map(ToString::to_string).collect()))
+}
+
+pub(crate) fn validate(arguments: &Validate) -> Result {
+    let config = load(&arguments.config)?;
+    let venues = &config.plant.venues;
+    let lines = venues.iter().map(|venue| venue.lines.len() as u64).sum();
+    let mut text = format!(
+        "{}: sound: {}, {}",
+        arguments.config.display(),
+        counted(venues.len() as u64, "venue", "venues"),
+        counted(lines, "line", "lines"),
+    );
+    if let Some(clients) = &config.clients {
+        let _infallible = write!(text, "; clients on {}", clients.address);
+    }
+    if let Some(web) = &config.web {
+        let _infallible = write!(text, "; page on {}", web.address);
+    }
+    if let Some(journal) = &config.plant.journal {
+        let _infallible = write!(text, "; journal in {}", journal.folder.display());
+    }
+    output::print(&(text + "\n"))?;
+    Ok(Ending::Complete)
+}
+
+/// Sets up the log.
+fn start_log(format: LogFormat) {
+    let builder = tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false);
+    // A second one in one process is nobody's.
+    let _already_set = match format {
+        LogFormat::Text => builder.with_ansi(terminal::is_coloured_stderr()).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+}
+
+fn log_refusals(refusals: &Receiver<Refused>) {
+    for refused in refusals.try_iter() {
+        let peer = refused.address.to_string();
+        tracing::warn!(subject = %peer, untold = refused.untold, "client refused: {}", refused.refusal);
+    }
+}
+
+/// Logs what happens until `is_over`, looking a few times a second.
+pub(crate) fn watch(
+    service: &Service,
+    refusals: &Receiver<Refused>,
+    mut is_over: impl FnMut(&Status) -> bool,
+) {
+    let mut monitor = Monitor::default();
+    loop {
+        let status = service.status();
+        for notice in monitor.look(&status, service.clients().as_ref()) {
+            let subject = &notice.subject;
+            match notice.severity {
+                Severity::Info => tracing::info!(%subject, "{}", notice.text),
+                Severity::Warning => tracing::warn!(%subject, "{}", notice.text),
+                Severity::Error => tracing::error!(%subject, "{}", notice.text),
+            }
+        }
+        log_refusals(refusals);
+        if service.has_ended() || is_over(&status) {
+            return;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result {
+    let config = load(&arguments.config)?;
+    start_log(arguments.log);
+    let (told, refusals) = channel();
+    let on_refusal = Box::new(move |refused: &Refused| {
+        // Where the log has ended nobody listens.
+        let _unheard = told.send(refused.clone());
+    });
+    let service = Service::start(&config, Some(on_refusal))?;
+    let replayed = service.replayed();
+    if replayed.inputs > 0 {
+        tracing::info!(
+            inputs = replayed.inputs,
+            events = replayed.events,
+            torn_bytes = replayed.torn_bytes,
+            lost = replayed.lost,
+            milliseconds = replayed.took_ns / 1_000_000,
+            "the journal is replayed"
+        );
+    }
+    for venue in &config.plant.venues {
+        let lines: Vec<String> = venue.lines.iter().map(ToString::to_string).collect();
+        tracing::info!(subject = %venue.name, "listening to {}", lines.join(" and "));
+    }
+    if let Some(address) = service.clients_address() {
+        tracing::info!("clients are served on {address}");
+    }
+    let until =
+        arguments.seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
+    watch(&service, &refusals, |_| {
+        interrupt::is_requested() || until.is_some_and(|until| Instant::now() >= until)
+    });
+    let has_failed = service.has_ended();
+    let status_of = service.handles();
+    let clients = service.clients();
+    service.stop()?;
+    let status = status_of.plant.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+    let text =
+        if arguments.json { format!("{:#}\n", to_json(&status, clients.as_ref())) } else { show(&status) };
+    output::print(&text)?;
+    let missing: u64 = status.channels.iter().map(|channel| channel.counters.missing).sum();
+    Ok(match (has_failed, missing) {
+        (false, 0) => Ending::Complete,
+        _ => Ending::WithProblems,
+    })
+}
+
+/// The summary for people.
+pub(crate) fn show(status: &Status) -> String {
+    let [p50, p90, p99, p999, max] = status.delay;
+    let microseconds = |nanoseconds: u64| format!("{:.1}", nanoseconds as f64 / 1e3);
+    let mut out = format!(
+        "{} messages, {} events, {} symbols; from the kernel's receive time to the ring: p50 {} us, p90 {}, p99 {}, p99.9 {}, at most {}\n\n",
+        thousands(status.messages),
+        thousands(status.events),
+        thousands(status.symbols as u64),
+        microseconds(p50),
+        microseconds(p90),
+        microseconds(p99),
+        microseconds(p999),
+        microseconds(max),
+    );
+    let mut venues = Table::new(&[
+        ("venue", Align::Left),
+        ("messages", Align::Right),
+        ("won A, B", Align::Right),
+        ("lost A, B", Align::Right),
+        ("holes", Align::Right),
+        ("filled by lines", Align::Right),
+        ("asked for", Align::Right),
+        ("gaps", Align::Right),
+        ("missing", Align::Right),
+        ("snapshots", Align::Right),
+        ("kernel drops", Align::Right),
+    ]);
+    for channel in &status.channels {
+        let lines = channel.lines.iter().take(2);
+        let each = |count: fn(&tapeworks_plant::live::LineStatus) -> u64| {
+            lines.clone().map(|line| thousands(count(line))).collect::<Vec<_>>().join(", ")
+        };
+        venues.row([
+            channel.name.clone(),
+            thousands(channel.counters.messages),
+            each(|line| line.counters.won),
+            each(|line| line.counters.lost),
+            thousands(channel.counters.holes),
+            thousands(channel.counters.filled_by_lines),
+            thousands(channel.counters.filled_by_retransmission),
+            thousands(channel.counters.gaps),
+            thousands(channel.counters.missing),
+            thousands(channel.snapshots.applied),
+            thousands(channel.lines.iter().map(|line| line.kernel_drops).sum()),
+        ]);
+    }
+    out.push_str(&venues.render(terminal::width(), terminal::paint()));
+    if let Some(journal) = &status.journal {
+        let _infallible = writeln!(
+            out,
+            "\njournal: {} records, {} bytes written, {} lost",
+            thousands(journal.next),
+            thousands(journal.written_bytes),
+            thousands(journal.lost),
+        );
+    }
+    out
+}
+
+/// The summary for programs. Times in ns.
+pub(crate) fn to_json(
+    status: &Status,
+    clients: Option<&tapeworks_plant::clients::server::Stats>,
+) -> serde_json::Value {
+    let channels: Vec<serde_json::Value> = status
+        .channels
+        .iter()
+        .map(|channel| {
+            let lines: Vec<serde_json::Value> = channel
+                .lines
+                .iter()
+                .map(|line| {
+                    let counters = &line.counters;
+                    json!({
+                        "address": line.address.to_string(),
+                        "packets": counters.packets,
+                        "messages": counters.messages,
+                        "won": counters.won,
+                        "duplicate": counters.duplicate,
+                        "late": counters.late,
+                        "lost": counters.lost,
+                        "reordered": counters.reordered,
+                        "repeated": counters.repeated,
+                        "malformed": counters.malformed,
+                        "kernel_drops": line.kernel_drops,
+                        "receive_buffer_bytes": line.buffer_bytes,
+                    })
+                })
+                .collect();
+            let counters = &channel.counters;
+            json!({
+                "venue": channel.name,
+                "session": channel.session,
+                "next": channel.next,
+                "messages": counters.messages,
+                "holes": counters.holes,
+                "filled_by_lines": counters.filled_by_lines,
+                "filled_by_retransmission": counters.filled_by_retransmission,
+                "requests": counters.requests,
+                "gaps": counters.gaps,
+                "missing": counters.missing,
+                "late": counters.late,
+                "session_changes": counters.session_changes,
+                "sequence_resets": counters.sequence_resets,
+                "silences": counters.silences,
+                "snapshots": channel.snapshots.applied,
+                "snapshots_failed": channel.snapshots.failed,
+                "is_stale": channel.is_stale,
+                "lines": lines,
+            })
+        })
+        .collect();
+    let [p50, p90, p99, p999, max] = status.delay;
+    json!({
+        "messages": status.messages,
+        "events": status.events,
+        "symbols": status.symbols,
+        "problems": status.problems,
+        "ring_highest": status.ring_highest,
+        "stalls": status.stalls,
+        "delay_ns": { "p50": p50, "p90": p90, "p99": p99, "p99.9": p999, "max": max },
+        "nbbo_changes": status.nbbo.changes,
+        "journal": status.journal.as_ref().map(|journal| json!({
+            "records": journal.next,
+            "written_bytes": journal.written_bytes,
+            "lost": journal.lost,
+        })),
+        "clients": clients.map(|clients| json!({
+            "admitted": clients.counters.admitted,
+            "records": clients.counters.records,
+            "bytes": clients.counters.bytes,
+        })),
+        "venues": channels,
+    })
+}

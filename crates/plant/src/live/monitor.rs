@@ -1,0 +1,202 @@
+//! What a person must hear of: the differences between one look at a plant and the next.
+
+use std::net::SocketAddr;
+
+use crate::clients::server::Stats;
+
+use super::status::{ChannelStatus, Status};
+
+/// How much somebody must hear of it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Severity {
+    /// Good to know.
+    Info,
+    /// Something was lost or is in doubt.
+    Warning,
+    /// Something is lost that the plant promises to keep.
+    Error,
+}
+
+/// Something that happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Notice {
+    /// How much somebody must hear of it.
+    pub severity: Severity,
+    /// The venue, or the client's address, or nothing.
+    pub subject: String,
+    /// What happened.
+    pub text: String,
+}
+
+/// Compares looks.
+#[derive(Debug, Default)]
+pub struct Monitor {
+    before: Option<Status>,
+    clients: Vec<(u64, SocketAddr, String)>,
+}
+
+impl Monitor {
+    /// What happened since the last look.
+    pub fn look(&mut self, status: &Status, clients: Option<&Stats>) -> Vec<Notice> {
+        let mut notices = Vec::new();
+        let before = self.before.take().unwrap_or_default();
+        for (at, channel) in status.channels.iter().enumerate() {
+            let mut say = |severity, text: String| {
+                notices.push(Notice { severity, subject: channel.name.clone(), text });
+            };
+            compare(before.channels.get(at), channel, &mut say);
+        }
+        if let (Some(now), was) = (&status.journal, before.journal.unwrap_or_default())
+            && now.lost > was.lost
+        {
+            let why = now.error.as_deref().unwrap_or("the disk fails");
+            let text = format!("{} inputs were not journaled: {why}", now.lost - was.lost);
+            notices.push(Notice { severity: Severity::Error, subject: "journal".to_owned(), text });
+        }
+        if status.stalls > before.stalls {
+            let text = format!("ingest waited {} times for room", status.stalls - before.stalls);
+            notices.push(Notice { severity: Severity::Warning, subject: "ring".to_owned(), text });
+        }
+        if let Some(clients) = clients {
+            self.compare_clients(clients, &mut notices);
+        }
+        self.before = Some(status.clone());
+        notices
+    }
+
+    fn compare_clients(&mut self, stats: &Stats, notices: &mut Vec<Notice>) {
+        let known: Vec<(u64, SocketAddr, String)> = stats
+            .clients
+            .iter()
+            .filter(|client| !client.key.is_empty())
+            .map(|client| (client.session, client.address, client.key.clone()))
+            .collect();
+        let mut say = |(_, address, key): &(u64, SocketAddr, String), text: &str| {
+            notices.push(Notice {
+                severity: Severity::Info,
+                subject: address.to_string(),
+                text: format!("{text} (key '{key}')"),
+            });
+        };
+        known
+            .iter()
+            .filter(|client| !self.clients.contains(client))
+            .for_each(|client| say(client, "client came"));
+        self.clients
+            .iter()
+            .filter(|client| !known.contains(client))
+            .for_each(|client| say(client, "client left"));
+        self.clients = known;
+    }
+}
+
+fn compare(before: Option<&ChannelStatus>, now: &ChannelStatus, say: &mut impl FnMut(Severity, String)) {
+    let (was, had_session) = match before {
+        Some(was) => (was.clone(), was.session.clone()),
+        None => (
+            ChannelStatus {
+                session: String::new(),
+                counters: Default::default(),
+                snapshots: Default::default(),
+                lines: Vec::new(),
+                is_silent: false,
+                is_joining: false,
+                ..now.clone()
+            },
+            String::new(),
+        ),
+    };
+    if now.session != had_session && !now.session.is_empty() {
+        say(Severity::Info, format!("session {} begins", now.session));
+    }
+    let counters = &now.counters;
+    if counters.gaps > was.counters.gaps {
+        let missing = counters.missing - was.counters.missing;
+        say(Severity::Warning, format!("{missing} messages are missing and were not to be had again"));
+    }
+    if counters.filled_by_retransmission > was.counters.filled_by_retransmission {
+        let filled = counters.filled_by_retransmission - was.counters.filled_by_retransmission;
+        say(Severity::Info, format!("{filled} holes were filled by retransmission"));
+    }
+    if counters.sequence_resets > was.counters.sequence_resets {
+        say(Severity::Warning, "the sequence numbers began anew".to_owned());
+    }
+    if counters.ends_of_session > was.counters.ends_of_session {
+        say(Severity::Info, "the session ended".to_owned());
+    }
+    if now.snapshots.applied > was.snapshots.applied {
+        say(
+            Severity::Info,
+            format!("the books are those of a snapshot of {} messages", now.snapshots.messages),
+        );
+    }
+    if now.snapshots.failed > was.snapshots.failed {
+        say(Severity::Warning, "a snapshot failed".to_owned());
+    }
+    if now.is_silent && !was.is_silent {
+        say(Severity::Warning, "nothing is heard".to_owned());
+    }
+    if was.is_silent && !now.is_silent {
+        say(Severity::Info, "it is heard again".to_owned());
+    }
+    for (at, line) in now.lines.iter().enumerate() {
+        let before = was.lines.get(at);
+        let dropped = line.kernel_drops - before.map_or(0, |line| line.kernel_drops).min(line.kernel_drops);
+        if dropped > 0 {
+            say(Severity::Warning, format!("the kernel dropped {dropped} packets of {}", line.address));
+        }
+        if line.is_silent && !before.is_some_and(|line| line.is_silent) && !now.is_silent {
+            say(Severity::Warning, format!("line {} is silent", line.address));
+        }
+        let malformed = line.counters.malformed - before.map_or(0, |line| line.counters.malformed);
+        if malformed > 0 {
+            say(Severity::Warning, format!("{malformed} packets of {} cannot be read", line.address));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_market::Publisher;
+
+    use super::*;
+
+    fn channel() -> ChannelStatus {
+        ChannelStatus {
+            name: "Nasdaq".to_owned(),
+            publisher: Publisher::XNAS_ITCH,
+            session: "S1".to_owned(),
+            next: Some(7),
+            counters: Default::default(),
+            snapshots: Default::default(),
+            lines: Vec::new(),
+            is_recovering: false,
+            is_joining: false,
+            is_silent: false,
+            is_stale: false,
+        }
+    }
+
+    #[test]
+    fn each_change_is_told_once() {
+        let mut monitor = Monitor::default();
+        let mut status = Status { channels: vec![channel()], ..Status::default() };
+        let texts = |notices: Vec<Notice>| notices.into_iter().map(|notice| notice.text).collect::<Vec<_>>();
+        assert_eq!(texts(monitor.look(&status, None)), ["session S1 begins"]);
+        assert_eq!(monitor.look(&status, None), []);
+        status.channels[0].counters.gaps = 1;
+        status.channels[0].counters.missing = 12;
+        status.channels[0].is_silent = true;
+        status.stalls = 2;
+        let told = texts(monitor.look(&status, None));
+        let expected = [
+            "12 messages are missing and were not to be had again",
+            "nothing is heard",
+            "ingest waited 2 times for room",
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(monitor.look(&status, None), []);
+        status.channels[0].is_silent = false;
+        assert_eq!(texts(monitor.look(&status, None)), ["it is heard again"]);
+    }
+}
