@@ -4,7 +4,8 @@
 
 mod support;
 
-use std::net::{TcpListener, UdpSocket};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::Stdio;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -119,6 +120,38 @@ fn ctrl_c_is_the_end_of_a_market_without_end() {
     // Less those of the first packet.
     assert!(report["messages"].as_u64().unwrap() > receiver.join().unwrap());
     assert_eq!(folder.files(), ["injected.json", "v.toml"]);
+}
+
+#[test]
+fn a_snapshot_that_was_kept_is_dumped_with_its_end() {
+    let folder = Folder::new("exchange-snapshot");
+    let sink = socket();
+    let text =
+        format!("symbols = 2\nrate = 2_000\nwait = \"rest\"\n{}", venue(&sink, "snapshot = \"127.0.0.1:0\""));
+    let config = folder.write("v.toml", text.as_bytes());
+    let mut child = command(&["exchange", "serve", &config])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut told).unwrap();
+    let port = told.trim_end().rsplit(' ').next().unwrap().to_owned();
+    // By then the directory is told.
+    (0..50).for_each(|_| assert!(sink.recv(&mut [0; 2_048]).is_ok()));
+    let mut client = TcpStream::connect(port).unwrap();
+    client.write_all(b"\x00\x2fLuser  password                      1          ").unwrap();
+    let mut snapshot = Vec::new();
+    client.read_to_end(&mut snapshot).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let file = folder.write("snapshot.soup", &snapshot);
+    let output = run(&["dump", &file]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let lines = stdout(&output);
+    for part in ["Login Accepted", "Stock Directory", "Add Order", "End Of Snapshot", "End Of Session"] {
+        assert!(lines.contains(part), "{part}: {lines}");
+    }
 }
 
 #[test]

@@ -27,6 +27,9 @@ use crate::transport::{Session, Stream};
 /// The most messages that one call of [`Live::advance`] makes.
 const MOST_AT_ONCE: usize = 4_096;
 
+/// The highest rate, in messages a second: one a nanosecond.
+pub const MOST_A_SECOND: u64 = SECOND_NS;
+
 /// Messages of one venue that may wait; at more the whole market waits.
 const MOST_WAITING: usize = 1 << 20;
 
@@ -85,7 +88,7 @@ pub struct LiveOptions {
     pub popularity: Popularity,
     /// Messages of all venues together: a whole trading day, however long it takes. `None`: an open market without end.
     pub messages: Option<u64>,
-    /// Messages a second over all venues.
+    /// Messages a second over all venues, at most [`MOST_A_SECOND`].
     pub rate: u64,
     /// Bursts on top.
     pub bursts: Vec<LiveBurst>,
@@ -193,9 +196,11 @@ impl Pace {
         Self { rate: rate.max(1), made: 0, bursts, first: 0 }
     }
 
-    /// `number / rate`, in nanoseconds.
+    /// `number / rate`, in nanoseconds; a rate is at most [`MOST_A_SECOND`].
     fn time_of(number: u64, rate: u64) -> u64 {
-        (u128::from(number) * u128::from(SECOND_NS) / u128::from(rate.max(1))) as u64
+        let rate = rate.clamp(1, MOST_A_SECOND);
+        // Whole seconds apart, so that nothing overflows: a division of 128 bits costs as much as a message.
+        (number / rate).saturating_mul(SECOND_NS).saturating_add(number % rate * SECOND_NS / rate)
     }
 
     /// The due time of the next message, and the burst it belongs to.

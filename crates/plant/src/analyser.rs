@@ -20,7 +20,7 @@ use tapeworks_packet::net::{self, Datagram, Transport};
 use tapeworks_packet::tcp::{Flow, Limits, Reassembler, StreamEvent};
 use tapeworks_wire::framing::{Blocks, FramingError, PrefixOrder};
 use tapeworks_wire::iex::tp;
-use tapeworks_wire::nasdaq::{moldudp64, soupbintcp};
+use tapeworks_wire::nasdaq::{glimpse50, moldudp64, soupbintcp};
 use tapeworks_wire::protocol_by_name;
 use tapeworks_wire::schema::{Decoded, Schema};
 
@@ -722,6 +722,9 @@ fn soup_packet(
     // What clients send unsequenced is orders, not market data.
     match envelope.application.filter(|_| is_sequenced).and_then(schema_of) {
         Some(schema) => {
+            // What ends a snapshot belongs to none of the protocols whose messages it is made of.
+            let is_end = glimpse50::Message::decode(bytes).is_ok();
+            let schema = if is_end { &glimpse50::SCHEMA } else { schema };
             let message = Message {
                 schema,
                 decoded: schema.decode(bytes),

@@ -1,6 +1,6 @@
 //! What simulated venues hear from clients.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tapeworks_exchange::live::{Live, LiveOptions, LivePacket, LiveVenue, Outlet};
 use tapeworks_exchange::retransmission::{Made, Store, read_request};
@@ -92,7 +92,8 @@ fn image() -> Arc<Image> {
 pub fn snapshot(bytes: &[u8]) {
     let Some((shape, bytes)) = bytes.split_first() else { return };
     let known = Credentials { user: "me".to_owned(), password: "secret".to_owned() };
-    let image = image();
+    static IMAGE: OnceLock<Arc<Image>> = OnceLock::new();
+    let image = IMAGE.get_or_init(image);
     for credentials in [None, Some(known)] {
         let mut server = SnapshotServer::new(credentials, 0);
         let mut now_ns = 0;
@@ -100,7 +101,7 @@ pub fn snapshot(bytes: &[u8]) {
             now_ns += 1_000_000;
             server.receive(piece, now_ns);
             let is_logged_in = server.wants_image();
-            server.give(Arc::clone(&image), now_ns);
+            server.give(Arc::clone(image), now_ns);
             let most = if is_logged_in { usize::MAX } else { image.packets().len() + 64 };
             assert!(server.output().len() <= most);
             assert!(server.image_messages() == 0 || server.image_messages() == image.messages);

@@ -36,6 +36,8 @@ pub enum Sent {
 pub struct Sender {
     socket: Socket,
     to: Option<SockAddr>,
+    /// The kernel knows where packets go, and does not look for the way each time.
+    is_connected: bool,
     /// Of an interface: its name and number.
     interface: Option<(String, u32)>,
     outgoing: Outgoing,
@@ -58,7 +60,8 @@ impl Sender {
             socket.set_multicast_ttl_v4(hops)?;
         }
         socket.set_write_timeout(Some(LONGEST_WAIT))?;
-        Ok(Self { socket, to: Some(to.into()), interface: None, outgoing: Outgoing::new() })
+        let to = Some(to.into());
+        Ok(Self { socket, to, is_connected: false, interface: None, outgoing: Outgoing::new() })
     }
 
     /// As [`Sender::udp`]; a multicast group is sent to out of the interface with the address `interface`, and programs
@@ -67,10 +70,13 @@ impl Sender {
     /// # Errors
     /// What the operating system says.
     pub fn udp_out_of(to: SocketAddrV4, hops: u32, interface: Ipv4Addr) -> io::Result<Self> {
-        let sender = Self::udp(to.into(), Some(hops))?;
+        let mut sender = Self::udp(to.into(), Some(hops))?;
+        // A connected socket hears that nobody listens at an address; of a group that cannot be said.
         if to.ip().is_multicast() {
             sender.socket.set_multicast_if_v4(&interface)?;
             sender.socket.set_multicast_loop_v4(true)?;
+            sender.socket.connect(&SocketAddr::from(to).into())?;
+            sender.is_connected = true;
         }
         Ok(sender)
     }
@@ -87,13 +93,14 @@ impl Sender {
             .map_err(|cause| raw.failed("set how long to wait", cause))?;
         let RawSocket { socket, name, index } = raw;
         let interface = Some((name, index));
-        Ok((Self { socket, to: None, interface, outgoing: Outgoing::new() }, link_type))
+        Ok((Self { socket, to: None, is_connected: true, interface, outgoing: Outgoing::new() }, link_type))
     }
 
     /// Sends each packet and tells what became of each, in their order.
     pub fn send<'b>(&mut self, packets: impl IntoIterator<Item = &'b [u8]>, mut each: impl FnMut(Sent)) {
         let is_frames = self.interface.is_some();
-        self.outgoing.send(&self.socket, self.to.as_ref(), packets, |sent| {
+        let to = self.to.as_ref().filter(|_| !self.is_connected);
+        self.outgoing.send(&self.socket, to, packets, |sent| {
             each(match sent {
                 Ok(()) => Sent::Taken,
                 Err(error) => match error.raw_os_error() {
