@@ -424,9 +424,9 @@ impl Distributor {
         let now = self.replica.now;
         for place in 0..self.clients.len() {
             let Some(client) = self.client(place).filter(|client| client.is_started()) else { continue };
-            let (is_wanted, is_changed) = client.resolve(event, instrument, symbol);
-            if is_wanted {
-                client.tell_mapping(now, instrument, symbol);
+            let (wanting, is_changed) = client.resolve(event, instrument, symbol);
+            if let Some(wanting) = wanting {
+                client.tell_mapping(wanting, now, instrument, symbol);
             }
             if is_changed {
                 self.watch(place);
@@ -843,6 +843,7 @@ impl Distributor {
             let Some(message) = client.replay.as_ref().and_then(Replay::next) else { return };
             match message {
                 Message::Records { bytes, count } => client.put_records(&bytes, count, now, counters),
+                Message::Symbol(time, instrument, symbol) => client.name(time, instrument, symbol, false),
                 Message::Join(position) => {
                     let join = next.max(position);
                     client.join(join);

@@ -263,6 +263,15 @@ fn insert(set: &mut FixedBitSet, instrument: InstrumentId) {
     }
 }
 
+/// Where the records of an instrument go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wanting {
+    /// To the client.
+    Now,
+    /// To what is kept for the end of a replay.
+    Kept,
+}
+
 /// A quote that waits for its client to catch up: its schema, feed and instrument.
 type QuoteKey = (usize, u16, InstrumentId);
 
@@ -590,9 +599,15 @@ impl Client {
         }
     }
 
-    /// An instrument has appeared: whether it is wanted now, and whether it is on a list that it was not on before.
-    pub(super) fn resolve(&mut self, event: u64, instrument: InstrumentId, symbol: Symbol) -> (bool, bool) {
-        let (mut is_wanted, mut is_changed) = (false, false);
+    /// An instrument has appeared: whose records of it are wanted now, and whether it is on a list that it was not on
+    /// before.
+    pub(super) fn resolve(
+        &mut self,
+        event: u64,
+        instrument: InstrumentId,
+        symbol: Symbol,
+    ) -> (Option<Wanting>, bool) {
+        let (mut wanting, mut is_changed) = (None, false);
         for interest in self.interests.iter_mut().flatten() {
             if interest.pending.remove(&symbol)
                 && let Some(group) = interest.groups.first_mut()
@@ -600,9 +615,12 @@ impl Client {
                 insert(&mut group.instruments, instrument);
                 is_changed = true;
             }
-            is_wanted |= interest.wants(instrument, event);
+            if interest.wants(instrument, event) {
+                let is_kept = interest.start.is_some() && self.replay.is_some();
+                wanting = if is_kept { wanting.or(Some(Wanting::Kept)) } else { Some(Wanting::Now) };
+            }
         }
-        (is_wanted, is_changed)
+        (wanting, is_changed)
     }
 
     /// Tells an instrument's symbol, once.
@@ -613,18 +631,20 @@ impl Client {
         }
     }
 
-    pub(super) fn tell_mapping(&mut self, now: Nanos, instrument: InstrumentId, symbol: Symbol) {
-        if self.is_keeping() {
-            live::symbol_mapping(now, instrument, symbol, false, &mut self.kept);
+    /// Tells the symbol of an instrument that has appeared, before the records of it.
+    pub(super) fn tell_mapping(
+        &mut self,
+        wanting: Wanting,
+        now: Nanos,
+        instrument: InstrumentId,
+        symbol: Symbol,
+    ) {
+        if wanting == Wanting::Now {
+            self.name(now, instrument, symbol, false);
+        } else if !self.named.contains(instrument.index()) {
             insert(&mut self.named, instrument);
-            return;
+            live::symbol_mapping(now, instrument, symbol, false, &mut self.kept);
         }
-        self.name(now, instrument, symbol, false);
-    }
-
-    /// Whether a replay is under way and records of the present wait for its end.
-    fn is_keeping(&self) -> bool {
-        self.replay.is_some() && self.interests().any(|(_, interest)| interest.start.is_some())
     }
 
     /// Puts a message about the session into the queue, which has room for it.
