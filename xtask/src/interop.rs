@@ -33,6 +33,9 @@ pub(crate) fn live() -> Result<String, Lack> {
     process::cargo(build).run().map_err(Lack::Failed)?;
     let server = process::target_folder().join("debug/examples/live_server");
     let work = process::target_folder().join("interop");
+    let lints = ["clippy", "--locked", "--manifest-path", "interop/live/Cargo.toml", "--target-dir"];
+    let lints = process::cargo(lints).arg(process::target_folder()).args(["--", "--deny", "warnings"]);
+    lints.run().map_err(Lack::Failed)?;
     let manifest = ["run", "--locked", "--manifest-path", "interop/live/Cargo.toml", "--target-dir"];
     let rust = process::cargo(manifest).arg(process::target_folder()).arg("--").arg(&server).arg(&work);
     rust.run().map_err(Lack::Failed)?;

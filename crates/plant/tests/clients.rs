@@ -695,3 +695,111 @@ fn a_port_that_is_taken_is_named() {
     assert!(matches!(error, ServerError::Bind { .. }));
     assert!(error.to_string().contains(&address.to_string()), "{error}");
 }
+
+#[cfg(feature = "tls")]
+mod tls {
+    use std::path::PathBuf;
+
+    use rustls::pki_types::{CertificateDer, ServerName};
+    use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+    use tapeworks_plant::clients::tls::{self, TlsError};
+
+    use super::*;
+
+    /// A certificate for `localhost`, signed by itself, and its key, in files that go when the test ends.
+    struct Certificate {
+        folder: PathBuf,
+        der: CertificateDer<'static>,
+    }
+
+    impl Certificate {
+        fn new(name: &str) -> Self {
+            let folder = std::env::temp_dir().join(format!("tapeworks-tls-{name}-{}", std::process::id()));
+            std::fs::create_dir_all(&folder).unwrap();
+            let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+            std::fs::write(folder.join("certificate.pem"), made.cert.pem()).unwrap();
+            std::fs::write(folder.join("key.pem"), made.signing_key.serialize_pem()).unwrap();
+            Self { folder, der: made.cert.der().clone() }
+        }
+
+        fn config(&self) -> Arc<rustls::ServerConfig> {
+            tls::config(&self.folder.join("certificate.pem"), &self.folder.join("key.pem")).unwrap()
+        }
+    }
+
+    impl Drop for Certificate {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+
+    #[test]
+    fn a_session_over_tls_brings_the_same_records() {
+        let certificate = Certificate::new("session");
+        let config = certificate.config();
+        let mut plant = Plant::with(|options| options.tls = Some(config));
+        let address = plant.server.address();
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.der.clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let client = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let session =
+            ClientConnection::new(Arc::new(client), ServerName::try_from("localhost").unwrap()).unwrap();
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let mut stream = BufReader::new(StreamOwned::new(session, stream));
+        let read_line = |stream: &mut BufReader<StreamOwned<ClientConnection, TcpStream>>| {
+            let mut line = String::new();
+            stream.read_line(&mut line).unwrap();
+            line
+        };
+        read_line(&mut stream);
+        let challenge = read_line(&mut stream).trim_end().strip_prefix("cram=").unwrap().to_owned();
+        let answer = hex::encode(Key::new("", KEY).unwrap().answer(&challenge));
+        writeln!(stream.get_mut(), "auth={answer}-00000|dataset={DATASET}").unwrap();
+        assert!(read_line(&mut stream).starts_with("success=1"));
+        writeln!(stream.get_mut(), "schema=mbp-10|symbols=ALL_SYMBOLS\nstart_session").unwrap();
+        // Somebody who does not speak TLS does not disturb.
+        let mut plain = TcpStream::connect(address).unwrap();
+        plain.write_all(b"auth=0-00000|dataset=X\n").unwrap();
+        let events = events(&scenario(4_000, 6, 3));
+        let mut decoder = DbnDecoder::new(stream).unwrap();
+        let mut told = Told::default();
+        while told.system.is_empty() {
+            told.take(decoder.decode_record_ref().unwrap().unwrap());
+        }
+        let reader = std::thread::spawn(move || {
+            // The server closes without saying so in TLS: what was read up to there counts.
+            while let Ok(Some(record)) = decoder.decode_record_ref() {
+                told.take(record);
+            }
+            told
+        });
+        plant.publish(&events);
+        plant.end();
+        same("over TLS", &reader.join().unwrap().records, &expected(&events, Schema::Mbp10));
+    }
+
+    #[test]
+    fn files_without_a_certificate_or_key_are_named() {
+        let (one, other) = (Certificate::new("one"), Certificate::new("other"));
+        let (certificate, key) = (one.folder.join("certificate.pem"), one.folder.join("key.pem"));
+        let missing = one.folder.join("missing.pem");
+        for (error, names) in [
+            (tls::config(&missing, &key).unwrap_err(), "missing.pem: no certificate can be read"),
+            (tls::config(&key, &key).unwrap_err(), "key.pem: holds no certificate"),
+            (
+                tls::config(&certificate, &certificate).unwrap_err(),
+                "certificate.pem: no private key can be read",
+            ),
+        ] {
+            assert!(error.to_string().contains(names), "{error}");
+        }
+        let error = tls::config(&certificate, &other.folder.join("key.pem")).unwrap_err();
+        assert!(matches!(error, TlsError::Unusable { .. }), "{error}");
+    }
+}

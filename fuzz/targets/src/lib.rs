@@ -10,6 +10,7 @@
 
 mod book;
 mod capture;
+mod clients;
 mod feed;
 mod network;
 pub mod seeds;
@@ -18,6 +19,7 @@ mod wire;
 
 pub use book::book;
 pub use capture::{capture, framed};
+pub use clients::control;
 pub use feed::{feed_capture, feed_file, feed_packets};
 pub use network::{net, rewrite, tcp};
 pub use wire::{deep10, iextp, itch50, moldudp64, schema, soupbintcp, tops16};
@@ -29,6 +31,7 @@ pub type Target = (&'static str, fn(&[u8]));
 pub const TARGETS: &[Target] = &[
     ("book", book),
     ("capture", capture),
+    ("control", control),
     ("deep10", deep10),
     ("feed_capture", feed_capture),
     ("feed_file", feed_file),

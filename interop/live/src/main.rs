@@ -169,7 +169,7 @@ async fn schemas(mut server: Server) -> Result<usize> {
             ensure!(expected.len() - told.records.len() <= 60, "{schema}: {} records", told.records.len());
             expected.truncate(told.records.len());
         }
-        count += same(&schema.to_string(), &told.records, &expected)?;
+        count += same(schema.as_str(), &told.records, &expected)?;
         ensure!(told.symbols.len() == 20, "{schema}: {} symbols", told.symbols.len());
     }
     Ok(count)

@@ -365,6 +365,14 @@ impl Distributor {
         self.distribute();
     }
 
+    /// Tells every client that nothing more comes.
+    pub fn hang_up(&mut self) {
+        for client in self.clients.iter_mut().flatten() {
+            // Who is gone already needs not be told.
+            let _ = client.transport.finish();
+        }
+    }
+
     /// Whether nothing waits for any client.
     pub fn is_idle(&self) -> bool {
         self.clients.iter().flatten().all(|client| client.waiting() == 0 && client.replay.is_none())

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::net::{Shutdown, SocketAddr};
+use std::net::SocketAddr;
 
 use bytes::Bytes;
 use fixedbitset::FixedBitSet;
@@ -796,7 +796,7 @@ impl Client {
             if matches!(self.phase, Phase::Closing { .. }) && !self.is_shut {
                 self.is_shut = true;
                 // The other side reads to the end and closes; if not, time is up some seconds later.
-                self.transport.stream().shutdown(Shutdown::Write)?;
+                self.transport.finish()?;
             }
         }
         Ok(self.is_over && self.phase == Phase::Live)
