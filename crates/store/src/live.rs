@@ -141,8 +141,7 @@ impl Maker {
         self.table.release(batch);
     }
 
-    /// Appends what is known at `now` that the books do not tell: the last trades of `bbo-1s` and `bbo-1m`. Returns
-    /// whether this schema is one of those.
+    /// Appends what is known at `now` of schemas that tell more than the books do: the last trade.
     fn snapshot(&self, now: Nanos, wanted: &dyn Fn(InstrumentId) -> bool, batch: &mut Batch) {
         self.table.snapshot(now, wanted, batch);
     }
@@ -253,7 +252,8 @@ pub struct State<'a> {
 ///   the order of their execution; the last has LAST;
 /// - `mbp-1`, `mbp-10`: per feed and instrument with a level one `M` without price;
 /// - `cmbp-1`: per instrument with a bid or an offer one `M` without price;
-/// - `bbo-1s`, `bbo-1m`: per feed and instrument the quote and the last trade;
+/// - `bbo-1s`, `bbo-1m`, `cbbo-1s`, `cbbo-1m`: per instrument, and per feed for the first two, the quote and the last
+///   trade;
 /// - other schemas have no state, and nothing is appended.
 ///
 /// Cost: for `mbo` the order table is read once and the wanted orders are sorted; for the others each instrument is looked
@@ -270,8 +270,15 @@ pub fn snapshot(
         Schema::Mbp1 => prices::<Mbp1Msg, 1>(state, wanted, batch),
         Schema::Mbp10 => prices::<Mbp10Msg, 10>(state, wanted, batch),
         Schema::Cmbp1 => consolidated(state, wanted, batch),
-        Schema::Bbo1S | Schema::Bbo1M => maker.snapshot(state.now, wanted, batch),
-        Schema::Trades | Schema::Status | Schema::Imbalance | Schema::Definition | Schema::Ohlcv1S => {}
+        Schema::Bbo1S | Schema::Bbo1M | Schema::Cbbo1S | Schema::Cbbo1M => {
+            maker.snapshot(state.now, wanted, batch)
+        }
+        Schema::Tbbo
+        | Schema::Trades
+        | Schema::Status
+        | Schema::Imbalance
+        | Schema::Definition
+        | Schema::Ohlcv1S => {}
     }
 }
 

@@ -686,8 +686,9 @@ impl Distributor {
             }
         }
         let Some(client) = self.client(place) else { return Ok(()) };
-        if subscription.schema == Schema::Cmbp1 && client.is_of_some_feeds() {
-            return refuse("the dataset is of one feed, and cmbp-1 is across all".to_owned());
+        let schema = subscription.schema;
+        if is_consolidated(schema) && client.is_of_some_feeds() {
+            return refuse(format!("the dataset is of some feeds only, and {schema} is across all"));
         }
         client.check_start(&subscription)?;
         if !client.is_started() {
@@ -985,11 +986,16 @@ impl Distributor {
     }
 }
 
+/// Whether a schema is of the NBBO, across all feeds.
+const fn is_consolidated(schema: Schema) -> bool {
+    matches!(schema, Schema::Cmbp1 | Schema::Cbbo1S | Schema::Cbbo1M)
+}
+
 /// What is done for a schema that nobody wants: what its records need to know of the time before.
 const fn idle_mode(schema: Schema) -> Mode {
     match schema {
         // Their intervals are under way when somebody comes.
-        Schema::Bbo1S | Schema::Bbo1M | Schema::Ohlcv1S => Mode::On,
+        Schema::Bbo1S | Schema::Bbo1M | Schema::Cbbo1S | Schema::Cbbo1M | Schema::Ohlcv1S => Mode::On,
         Schema::Cmbp1 => Mode::Watch,
         _ => Mode::Off,
     }

@@ -307,7 +307,8 @@ impl Conflated {
 
 /// Whether of a schema the last record of an instrument tells all that can be acted on.
 fn is_of_quotes(lane: usize) -> bool {
-    [Schema::Mbp1, Schema::Bbo1S, Schema::Bbo1M, Schema::Cmbp1].map(lane_of).contains(&lane)
+    let quotes = [Schema::Mbp1, Schema::Bbo1S, Schema::Bbo1M, Schema::Cmbp1, Schema::Cbbo1S, Schema::Cbbo1M];
+    quotes.map(lane_of).contains(&lane)
 }
 
 /// A connection and what belongs to it.
@@ -734,7 +735,8 @@ impl Client {
             SlowReader::Conflate
                 if is_of_quotes(lane) && (waiting > limit / 4 || !self.conflated.is_empty()) =>
             {
-                let publisher = if lane == lane_of(Schema::Cmbp1) { 0 } else { item.publisher };
+                let is_across = [Schema::Cmbp1, Schema::Cbbo1S, Schema::Cbbo1M].map(lane_of).contains(&lane);
+                let publisher = if is_across { 0 } else { item.publisher };
                 if self.conflated.put((lane, publisher, item.instrument), record) {
                     self.conflated_count += 1;
                     counters.conflated += 1;
