@@ -209,6 +209,14 @@ fn every_schema_brings_what_a_file_holds_alone_and_beside_others() {
         many.say(&subscription(schema));
     }
     let many = many.start("ohlcv-1s data succeeded").rest();
+    // The same symbol twice, by its name, which is not known yet, and by the number that it will have.
+    let symbols: Vec<_> = events.iter().filter_map(Event::symbol).collect();
+    let mut twice = Client::connect(address, "");
+    twice
+        .say(&format!("schema=mbo|symbols={}", symbols[4]))
+        .say("schema=mbo|stype_in=instrument_id|symbols=5");
+    twice.say(&format!("schema=trades|symbols={}|id=3", symbols[5]));
+    let twice = twice.start("request 3").rest();
     plant.publish(&events);
     plant.end();
     let many = many.join().unwrap();
@@ -235,6 +243,13 @@ fn every_schema_brings_what_a_file_holds_alone_and_beside_others() {
         .map(|one| received(one))
         .collect();
     assert!(times.is_sorted());
+    let of = |schema, number| {
+        expected(&events, schema).into_iter().filter(move |one| number_of(one) == number).collect::<Vec<_>>()
+    };
+    let twice = twice.join().unwrap().records;
+    let (trades, orders): (Vec<_>, Vec<_>) = twice.into_iter().partition(|one| one[1] == 0x00);
+    same("asked for twice", &orders, &of(Schema::Mbo, 5));
+    same("beside it", &trades, &of(Schema::Trades, 6));
     let of_mbo: Vec<_> = many.records.iter().filter(|record| record[1] == 0xA0).cloned().collect();
     same("mbo beside others", &of_mbo, &expected(&events, Schema::Mbo));
 }
@@ -453,8 +468,16 @@ fn one_stalled_client_of_many_delays_nobody() {
     // They read no more from here on. What the system itself buffers is a few megabytes each.
     let stalled = Client::connect(address, "").subscribe(line);
     let skipping = Client::connect(address, "|slow_reader_behavior=skip").subscribe(line);
-    let readers: Vec<_> = (0..20)
-        .map(|_| Client::connect(address, "").subscribe("schema=trades|symbols=ALL_SYMBOLS").rest())
+    // 200 more: some take all trades, the others those of one symbol each.
+    let readers: Vec<_> = (0..200u32)
+        .map(|place| {
+            let wanted = if place % 4 == 0 { None } else { Some(place % 20 + 1) };
+            let list = wanted.map_or("raw_symbol|symbols=ALL_SYMBOLS".to_owned(), |number| {
+                format!("instrument_id|symbols={number}")
+            });
+            let line = format!("schema=trades|stype_in={list}");
+            (wanted, Client::connect(address, "").subscribe(&line).rest())
+        })
         .collect();
     let whole = Client::connect(address, "").subscribe(line).rest();
     // Four times the day, so that every buffer is full; the numbers of orders are the same, so most are refused by the
@@ -475,12 +498,12 @@ fn one_stalled_client_of_many_delays_nobody() {
     let skipping = skipping.rest();
     let stalled = stalled.rest();
     let repeated: Vec<Event> = (0..rounds).flat_map(|_| events.iter().copied()).collect();
-    let mut trades = None;
     plant.end();
-    for reader in readers {
-        let records = reader.join().unwrap().records;
-        let first = trades.get_or_insert_with(|| expected(&repeated, Schema::Trades));
-        same("a reader's trades", &records, first);
+    let trades = expected(&repeated, Schema::Trades);
+    for (wanted, reader) in readers {
+        let of_it = |one: &&Vec<u8>| wanted.is_none_or(|number| number == number_of(one));
+        let expected: Vec<_> = trades.iter().filter(of_it).cloned().collect();
+        same(&format!("trades of {wanted:?}"), &reader.join().unwrap().records, &expected);
     }
     let all = expected(&repeated, Schema::Mbo);
     same("the quick one's orders", &whole.join().unwrap().records, &all);

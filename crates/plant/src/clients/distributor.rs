@@ -205,11 +205,30 @@ struct Watchers {
     all: Vec<usize>,
     /// By instrument.
     some: Vec<Vec<usize>>,
+    /// Entries in `some`.
+    entries: usize,
 }
 
 impl Watchers {
     const fn is_empty(&self) -> bool {
-        self.whole.is_empty() && self.all.is_empty() && self.some.is_empty()
+        self.whole.is_empty() && self.all.is_empty() && self.entries == 0
+    }
+
+    fn enter(&mut self, instrument: usize, place: usize) {
+        if self.some.len() <= instrument {
+            self.some.resize_with(instrument + 1, Vec::new);
+        }
+        if let Some(some) = self.some.get_mut(instrument) {
+            some.push(place);
+            self.entries += 1;
+        }
+    }
+
+    fn leave(&mut self, instrument: usize, place: usize) {
+        let Some(some) = self.some.get_mut(instrument) else { return };
+        let before = some.len();
+        some.retain(|other| *other != place);
+        self.entries -= before - some.len();
     }
 }
 
@@ -393,7 +412,7 @@ impl Distributor {
             let Some(made) = self.replica.lanes.get(lane).filter(|made| !made.batch.is_empty()) else {
                 continue;
             };
-            has_picky |= !watchers.all.is_empty() || !watchers.some.is_empty();
+            has_picky |= !watchers.all.is_empty() || watchers.entries > 0;
             let mut shared: [Option<Bytes>; 2] = [None, None];
             for place in &watchers.whole {
                 let Some(client) = self.clients.get_mut(*place).and_then(Option::as_mut) else { continue };
@@ -432,12 +451,18 @@ impl Distributor {
         let now = self.replica.now;
         for place in 0..self.clients.len() {
             let Some(client) = self.client(place).filter(|client| client.is_started()) else { continue };
-            let (wanting, is_changed) = client.resolve(event, instrument, symbol);
+            let (wanting, lanes) = client.resolve(event, instrument, symbol);
             if let Some(wanting) = wanting {
                 client.tell_mapping(wanting, now, instrument, symbol);
             }
+            let is_changed = !lanes.is_empty();
+            for lane in lanes {
+                if let Some(watchers) = self.watchers.get_mut(lane) {
+                    watchers.enter(instrument.index(), place);
+                }
+            }
             if is_changed {
-                self.watch(place);
+                self.set_modes();
             }
         }
     }
@@ -749,6 +774,7 @@ impl Distributor {
 
     fn unsubscribe(&mut self, place: usize, subscription: &Subscription) {
         let now = self.now;
+        self.unwatch(place);
         let Self { clients, replica, .. } = self;
         let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return };
         client.unsubscribe(subscription, &replica.instruments);
@@ -776,26 +802,20 @@ impl Distributor {
                 }
                 continue;
             }
-            for instrument in interest.instruments() {
-                if watchers.some.len() <= instrument {
-                    watchers.some.resize_with(instrument + 1, Vec::new);
-                }
-                if let Some(some) = watchers.some.get_mut(instrument) {
-                    some.push(place);
-                }
-            }
+            interest.instruments().for_each(|instrument| watchers.enter(instrument, place));
         }
         self.set_modes();
     }
 
+    /// Takes a client out of the tables, where it is by what it wants now: to be called before that changes.
     fn unwatch(&mut self, place: usize) {
-        for watchers in &mut self.watchers {
+        let Self { clients, watchers, .. } = self;
+        let Some(client) = clients.get(place).and_then(Option::as_ref) else { return };
+        for (lane, interest) in client.interests() {
+            let Some(watchers) = watchers.get_mut(lane) else { continue };
             watchers.whole.retain(|other| *other != place);
             watchers.all.retain(|other| *other != place);
-            watchers.some.iter_mut().for_each(|some| some.retain(|other| *other != place));
-            while watchers.some.last().is_some_and(Vec::is_empty) {
-                watchers.some.pop();
-            }
+            interest.instruments().for_each(|instrument| watchers.leave(instrument, place));
         }
         self.set_modes();
     }
@@ -964,8 +984,10 @@ impl Distributor {
             return self.close(place);
         }
         client.tell(|bytes| live::error(now, code, text, bytes));
-        client.leave(until);
         self.unwatch(place);
+        if let Some(client) = self.client(place) {
+            client.leave(until);
+        }
     }
 
     fn close(&mut self, place: usize) {

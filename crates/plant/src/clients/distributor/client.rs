@@ -343,6 +343,8 @@ pub(super) struct Client {
     is_shut: bool,
     last_sent: Nanos,
     last_empty: Nanos,
+    /// When the turn began.
+    turn: Nanos,
     records: u64,
     bytes: u64,
     skipped: u64,
@@ -407,6 +409,7 @@ impl Client {
             is_shut: false,
             last_sent: now,
             last_empty: now,
+            turn: now,
             records: 0,
             bytes: 0,
             skipped: 0,
@@ -600,28 +603,31 @@ impl Client {
         }
     }
 
-    /// An instrument has appeared: whose records of it are wanted now, and whether it is on a list that it was not on
-    /// before.
+    /// An instrument has appeared: where its records go from now on, and the lanes on whose lists it is now.
     pub(super) fn resolve(
         &mut self,
         event: u64,
         instrument: InstrumentId,
         symbol: Symbol,
-    ) -> (Option<Wanting>, bool) {
-        let (mut wanting, mut is_changed) = (None, false);
-        for interest in self.interests.iter_mut().flatten() {
-            if interest.pending.remove(&symbol)
-                && let Some(group) = interest.groups.first_mut()
-            {
-                insert(&mut group.instruments, instrument);
-                is_changed = true;
+    ) -> (Option<Wanting>, Vec<usize>) {
+        let (mut wanting, mut lanes) = (None, Vec::new());
+        for (lane, interest) in self.interests.iter_mut().enumerate() {
+            let Some(interest) = interest else { continue };
+            if interest.pending.remove(&symbol) {
+                // It may be on the list by its number already.
+                let is_listed =
+                    interest.groups.iter().any(|one| one.instruments.contains(instrument.index()));
+                if let Some(group) = interest.groups.first_mut() {
+                    insert(&mut group.instruments, instrument);
+                }
+                lanes.extend((!is_listed && !interest.is_all()).then_some(lane));
             }
             if interest.wants(instrument, event) {
                 let is_kept = interest.start.is_some() && self.replay.is_some();
                 wanting = if is_kept { wanting.or(Some(Wanting::Kept)) } else { Some(Wanting::Now) };
             }
         }
-        (wanting, is_changed)
+        (wanting, lanes)
     }
 
     /// Tells an instrument's symbol, once.
@@ -653,7 +659,7 @@ impl Client {
         if self.has_ts_out() {
             let mut record = Vec::new();
             write(&mut record);
-            live::with_ts_out(&record, self.last_sent, self.outbox.own());
+            live::with_ts_out(&record, self.turn, self.outbox.own());
         } else {
             write(self.outbox.own());
         }
@@ -773,6 +779,7 @@ impl Client {
 
     /// Writes what the socket takes. Returns whether the client is too slow to go on.
     pub(super) fn write(&mut self, now: Nanos, limit: usize, counters: &mut Counters) -> io::Result<bool> {
+        self.turn = now;
         if self.phase == Phase::Live {
             self.keep_up(now, limit, counters);
         }
