@@ -77,6 +77,11 @@ const STEPS: &[Step] = &[
         run: interop::tshark,
     },
     Step { name: "python", what: "databento, DuckDB and Polars read what was written", run: interop::python },
+    Step {
+        name: "live",
+        what: "the official clients get from the live server what the files hold",
+        run: interop::live,
+    },
     Step { name: "fuzzers", what: "the fuzz targets compile for libFuzzer, without a lint", run: fuzzers },
     Step { name: "benches", what: "the benches compile, without a lint", run: benches },
     Step { name: "instructions", what: "instructions per message are what they were", run: counted },
@@ -137,7 +142,7 @@ fn ran(result: Result<(), String>, what: &str) -> Result<String, Lack> {
 fn format() -> Result<String, Lack> {
     let run = || {
         cargo(["fmt", "--all", "--", "--check"]).run()?;
-        for manifest in ["fuzz/Cargo.toml", "bench/Cargo.toml"] {
+        for manifest in ["fuzz/Cargo.toml", "bench/Cargo.toml", "interop/live/Cargo.toml"] {
             if process::root().join(manifest).is_file() {
                 cargo(["fmt", "--manifest-path", manifest, "--", "--check"]).run()?;
             }

@@ -10,6 +10,7 @@
 
 mod book;
 mod capture;
+mod clients;
 mod feed;
 mod network;
 pub mod seeds;
@@ -19,6 +20,7 @@ mod wire;
 
 pub use book::book;
 pub use capture::{capture, framed};
+pub use clients::control;
 pub use feed::{feed_capture, feed_file, feed_packets};
 pub use network::{net, rewrite, tcp};
 pub use venues::{retransmission, snapshot};
@@ -31,6 +33,7 @@ pub type Target = (&'static str, fn(&[u8]));
 pub const TARGETS: &[Target] = &[
     ("book", book),
     ("capture", capture),
+    ("control", control),
     ("deep10", deep10),
     ("feed_capture", feed_capture),
     ("feed_file", feed_file),

@@ -205,11 +205,30 @@ struct Watchers {
     all: Vec<usize>,
     /// By instrument.
     some: Vec<Vec<usize>>,
+    /// Entries in `some`.
+    entries: usize,
 }
 
 impl Watchers {
     const fn is_empty(&self) -> bool {
-        self.whole.is_empty() && self.all.is_empty() && self.some.is_empty()
+        self.whole.is_empty() && self.all.is_empty() && self.entries == 0
+    }
+
+    fn enter(&mut self, instrument: usize, place: usize) {
+        if self.some.len() <= instrument {
+            self.some.resize_with(instrument + 1, Vec::new);
+        }
+        if let Some(some) = self.some.get_mut(instrument) {
+            some.push(place);
+            self.entries += 1;
+        }
+    }
+
+    fn leave(&mut self, instrument: usize, place: usize) {
+        let Some(some) = self.some.get_mut(instrument) else { return };
+        let before = some.len();
+        some.retain(|other| *other != place);
+        self.entries -= before - some.len();
     }
 }
 
@@ -365,6 +384,14 @@ impl Distributor {
         self.distribute();
     }
 
+    /// Tells every client that nothing more comes.
+    pub fn hang_up(&mut self) {
+        for client in self.clients.iter_mut().flatten() {
+            // Who is gone already needs not be told.
+            let _ = client.transport.finish();
+        }
+    }
+
     /// Whether nothing waits for any client.
     pub fn is_idle(&self) -> bool {
         self.clients.iter().flatten().all(|client| client.waiting() == 0 && client.replay.is_none())
@@ -385,7 +412,7 @@ impl Distributor {
             let Some(made) = self.replica.lanes.get(lane).filter(|made| !made.batch.is_empty()) else {
                 continue;
             };
-            has_picky |= !watchers.all.is_empty() || !watchers.some.is_empty();
+            has_picky |= !watchers.all.is_empty() || watchers.entries > 0;
             let mut shared: [Option<Bytes>; 2] = [None, None];
             for place in &watchers.whole {
                 let Some(client) = self.clients.get_mut(*place).and_then(Option::as_mut) else { continue };
@@ -424,12 +451,18 @@ impl Distributor {
         let now = self.replica.now;
         for place in 0..self.clients.len() {
             let Some(client) = self.client(place).filter(|client| client.is_started()) else { continue };
-            let (is_wanted, is_changed) = client.resolve(event, instrument, symbol);
-            if is_wanted {
-                client.tell_mapping(now, instrument, symbol);
+            let (wanting, lanes) = client.resolve(event, instrument, symbol);
+            if let Some(wanting) = wanting {
+                client.tell_mapping(wanting, now, instrument, symbol);
+            }
+            let is_changed = !lanes.is_empty();
+            for lane in lanes {
+                if let Some(watchers) = self.watchers.get_mut(lane) {
+                    watchers.enter(instrument.index(), place);
+                }
             }
             if is_changed {
-                self.watch(place);
+                self.set_modes();
             }
         }
     }
@@ -678,8 +711,9 @@ impl Distributor {
             }
         }
         let Some(client) = self.client(place) else { return Ok(()) };
-        if subscription.schema == Schema::Cmbp1 && client.is_of_some_feeds() {
-            return refuse("the dataset is of one feed, and cmbp-1 is across all".to_owned());
+        let schema = subscription.schema;
+        if is_consolidated(schema) && client.is_of_some_feeds() {
+            return refuse(format!("the dataset is of some feeds only, and {schema} is across all"));
         }
         client.check_start(&subscription)?;
         if !client.is_started() {
@@ -740,6 +774,7 @@ impl Distributor {
 
     fn unsubscribe(&mut self, place: usize, subscription: &Subscription) {
         let now = self.now;
+        self.unwatch(place);
         let Self { clients, replica, .. } = self;
         let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return };
         client.unsubscribe(subscription, &replica.instruments);
@@ -767,26 +802,20 @@ impl Distributor {
                 }
                 continue;
             }
-            for instrument in interest.instruments() {
-                if watchers.some.len() <= instrument {
-                    watchers.some.resize_with(instrument + 1, Vec::new);
-                }
-                if let Some(some) = watchers.some.get_mut(instrument) {
-                    some.push(place);
-                }
-            }
+            interest.instruments().for_each(|instrument| watchers.enter(instrument, place));
         }
         self.set_modes();
     }
 
+    /// Takes a client out of the tables, where it is by what it wants now: to be called before that changes.
     fn unwatch(&mut self, place: usize) {
-        for watchers in &mut self.watchers {
+        let Self { clients, watchers, .. } = self;
+        let Some(client) = clients.get(place).and_then(Option::as_ref) else { return };
+        for (lane, interest) in client.interests() {
+            let Some(watchers) = watchers.get_mut(lane) else { continue };
             watchers.whole.retain(|other| *other != place);
             watchers.all.retain(|other| *other != place);
-            watchers.some.iter_mut().for_each(|some| some.retain(|other| *other != place));
-            while watchers.some.last().is_some_and(Vec::is_empty) {
-                watchers.some.pop();
-            }
+            interest.instruments().for_each(|instrument| watchers.leave(instrument, place));
         }
         self.set_modes();
     }
@@ -843,6 +872,7 @@ impl Distributor {
             let Some(message) = client.replay.as_ref().and_then(Replay::next) else { return };
             match message {
                 Message::Records { bytes, count } => client.put_records(&bytes, count, now, counters),
+                Message::Symbol(time, instrument, symbol) => client.name(time, instrument, symbol, false),
                 Message::Join(position) => {
                     let join = next.max(position);
                     client.join(join);
@@ -954,8 +984,10 @@ impl Distributor {
             return self.close(place);
         }
         client.tell(|bytes| live::error(now, code, text, bytes));
-        client.leave(until);
         self.unwatch(place);
+        if let Some(client) = self.client(place) {
+            client.leave(until);
+        }
     }
 
     fn close(&mut self, place: usize) {
@@ -976,11 +1008,16 @@ impl Distributor {
     }
 }
 
+/// Whether a schema is of the NBBO, across all feeds.
+const fn is_consolidated(schema: Schema) -> bool {
+    matches!(schema, Schema::Cmbp1 | Schema::Cbbo1S | Schema::Cbbo1M)
+}
+
 /// What is done for a schema that nobody wants: what its records need to know of the time before.
 const fn idle_mode(schema: Schema) -> Mode {
     match schema {
         // Their intervals are under way when somebody comes.
-        Schema::Bbo1S | Schema::Bbo1M | Schema::Ohlcv1S => Mode::On,
+        Schema::Bbo1S | Schema::Bbo1M | Schema::Cbbo1S | Schema::Cbbo1M | Schema::Ohlcv1S => Mode::On,
         Schema::Cmbp1 => Mode::Watch,
         _ => Mode::Off,
     }

@@ -273,6 +273,7 @@ impl<W: WaitStrategy> Work<W> {
                 self.tell();
             }
         }
+        self.distributor.hang_up();
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::net::{Shutdown, SocketAddr};
+use std::net::SocketAddr;
 
 use bytes::Bytes;
 use fixedbitset::FixedBitSet;
@@ -263,6 +263,15 @@ fn insert(set: &mut FixedBitSet, instrument: InstrumentId) {
     }
 }
 
+/// Where the records of an instrument go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wanting {
+    /// To the client.
+    Now,
+    /// To what is kept for the end of a replay.
+    Kept,
+}
+
 /// A quote that waits for its client to catch up: its schema, feed and instrument.
 type QuoteKey = (usize, u16, InstrumentId);
 
@@ -298,7 +307,8 @@ impl Conflated {
 
 /// Whether of a schema the last record of an instrument tells all that can be acted on.
 fn is_of_quotes(lane: usize) -> bool {
-    [Schema::Mbp1, Schema::Bbo1S, Schema::Bbo1M, Schema::Cmbp1].map(lane_of).contains(&lane)
+    let quotes = [Schema::Mbp1, Schema::Bbo1S, Schema::Bbo1M, Schema::Cmbp1, Schema::Cbbo1S, Schema::Cbbo1M];
+    quotes.map(lane_of).contains(&lane)
 }
 
 /// A connection and what belongs to it.
@@ -333,6 +343,8 @@ pub(super) struct Client {
     is_shut: bool,
     last_sent: Nanos,
     last_empty: Nanos,
+    /// When the turn began.
+    turn: Nanos,
     records: u64,
     bytes: u64,
     skipped: u64,
@@ -397,6 +409,7 @@ impl Client {
             is_shut: false,
             last_sent: now,
             last_empty: now,
+            turn: now,
             records: 0,
             bytes: 0,
             skipped: 0,
@@ -590,19 +603,31 @@ impl Client {
         }
     }
 
-    /// An instrument has appeared: whether it is wanted now, and whether it is on a list that it was not on before.
-    pub(super) fn resolve(&mut self, event: u64, instrument: InstrumentId, symbol: Symbol) -> (bool, bool) {
-        let (mut is_wanted, mut is_changed) = (false, false);
-        for interest in self.interests.iter_mut().flatten() {
-            if interest.pending.remove(&symbol)
-                && let Some(group) = interest.groups.first_mut()
-            {
-                insert(&mut group.instruments, instrument);
-                is_changed = true;
+    /// An instrument has appeared: where its records go from now on, and the lanes on whose lists it is now.
+    pub(super) fn resolve(
+        &mut self,
+        event: u64,
+        instrument: InstrumentId,
+        symbol: Symbol,
+    ) -> (Option<Wanting>, Vec<usize>) {
+        let (mut wanting, mut lanes) = (None, Vec::new());
+        for (lane, interest) in self.interests.iter_mut().enumerate() {
+            let Some(interest) = interest else { continue };
+            if interest.pending.remove(&symbol) {
+                // It may be on the list by its number already.
+                let is_listed =
+                    interest.groups.iter().any(|one| one.instruments.contains(instrument.index()));
+                if let Some(group) = interest.groups.first_mut() {
+                    insert(&mut group.instruments, instrument);
+                }
+                lanes.extend((!is_listed && !interest.is_all()).then_some(lane));
             }
-            is_wanted |= interest.wants(instrument, event);
+            if interest.wants(instrument, event) {
+                let is_kept = interest.start.is_some() && self.replay.is_some();
+                wanting = if is_kept { wanting.or(Some(Wanting::Kept)) } else { Some(Wanting::Now) };
+            }
         }
-        (is_wanted, is_changed)
+        (wanting, lanes)
     }
 
     /// Tells an instrument's symbol, once.
@@ -613,18 +638,20 @@ impl Client {
         }
     }
 
-    pub(super) fn tell_mapping(&mut self, now: Nanos, instrument: InstrumentId, symbol: Symbol) {
-        if self.is_keeping() {
-            live::symbol_mapping(now, instrument, symbol, false, &mut self.kept);
+    /// Tells the symbol of an instrument that has appeared, before the records of it.
+    pub(super) fn tell_mapping(
+        &mut self,
+        wanting: Wanting,
+        now: Nanos,
+        instrument: InstrumentId,
+        symbol: Symbol,
+    ) {
+        if wanting == Wanting::Now {
+            self.name(now, instrument, symbol, false);
+        } else if !self.named.contains(instrument.index()) {
             insert(&mut self.named, instrument);
-            return;
+            live::symbol_mapping(now, instrument, symbol, false, &mut self.kept);
         }
-        self.name(now, instrument, symbol, false);
-    }
-
-    /// Whether a replay is under way and records of the present wait for its end.
-    fn is_keeping(&self) -> bool {
-        self.replay.is_some() && self.interests().any(|(_, interest)| interest.start.is_some())
     }
 
     /// Puts a message about the session into the queue, which has room for it.
@@ -632,7 +659,7 @@ impl Client {
         if self.has_ts_out() {
             let mut record = Vec::new();
             write(&mut record);
-            live::with_ts_out(&record, self.last_sent, self.outbox.own());
+            live::with_ts_out(&record, self.turn, self.outbox.own());
         } else {
             write(self.outbox.own());
         }
@@ -714,7 +741,8 @@ impl Client {
             SlowReader::Conflate
                 if is_of_quotes(lane) && (waiting > limit / 4 || !self.conflated.is_empty()) =>
             {
-                let publisher = if lane == lane_of(Schema::Cmbp1) { 0 } else { item.publisher };
+                let is_across = [Schema::Cmbp1, Schema::Cbbo1S, Schema::Cbbo1M].map(lane_of).contains(&lane);
+                let publisher = if is_across { 0 } else { item.publisher };
                 if self.conflated.put((lane, publisher, item.instrument), record) {
                     self.conflated_count += 1;
                     counters.conflated += 1;
@@ -751,6 +779,7 @@ impl Client {
 
     /// Writes what the socket takes. Returns whether the client is too slow to go on.
     pub(super) fn write(&mut self, now: Nanos, limit: usize, counters: &mut Counters) -> io::Result<bool> {
+        self.turn = now;
         if self.phase == Phase::Live {
             self.keep_up(now, limit, counters);
         }
@@ -776,7 +805,7 @@ impl Client {
             if matches!(self.phase, Phase::Closing { .. }) && !self.is_shut {
                 self.is_shut = true;
                 // The other side reads to the end and closes; if not, time is up some seconds later.
-                self.transport.stream().shutdown(Shutdown::Write)?;
+                self.transport.finish()?;
             }
         }
         Ok(self.is_over && self.phase == Phase::Live)
