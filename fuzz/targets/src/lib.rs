@@ -12,6 +12,7 @@ mod book;
 mod capture;
 mod clients;
 mod feed;
+mod live;
 mod network;
 pub mod seeds;
 mod take;
@@ -22,6 +23,7 @@ pub use book::book;
 pub use capture::{capture, framed};
 pub use clients::control;
 pub use feed::{feed_capture, feed_file, feed_packets};
+pub use live::{journal, live_feed};
 pub use network::{net, rewrite, tcp};
 pub use venues::{retransmission, snapshot};
 pub use wire::{deep10, iextp, itch50, moldudp64, schema, soupbintcp, tops16};
@@ -41,6 +43,8 @@ pub const TARGETS: &[Target] = &[
     ("framed", framed),
     ("iextp", iextp),
     ("itch50", itch50),
+    ("journal", journal),
+    ("live_feed", live_feed),
     ("moldudp64", moldudp64),
     ("net", net),
     ("retransmission", retransmission),
