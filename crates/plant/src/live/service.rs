@@ -88,6 +88,11 @@ impl Service {
         self.clients.as_ref().map(Server::address)
     }
 
+    /// Where the page is served.
+    pub const fn web_address(&self) -> Option<std::net::SocketAddr> {
+        None
+    }
+
     /// What was found in the journal at the start.
     pub const fn replayed(&self) -> &JournalReplayed {
         &self.replayed
