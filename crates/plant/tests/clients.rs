@@ -523,6 +523,38 @@ fn one_stalled_client_of_many_delays_nobody() {
 }
 
 #[test]
+fn a_snapshot_that_is_larger_than_the_queue_makes_nobody_slow() {
+    let events = events(&scenario(30_000, 20, 2));
+    let (most, rest) = events.split_at(events.len() - 300);
+    let at = |snapshot_bytes| {
+        let mut plant = Plant::with(|options| {
+            (options.queue_bytes, options.snapshot_bytes) = (1 << 15, snapshot_bytes);
+        });
+        plant.publish(most);
+        plant.reach(most.len() as u64);
+        plant
+    };
+    let line = "schema=mbo|symbols=ALL_SYMBOLS|snapshot=1";
+    let mut plant = at(1 << 24);
+    // It reads no further than the acknowledgement, which comes before the snapshot.
+    let client = Client::connect(plant.server.address(), "").subscribe(line);
+    plant.publish(rest);
+    plant.reach(events.len() as u64);
+    let client = client.rest();
+    plant.end();
+    let told = client.join().unwrap();
+    assert_eq!((&told.errors, told.system.len()), (&vec![], 1), "{:?}", told.system);
+    let snapshot = told.records.iter().take_while(|one| flags_of(one) & dbn::flags::SNAPSHOT != 0).count();
+    assert!(snapshot * 56 > 1 << 15, "{snapshot} records are no large snapshot");
+    let before = expected(most, Schema::Mbo).len();
+    same("after it", &told.records[snapshot..], &expected(&events, Schema::Mbo)[before..]);
+
+    let plant = at(1 << 10);
+    let told = Client::connect(plant.server.address(), "").subscribe(line).rest().join().unwrap();
+    assert!(told.errors[0].contains("more than 1024 bytes of snapshots"), "{:?}", told.errors);
+}
+
+#[test]
 fn who_conflates_has_the_last_quote_of_every_instrument() {
     let events = events(&scenario(40_000, 20, 4));
     let mut plant = Plant::with(|options| options.queue_bytes = 1 << 18);
@@ -539,12 +571,8 @@ fn who_conflates_has_the_last_quote_of_every_instrument() {
         assert!(Instant::now() < deadline, "nothing was conflated: {:?}", plant.server.stats());
     }
     let client = client.rest();
+    // What is published is conflated by then, or queued: nothing more is conflated.
     plant.reach(published.len() as u64);
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while plant.server.stats().queued_bytes > 0 && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    std::thread::sleep(Duration::from_millis(300));
     let conflated = plant.server.stats().counters.conflated;
     plant.end();
     let told = client.join().unwrap();
@@ -628,8 +656,12 @@ fn strangers_are_refused_counted_and_told_of_once_and_others_do_not_notice() {
     drop(idle);
     plant.publish(&events[1000..]);
     plant.reach(events.len() as u64);
-    std::thread::sleep(Duration::from_millis(500));
-    let counters = plant.server.stats().counters;
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let mut counters = plant.server.stats().counters;
+    while counters.accepted != counters.closed + 1 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(50));
+        counters = plant.server.stats().counters;
+    }
     plant.end();
     same("the good one", &good.join().unwrap().records, &expected(&events, Schema::Mbo));
     assert!(counters.refused(Reason::Garbage) >= 3, "{counters:?}");

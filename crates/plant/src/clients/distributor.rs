@@ -73,6 +73,8 @@ pub struct Options {
     pub books: BookOptions,
     /// Bytes that may wait for one client.
     pub queue_bytes: usize,
+    /// Bytes of snapshots that may wait for one client besides.
+    pub snapshot_bytes: usize,
     /// Connections at once.
     pub max_connections: usize,
     /// Connections at once that have not shown a key; beyond that the oldest of them is closed.
@@ -89,7 +91,7 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// Nobody and nothing; 16 MiB a client, 1,024 connections of which 256 without a key, 4 replays.
+    /// Nobody and nothing; 16 MiB a client and 1 GiB of snapshots, 1,024 connections of which 256 without a key, 4 replays.
     fn default() -> Self {
         Self {
             keys: Keys::default(),
@@ -97,6 +99,7 @@ impl Default for Options {
             limits: Limits::default(),
             books: BookOptions::default(),
             queue_bytes: 16 << 20,
+            snapshot_bytes: 1 << 30,
             max_connections: 1024,
             max_unauthenticated: 256,
             max_replays: 4,
@@ -394,7 +397,7 @@ impl Distributor {
 
     /// Whether nothing waits for any client.
     pub fn is_idle(&self) -> bool {
-        self.clients.iter().flatten().all(|client| client.waiting() == 0 && client.replay.is_none())
+        self.clients.iter().flatten().all(Client::has_all)
     }
 
     fn client(&mut self, place: usize) -> Option<&mut Client> {
@@ -759,14 +762,11 @@ impl Distributor {
             client.tell(|bytes| live::system(*now, SystemCode::SubscriptionAcknowledged, &text, bytes));
         }
         if subscription.has_snapshot {
-            let publishers = client.publishers().to_vec();
             let batch = replica.snapshot(schema, &|instrument| chosen.contains(instrument));
-            for item in batch
-                .items()
-                .iter()
-                .filter(|item| publishers.is_empty() || publishers.contains(&item.publisher))
-            {
-                client.put_record(batch.record(item), *now, &mut self.counters);
+            let limit = self.options.snapshot_bytes;
+            if !client.put_snapshot(&batch, *now, limit, &mut self.counters) {
+                let reason = format!("more than {limit} bytes of snapshots wait for this client");
+                return Err(Refusal::Subscription { reason });
             }
         }
         Ok(())
@@ -866,7 +866,7 @@ impl Distributor {
             let Self { clients, counters, .. } = self;
             let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return };
             // A replay is as fast as its client: it waits, and nothing is left out.
-            if client.waiting() >= limit / 2 {
+            if client.queued() >= limit / 2 {
                 return;
             }
             let Some(message) = client.replay.as_ref().and_then(Replay::next) else { return };
