@@ -13,9 +13,10 @@ use dbn::decode::{DbnDecoder, DbnMetadata, DecodeRecordRef};
 use dbn::{Compression, ErrorMsg, MboMsg, Record, RecordRef, SymbolMappingMsg, SystemMsg};
 use proptest::prelude::*;
 use session::{DATASET, KEY, Plant, events, scenario};
-use tapeworks_market::Event;
+use tapeworks_market::{Event, Nanos};
 use tapeworks_plant::clients::control::{Reason, SlowReader};
 use tapeworks_plant::clients::distributor::Dataset;
+use tapeworks_plant::clients::history::{History, HistoryError, HistoryReader, MemoryHistory};
 use tapeworks_plant::clients::keys::Key;
 use tapeworks_plant::clients::server::{self, ServerError, ServerOptions};
 use tapeworks_store::Schema;
@@ -439,6 +440,91 @@ proptest! {
 }
 
 #[test]
+fn a_server_that_starts_amid_the_day_knows_what_was_before() {
+    let events = events(&scenario(6_000, 6, 7));
+    let (before, rest) = events.split_at(3_000);
+    let mut plant = Plant::after(before);
+    plant.reach(3_000);
+    let address = plant.server.address();
+    let snapshot = Client::connect(address, "").subscribe("schema=mbo|symbols=ALL_SYMBOLS|snapshot=1").rest();
+    let replay = Client::connect(address, "").subscribe("schema=cmbp-1|symbols=ALL_SYMBOLS|start=0").rest();
+    plant.publish(rest);
+    plant.end();
+    let whole = expected(&events, Schema::Mbo);
+    assert_eq!(orders(&snapshot.join().unwrap().records), orders(&whole));
+    same("from the beginning", &replay.join().unwrap().records, &expected(&events, Schema::Cmbp1));
+}
+
+#[test]
+fn a_history_may_lag_behind_the_ring() {
+    let events = events(&scenario(4_000, 6, 11));
+    let late = MemoryHistory::default();
+    let history = late.clone();
+    let mut plant = Plant::with(|options| options.history = Some(Arc::new(history)));
+    let (most, rest) = events.split_at(events.len() - 500);
+    plant.publish(most);
+    plant.reach(most.len() as u64);
+    late.append(&events[..1000]);
+    let client =
+        Client::connect(plant.server.address(), "").subscribe("schema=mbo|symbols=ALL_SYMBOLS|start=0");
+    // The replay has asked to join by then, or asks now: it waits for the events in between.
+    plant.publish(rest);
+    std::thread::sleep(Duration::from_millis(50));
+    late.append(&events[1000..]);
+    let client = client.rest();
+    plant.end();
+    let told = client.join().unwrap();
+    same("late", &told.records, &expected(&events, Schema::Mbo));
+    assert!(told.errors.is_empty(), "{:?}", told.errors);
+}
+
+/// A history whose disk fails after some events.
+struct Failing(Vec<Event>);
+
+impl History for Failing {
+    fn open(&self, _from: Nanos) -> Result<Box<dyn HistoryReader>, HistoryError> {
+        Ok(Box::new(Self(self.0.clone())))
+    }
+}
+
+impl HistoryReader for Failing {
+    fn read(
+        &mut self,
+        into: &mut Vec<Event>,
+    ) -> Result<tapeworks_plant::clients::history::Read, HistoryError> {
+        if self.0.is_empty() {
+            return Err(HistoryError { reason: "the disk is gone".to_owned() });
+        }
+        into.append(&mut self.0);
+        Ok(tapeworks_plant::clients::history::Read::Events)
+    }
+}
+
+#[test]
+fn a_replay_that_fails_is_told_and_others_go_on() {
+    let events = events(&scenario(60_000, 6, 11));
+    let history = Failing(events[..5_000].to_vec());
+    let mut plant = Plant::with(|options| {
+        options.history = Some(Arc::new(history));
+    });
+    let address = plant.server.address();
+    let other = Client::connect(address, "").subscribe("schema=trades|symbols=ALL_SYMBOLS").rest();
+    plant.publish(&events[..50_000]);
+    plant.reach(50_000);
+    let replay = |schema| {
+        let client = Client::connect(address, "");
+        client.subscribe(&format!("schema={schema}|symbols=ALL_SYMBOLS|start=0")).rest()
+    };
+    let told = replay(Schema::Mbo).join().unwrap();
+    assert!(told.errors[0].contains("the disk is gone"), "{:?}", told.errors);
+    plant.publish(&events[50_000..]);
+    plant.reach(events.len() as u64);
+    assert_eq!(plant.server.stats().counters.replays_failed, 1);
+    plant.end();
+    same("the other", &other.join().unwrap().records, &expected(&events, Schema::Trades));
+}
+
+#[test]
 fn replays_that_cannot_be_are_refused() {
     let mut plant = Plant::with(|options| options.history = None);
     let events = events(&scenario(500, 2, 1));
@@ -455,6 +541,9 @@ fn replays_that_cannot_be_are_refused() {
     plant.reach(events.len() as u64);
     let errors = told(&plant, "schema=mbo|symbols=ALL_SYMBOLS|start=9000000000000000000");
     assert!(errors[0].contains("later than the newest"), "{errors:?}");
+    let busy = Plant::with(|options| options.max_replays = 0);
+    let errors = told(&busy, "schema=mbo|symbols=ALL_SYMBOLS|start=0");
+    assert!(errors[0].contains("as many as may be"), "{errors:?}");
     let errors = told(&plant, "schema=mbo|symbols=A|start=0\nschema=mbo|symbols=B|start=1");
     assert!(errors[0].contains("one start="), "{errors:?}");
 }

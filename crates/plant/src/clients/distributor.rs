@@ -178,6 +178,16 @@ pub enum DistributorError {
     Head(#[from] live::HeadError),
 }
 
+/// Events were left out, so books and records would be wrong from here on.
+#[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
+#[error("the events from {expected} to {first} are missing")]
+pub struct MissingEvents {
+    /// The number of the event that should have come.
+    pub expected: u64,
+    /// The number of the one that came.
+    pub first: u64,
+}
+
 /// The listener's token; clients have their places.
 const LISTENER: Token = Token(usize::MAX);
 
@@ -355,11 +365,14 @@ impl Distributor {
         self.clients.iter().flatten().map(Client::waiting).sum()
     }
 
-    /// Takes events, of which the first has the number `first`; what was taken before is passed over. Returns `false`, and
-    /// takes nothing, when events between are missing.
-    pub fn events(&mut self, first: u64, events: &[Event], now: Nanos) -> bool {
+    /// Takes events, of which the first has the number `first`; what was taken before is passed over.
+    ///
+    /// # Errors
+    /// [`MissingEvents`] when there are events between those taken before and these; nothing is taken.
+    pub fn events(&mut self, first: u64, events: &[Event], now: Nanos) -> Result<(), MissingEvents> {
         self.now = self.now.max(now);
-        let Some(known) = self.replica.next.checked_sub(first) else { return false };
+        let expected = self.replica.next;
+        let Some(known) = expected.checked_sub(first) else { return Err(MissingEvents { expected, first }) };
         let mut rest = usize::try_from(known).ok().and_then(|known| events.get(known..)).unwrap_or_default();
         self.counters.events += rest.len() as u64;
         while !rest.is_empty() {
@@ -378,7 +391,7 @@ impl Distributor {
             }
         }
         self.live.store(self.replica.next, Ordering::Release);
-        true
+        Ok(())
     }
 
     /// The events have ended: records that waited for the end of their group are told as they are.
@@ -509,28 +522,20 @@ impl Distributor {
         if self.unauthenticated >= self.options.max_unauthenticated {
             self.displace();
         }
+        let mut challenge = [0; 16];
+        getrandom::fill(&mut challenge).map_err(io::Error::other)?;
+        // Without it the client is served all the same, a little later.
         let _ = stream.set_nodelay(true);
+        let mut transport = self.transport(stream)?;
         let place = self.free.pop().unwrap_or_else(|| {
             self.clients.push(None);
             self.clients.len() - 1
         });
         let readiness = Readiness::READABLE | Readiness::WRITABLE;
-        if let Err(error) = self.poll.registry().register(&mut stream, Token(place), readiness) {
+        if let Err(error) = self.poll.registry().register(transport.stream(), Token(place), readiness) {
             self.free.push(place);
             return Err(error);
         }
-        let mut challenge = [0; 16];
-        getrandom::fill(&mut challenge).map_err(io::Error::other)?;
-        #[cfg(feature = "tls")]
-        let transport = match &self.options.tls {
-            Some(config) => {
-                let encrypted = super::transport::Encrypted::new(stream, Arc::clone(config));
-                Transport::Tls(Box::new(encrypted.map_err(io::Error::other)?))
-            }
-            None => Transport::Plain(stream),
-        };
-        #[cfg(not(feature = "tls"))]
-        let transport = Transport::Plain(stream);
         let session = Session::new(challenge, self.now, self.options.limits);
         self.sessions += 1;
         self.unauthenticated += 1;
@@ -539,6 +544,18 @@ impl Distributor {
             *slot = Some(client);
         }
         Ok(())
+    }
+
+    #[cfg(feature = "tls")]
+    fn transport(&self, stream: TcpStream) -> io::Result<Transport> {
+        let Some(config) = &self.options.tls else { return Ok(Transport::Plain(stream)) };
+        let encrypted = super::transport::Encrypted::new(stream, Arc::clone(config));
+        Ok(Transport::Tls(Box::new(encrypted.map_err(io::Error::other)?)))
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn transport(&self, stream: TcpStream) -> io::Result<Transport> {
+        Ok(Transport::Plain(stream))
     }
 
     /// Closes the oldest connection that has not shown a key.

@@ -457,7 +457,11 @@ impl Client {
 
     /// Whether it has everything that there is for it.
     pub(super) fn has_all(&self) -> bool {
-        self.waiting() == 0 && self.replay.is_none() && self.conflated.is_empty() && self.skipping.is_none()
+        self.waiting() == 0
+            && self.transport.is_settled()
+            && self.replay.is_none()
+            && self.conflated.is_empty()
+            && self.skipping.is_none()
     }
 
     /// Bytes that wait as they came faster than it reads.
@@ -840,7 +844,7 @@ impl Client {
             }
         }
         self.allowance = self.allowance.min(self.outbox.len());
-        if self.outbox.is_empty() {
+        if self.outbox.is_empty() && self.transport.is_settled() {
             self.last_empty = now;
             if matches!(self.phase, Phase::Closing { .. }) && !self.is_shut {
                 self.is_shut = true;
