@@ -13,9 +13,10 @@ use dbn::decode::{DbnDecoder, DbnMetadata, DecodeRecordRef};
 use dbn::{Compression, ErrorMsg, MboMsg, Record, RecordRef, SymbolMappingMsg, SystemMsg};
 use proptest::prelude::*;
 use session::{DATASET, KEY, Plant, events, scenario};
-use tapeworks_market::Event;
+use tapeworks_market::{Event, Nanos};
 use tapeworks_plant::clients::control::{Reason, SlowReader};
 use tapeworks_plant::clients::distributor::Dataset;
+use tapeworks_plant::clients::history::{History, HistoryError, HistoryReader, MemoryHistory};
 use tapeworks_plant::clients::keys::Key;
 use tapeworks_plant::clients::server::{self, ServerError, ServerOptions};
 use tapeworks_store::Schema;
@@ -439,6 +440,91 @@ proptest! {
 }
 
 #[test]
+fn a_server_that_starts_amid_the_day_knows_what_was_before() {
+    let events = events(&scenario(6_000, 6, 7));
+    let (before, rest) = events.split_at(3_000);
+    let mut plant = Plant::after(before);
+    plant.reach(3_000);
+    let address = plant.server.address();
+    let snapshot = Client::connect(address, "").subscribe("schema=mbo|symbols=ALL_SYMBOLS|snapshot=1").rest();
+    let replay = Client::connect(address, "").subscribe("schema=cmbp-1|symbols=ALL_SYMBOLS|start=0").rest();
+    plant.publish(rest);
+    plant.end();
+    let whole = expected(&events, Schema::Mbo);
+    assert_eq!(orders(&snapshot.join().unwrap().records), orders(&whole));
+    same("from the beginning", &replay.join().unwrap().records, &expected(&events, Schema::Cmbp1));
+}
+
+#[test]
+fn a_history_may_lag_behind_the_ring() {
+    let events = events(&scenario(4_000, 6, 11));
+    let late = MemoryHistory::default();
+    let history = late.clone();
+    let mut plant = Plant::with(|options| options.history = Some(Arc::new(history)));
+    let (most, rest) = events.split_at(events.len() - 500);
+    plant.publish(most);
+    plant.reach(most.len() as u64);
+    late.append(&events[..1000]);
+    let client =
+        Client::connect(plant.server.address(), "").subscribe("schema=mbo|symbols=ALL_SYMBOLS|start=0");
+    // The replay has asked to join by then, or asks now: it waits for the events in between.
+    plant.publish(rest);
+    std::thread::sleep(Duration::from_millis(50));
+    late.append(&events[1000..]);
+    let client = client.rest();
+    plant.end();
+    let told = client.join().unwrap();
+    same("late", &told.records, &expected(&events, Schema::Mbo));
+    assert!(told.errors.is_empty(), "{:?}", told.errors);
+}
+
+/// A history whose disk fails after some events.
+struct Failing(Vec<Event>);
+
+impl History for Failing {
+    fn open(&self, _from: Nanos) -> Result<Box<dyn HistoryReader>, HistoryError> {
+        Ok(Box::new(Self(self.0.clone())))
+    }
+}
+
+impl HistoryReader for Failing {
+    fn read(
+        &mut self,
+        into: &mut Vec<Event>,
+    ) -> Result<tapeworks_plant::clients::history::Read, HistoryError> {
+        if self.0.is_empty() {
+            return Err(HistoryError { reason: "the disk is gone".to_owned() });
+        }
+        into.append(&mut self.0);
+        Ok(tapeworks_plant::clients::history::Read::Events)
+    }
+}
+
+#[test]
+fn a_replay_that_fails_is_told_and_others_go_on() {
+    let events = events(&scenario(60_000, 6, 11));
+    let history = Failing(events[..5_000].to_vec());
+    let mut plant = Plant::with(|options| {
+        options.history = Some(Arc::new(history));
+    });
+    let address = plant.server.address();
+    let other = Client::connect(address, "").subscribe("schema=trades|symbols=ALL_SYMBOLS").rest();
+    plant.publish(&events[..50_000]);
+    plant.reach(50_000);
+    let replay = |schema| {
+        let client = Client::connect(address, "");
+        client.subscribe(&format!("schema={schema}|symbols=ALL_SYMBOLS|start=0")).rest()
+    };
+    let told = replay(Schema::Mbo).join().unwrap();
+    assert!(told.errors[0].contains("the disk is gone"), "{:?}", told.errors);
+    plant.publish(&events[50_000..]);
+    plant.reach(events.len() as u64);
+    assert_eq!(plant.server.stats().counters.replays_failed, 1);
+    plant.end();
+    same("the other", &other.join().unwrap().records, &expected(&events, Schema::Trades));
+}
+
+#[test]
 fn replays_that_cannot_be_are_refused() {
     let mut plant = Plant::with(|options| options.history = None);
     let events = events(&scenario(500, 2, 1));
@@ -455,6 +541,9 @@ fn replays_that_cannot_be_are_refused() {
     plant.reach(events.len() as u64);
     let errors = told(&plant, "schema=mbo|symbols=ALL_SYMBOLS|start=9000000000000000000");
     assert!(errors[0].contains("later than the newest"), "{errors:?}");
+    let busy = Plant::with(|options| options.max_replays = 0);
+    let errors = told(&busy, "schema=mbo|symbols=ALL_SYMBOLS|start=0");
+    assert!(errors[0].contains("as many as may be"), "{errors:?}");
     let errors = told(&plant, "schema=mbo|symbols=A|start=0\nschema=mbo|symbols=B|start=1");
     assert!(errors[0].contains("one start="), "{errors:?}");
 }
@@ -523,6 +612,38 @@ fn one_stalled_client_of_many_delays_nobody() {
 }
 
 #[test]
+fn a_snapshot_that_is_larger_than_the_queue_makes_nobody_slow() {
+    let events = events(&scenario(30_000, 20, 2));
+    let (most, rest) = events.split_at(events.len() - 300);
+    let at = |snapshot_bytes| {
+        let mut plant = Plant::with(|options| {
+            (options.queue_bytes, options.snapshot_bytes) = (1 << 15, snapshot_bytes);
+        });
+        plant.publish(most);
+        plant.reach(most.len() as u64);
+        plant
+    };
+    let line = "schema=mbo|symbols=ALL_SYMBOLS|snapshot=1";
+    let mut plant = at(1 << 24);
+    // It reads no further than the acknowledgement, which comes before the snapshot.
+    let client = Client::connect(plant.server.address(), "").subscribe(line);
+    plant.publish(rest);
+    plant.reach(events.len() as u64);
+    let client = client.rest();
+    plant.end();
+    let told = client.join().unwrap();
+    assert_eq!((&told.errors, told.system.len()), (&vec![], 1), "{:?}", told.system);
+    let snapshot = told.records.iter().take_while(|one| flags_of(one) & dbn::flags::SNAPSHOT != 0).count();
+    assert!(snapshot * 56 > 1 << 15, "{snapshot} records are no large snapshot");
+    let before = expected(most, Schema::Mbo).len();
+    same("after it", &told.records[snapshot..], &expected(&events, Schema::Mbo)[before..]);
+
+    let plant = at(1 << 10);
+    let told = Client::connect(plant.server.address(), "").subscribe(line).rest().join().unwrap();
+    assert!(told.errors[0].contains("more than 1024 bytes of snapshots"), "{:?}", told.errors);
+}
+
+#[test]
 fn who_conflates_has_the_last_quote_of_every_instrument() {
     let events = events(&scenario(40_000, 20, 4));
     let mut plant = Plant::with(|options| options.queue_bytes = 1 << 18);
@@ -539,12 +660,8 @@ fn who_conflates_has_the_last_quote_of_every_instrument() {
         assert!(Instant::now() < deadline, "nothing was conflated: {:?}", plant.server.stats());
     }
     let client = client.rest();
+    // What is published is conflated by then, or queued: nothing more is conflated.
     plant.reach(published.len() as u64);
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while plant.server.stats().queued_bytes > 0 && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    std::thread::sleep(Duration::from_millis(300));
     let conflated = plant.server.stats().counters.conflated;
     plant.end();
     let told = client.join().unwrap();
@@ -628,8 +745,12 @@ fn strangers_are_refused_counted_and_told_of_once_and_others_do_not_notice() {
     drop(idle);
     plant.publish(&events[1000..]);
     plant.reach(events.len() as u64);
-    std::thread::sleep(Duration::from_millis(500));
-    let counters = plant.server.stats().counters;
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let mut counters = plant.server.stats().counters;
+    while counters.accepted != counters.closed + 1 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(50));
+        counters = plant.server.stats().counters;
+    }
     plant.end();
     same("the good one", &good.join().unwrap().records, &expected(&events, Schema::Mbo));
     assert!(counters.refused(Reason::Garbage) >= 3, "{counters:?}");

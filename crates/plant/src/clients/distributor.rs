@@ -73,6 +73,8 @@ pub struct Options {
     pub books: BookOptions,
     /// Bytes that may wait for one client.
     pub queue_bytes: usize,
+    /// Bytes of snapshots that may wait for one client besides.
+    pub snapshot_bytes: usize,
     /// Connections at once.
     pub max_connections: usize,
     /// Connections at once that have not shown a key; beyond that the oldest of them is closed.
@@ -89,7 +91,7 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// Nobody and nothing; 16 MiB a client, 1,024 connections of which 256 without a key, 4 replays.
+    /// Nobody and nothing; 16 MiB a client and 1 GiB of snapshots, 1,024 connections of which 256 without a key, 4 replays.
     fn default() -> Self {
         Self {
             keys: Keys::default(),
@@ -97,6 +99,7 @@ impl Default for Options {
             limits: Limits::default(),
             books: BookOptions::default(),
             queue_bytes: 16 << 20,
+            snapshot_bytes: 1 << 30,
             max_connections: 1024,
             max_unauthenticated: 256,
             max_replays: 4,
@@ -173,6 +176,16 @@ pub enum DistributorError {
     /// A dataset has a name that the head of a stream has no room for.
     #[error(transparent)]
     Head(#[from] live::HeadError),
+}
+
+/// Events were left out, so books and records would be wrong from here on.
+#[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
+#[error("the events from {expected} to {first} are missing")]
+pub struct MissingEvents {
+    /// The number of the event that should have come.
+    pub expected: u64,
+    /// The number of the one that came.
+    pub first: u64,
 }
 
 /// The listener's token; clients have their places.
@@ -352,11 +365,14 @@ impl Distributor {
         self.clients.iter().flatten().map(Client::waiting).sum()
     }
 
-    /// Takes events, of which the first has the number `first`; what was taken before is passed over. Returns `false`, and
-    /// takes nothing, when events between are missing.
-    pub fn events(&mut self, first: u64, events: &[Event], now: Nanos) -> bool {
+    /// Takes events, of which the first has the number `first`; what was taken before is passed over.
+    ///
+    /// # Errors
+    /// [`MissingEvents`] when there are events between those taken before and these; nothing is taken.
+    pub fn events(&mut self, first: u64, events: &[Event], now: Nanos) -> Result<(), MissingEvents> {
         self.now = self.now.max(now);
-        let Some(known) = self.replica.next.checked_sub(first) else { return false };
+        let expected = self.replica.next;
+        let Some(known) = expected.checked_sub(first) else { return Err(MissingEvents { expected, first }) };
         let mut rest = usize::try_from(known).ok().and_then(|known| events.get(known..)).unwrap_or_default();
         self.counters.events += rest.len() as u64;
         while !rest.is_empty() {
@@ -375,7 +391,7 @@ impl Distributor {
             }
         }
         self.live.store(self.replica.next, Ordering::Release);
-        true
+        Ok(())
     }
 
     /// The events have ended: records that waited for the end of their group are told as they are.
@@ -394,7 +410,7 @@ impl Distributor {
 
     /// Whether nothing waits for any client.
     pub fn is_idle(&self) -> bool {
-        self.clients.iter().flatten().all(|client| client.waiting() == 0 && client.replay.is_none())
+        self.clients.iter().flatten().all(Client::has_all)
     }
 
     fn client(&mut self, place: usize) -> Option<&mut Client> {
@@ -506,28 +522,20 @@ impl Distributor {
         if self.unauthenticated >= self.options.max_unauthenticated {
             self.displace();
         }
+        let mut challenge = [0; 16];
+        getrandom::fill(&mut challenge).map_err(io::Error::other)?;
+        // Without it the client is served all the same, a little later.
         let _ = stream.set_nodelay(true);
+        let mut transport = self.transport(stream)?;
         let place = self.free.pop().unwrap_or_else(|| {
             self.clients.push(None);
             self.clients.len() - 1
         });
         let readiness = Readiness::READABLE | Readiness::WRITABLE;
-        if let Err(error) = self.poll.registry().register(&mut stream, Token(place), readiness) {
+        if let Err(error) = self.poll.registry().register(transport.stream(), Token(place), readiness) {
             self.free.push(place);
             return Err(error);
         }
-        let mut challenge = [0; 16];
-        getrandom::fill(&mut challenge).map_err(io::Error::other)?;
-        #[cfg(feature = "tls")]
-        let transport = match &self.options.tls {
-            Some(config) => {
-                let encrypted = super::transport::Encrypted::new(stream, Arc::clone(config));
-                Transport::Tls(Box::new(encrypted.map_err(io::Error::other)?))
-            }
-            None => Transport::Plain(stream),
-        };
-        #[cfg(not(feature = "tls"))]
-        let transport = Transport::Plain(stream);
         let session = Session::new(challenge, self.now, self.options.limits);
         self.sessions += 1;
         self.unauthenticated += 1;
@@ -536,6 +544,18 @@ impl Distributor {
             *slot = Some(client);
         }
         Ok(())
+    }
+
+    #[cfg(feature = "tls")]
+    fn transport(&self, stream: TcpStream) -> io::Result<Transport> {
+        let Some(config) = &self.options.tls else { return Ok(Transport::Plain(stream)) };
+        let encrypted = super::transport::Encrypted::new(stream, Arc::clone(config));
+        Ok(Transport::Tls(Box::new(encrypted.map_err(io::Error::other)?)))
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn transport(&self, stream: TcpStream) -> io::Result<Transport> {
+        Ok(Transport::Plain(stream))
     }
 
     /// Closes the oldest connection that has not shown a key.
@@ -759,14 +779,11 @@ impl Distributor {
             client.tell(|bytes| live::system(*now, SystemCode::SubscriptionAcknowledged, &text, bytes));
         }
         if subscription.has_snapshot {
-            let publishers = client.publishers().to_vec();
             let batch = replica.snapshot(schema, &|instrument| chosen.contains(instrument));
-            for item in batch
-                .items()
-                .iter()
-                .filter(|item| publishers.is_empty() || publishers.contains(&item.publisher))
-            {
-                client.put_record(batch.record(item), *now, &mut self.counters);
+            let limit = self.options.snapshot_bytes;
+            if !client.put_snapshot(&batch, *now, limit, &mut self.counters) {
+                let reason = format!("more than {limit} bytes of snapshots wait for this client");
+                return Err(Refusal::Subscription { reason });
             }
         }
         Ok(())
@@ -866,7 +883,7 @@ impl Distributor {
             let Self { clients, counters, .. } = self;
             let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return };
             // A replay is as fast as its client: it waits, and nothing is left out.
-            if client.waiting() >= limit / 2 {
+            if client.queued() >= limit / 2 {
                 return;
             }
             let Some(message) = client.replay.as_ref().and_then(Replay::next) else { return };

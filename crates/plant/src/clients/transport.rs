@@ -22,6 +22,15 @@ impl Transport {
         }
     }
 
+    /// Whether nothing waits below the bytes handed over.
+    pub(super) fn is_settled(&self) -> bool {
+        match self {
+            Self::Plain(_) => true,
+            #[cfg(feature = "tls")]
+            Self::Tls(encrypted) => !encrypted.session.wants_write(),
+        }
+    }
+
     /// Tells the other side that nothing more comes.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         #[cfg(feature = "tls")]

@@ -91,19 +91,26 @@ impl Plant {
     }
 
     pub fn with(change: impl FnOnce(&mut Options)) -> Self {
-        Self::at(0, change)
+        Self::begun(&[], change)
     }
 
-    pub fn at(port: u16, change: impl FnOnce(&mut Options)) -> Self {
+    /// A server that is started after these events of the day.
+    pub fn after(events: &[Event]) -> Self {
+        Self::begun(events, |_| {})
+    }
+
+    fn begun(events: &[Event], change: impl FnOnce(&mut Options)) -> Self {
         let (mut options, history) = options();
+        history.append(events);
         change(&mut options);
         let blank = Event::new(EventKind::Other, Default::default(), Default::default());
         let mut ring = Builder::new(1 << 14, || blank, Yielding::default);
         let clients = ring.consumer("clients", &[]);
         let (producer, mut ends) = ring.single_producer();
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let server =
-            server::start(ServerOptions::new(address, options), ends.take(clients).unwrap()).unwrap();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let options =
+            ServerOptions { first_event: events.len() as u64, ..ServerOptions::new(address, options) };
+        let server = server::start(options, ends.take(clients).unwrap()).unwrap();
         Self { server, history, producer }
     }
 

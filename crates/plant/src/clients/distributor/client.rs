@@ -336,6 +336,8 @@ pub(super) struct Client {
     kept: Vec<u8>,
     kept_count: u64,
     conflated: Conflated,
+    /// Bytes of the queue that came at once, by a snapshot or the end of a replay, and are no sign of a slow client.
+    allowance: usize,
     is_warned: bool,
     /// Records left out since the client fell behind; `None` while it has not.
     skipping: Option<u64>,
@@ -403,6 +405,7 @@ impl Client {
             kept: Vec::new(),
             kept_count: 0,
             conflated: Conflated::default(),
+            allowance: 0,
             is_warned: false,
             skipping: None,
             is_over: false,
@@ -445,6 +448,46 @@ impl Client {
     /// Bytes that wait for it, or are kept for it.
     pub(super) fn waiting(&self) -> usize {
         self.outbox.len() + self.kept.len()
+    }
+
+    /// Bytes that wait to be sent.
+    pub(super) fn queued(&self) -> usize {
+        self.outbox.len()
+    }
+
+    /// Whether it has everything that there is for it.
+    pub(super) fn has_all(&self) -> bool {
+        self.waiting() == 0
+            && self.transport.is_settled()
+            && self.replay.is_none()
+            && self.conflated.is_empty()
+            && self.skipping.is_none()
+    }
+
+    /// Bytes that wait as they came faster than it reads.
+    fn backlog(&self) -> usize {
+        self.outbox.len().saturating_sub(self.allowance)
+    }
+
+    /// Puts the records of a snapshot into the queue; `false` when more than `limit` bytes of snapshots would wait.
+    pub(super) fn put_snapshot(
+        &mut self,
+        batch: &Batch,
+        now: Nanos,
+        limit: usize,
+        counters: &mut Counters,
+    ) -> bool {
+        if self.allowance.saturating_add(batch.bytes().len()) > limit {
+            return false;
+        }
+        let before = self.outbox.len();
+        for item in batch.items() {
+            if self.sees(item.publisher) {
+                self.put_record(batch.record(item), now, counters);
+            }
+        }
+        self.allowance += self.outbox.len() - before;
+        true
     }
 
     /// Whether it is to see records of this feed.
@@ -695,7 +738,7 @@ impl Client {
             && !self.is_over
             && self.skipping.is_none()
             && self.conflated.is_empty()
-            && self.waiting() + batch.bytes().len() <= limit / 8
+            && self.backlog() + batch.bytes().len() <= limit / 8
             && matches!(groups, Some([group]) if group.is_all && group.from <= first)
     }
 
@@ -731,7 +774,7 @@ impl Client {
             self.is_over = self.kept.len() > limit;
             return;
         }
-        let waiting = self.outbox.len() + record.len();
+        let waiting = self.backlog() + record.len();
         match self.slow_reader() {
             SlowReader::Skip if self.skipping.is_some() || waiting > limit => {
                 *self.skipping.get_or_insert(0) += 1;
@@ -755,7 +798,7 @@ impl Client {
 
     /// What a client that has fallen behind, or has caught up, is told.
     fn keep_up(&mut self, now: Nanos, limit: usize, counters: &mut Counters) {
-        let waiting = self.outbox.len();
+        let waiting = self.backlog();
         if self.slow_reader() != SlowReader::Skip && waiting > limit / 2 && !self.is_warned {
             self.is_warned = true;
             let text = format!("slow reader: {waiting} of {limit} bytes wait for it");
@@ -800,7 +843,8 @@ impl Client {
                 Err(error) => return Err(error),
             }
         }
-        if self.outbox.is_empty() {
+        self.allowance = self.allowance.min(self.outbox.len());
+        if self.outbox.is_empty() && self.transport.is_settled() {
             self.last_empty = now;
             if matches!(self.phase, Phase::Closing { .. }) && !self.is_shut {
                 self.is_shut = true;
@@ -851,6 +895,8 @@ impl Client {
             self.tell(|bytes| live::system(now, SystemCode::ReplayCompleted, &text, bytes));
         }
         let kept = std::mem::take(&mut self.kept);
+        // The replay waited for room, but what was kept did not.
+        self.allowance = self.outbox.len() + kept.len();
         let count = std::mem::take(&mut self.kept_count);
         self.put_records(&kept, count, now, counters);
     }
