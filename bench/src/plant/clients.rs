@@ -68,7 +68,7 @@ fn probe(clients: usize, stalled: usize) -> (Histogram<u64>, String) {
             }
         });
         loop {
-            match subscriber.next() {
+            match subscriber.next_record() {
                 Ok(Some(record)) => {
                     let (now, sent) = (now_ns(), record.header().ts_event);
                     if sent > started + 1_000_000_000 && record.has::<dbn::MboMsg>() {
@@ -132,7 +132,7 @@ pub fn soak() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Acquire) {
-                if let Ok(None) = subscriber.next() {
+                if let Ok(None) = subscriber.next_record() {
                     return;
                 }
             }

@@ -161,7 +161,7 @@ fn live(rate: u64, topology: Topology, journal: bool, schema: &str) -> (Histogra
     let started = now_ns();
     let mut delays = histogram();
     loop {
-        match subscriber.next() {
+        match subscriber.next_record() {
             Ok(Some(record)) => {
                 let now = now_ns();
                 let sent = record.header().ts_event;
@@ -247,7 +247,7 @@ pub fn burst() {
         scope.spawn(|| {
             // A client that reads what comes.
             while !is_over.load(Ordering::Acquire) {
-                match subscriber.next() {
+                match subscriber.next_record() {
                     Ok(Some(_)) => {
                         received.fetch_add(1, Ordering::Relaxed);
                     }

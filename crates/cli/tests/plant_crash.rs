@@ -123,7 +123,7 @@ fn read(subscriber: &mut Subscriber, until: Instant, until_quiet: bool, count: &
     let mut records = Vec::new();
     let mut last = Instant::now();
     while Instant::now() < until {
-        match subscriber.next() {
+        match subscriber.next_record() {
             Ok(Some(record)) => {
                 if let Some(record) = record.get::<MboMsg>() {
                     records.push(seen(record));

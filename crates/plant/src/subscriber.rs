@@ -202,7 +202,7 @@ impl Subscriber {
     ///
     /// # Errors
     /// [`SubscribeError`]; see [`SubscribeError::is_timeout`].
-    pub fn next(&mut self) -> Result<Option<RecordRef<'_>>, SubscribeError> {
+    pub fn next_record(&mut self) -> Result<Option<RecordRef<'_>>, SubscribeError> {
         let address = self.address;
         dbn::decode::DecodeRecordRef::decode_record_ref(&mut self.decoder)
             .map_err(|source| SubscribeError::Decode { address, source })

@@ -214,7 +214,7 @@ pub(crate) fn receive(
         if !subscriber.has_more() {
             pause()?;
         }
-        match subscriber.next() {
+        match subscriber.next_record() {
             Ok(Some(record)) => {
                 if is_market(&record) {
                     figures.records += 1;
