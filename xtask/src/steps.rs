@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::process::{self, cargo};
 use crate::tools::{self, Lack};
-use crate::{deps, instructions, interop, licences, tidy};
+use crate::{deploy, deps, instructions, interop, licences, tidy};
 
 /// One step.
 struct Step {
@@ -81,6 +81,11 @@ const STEPS: &[Step] = &[
         name: "live",
         what: "the official clients get from the live server what the files hold",
         run: interop::live,
+    },
+    Step {
+        name: "deploy",
+        what: "the service's unit, the container's file and the shipped configurations are sound",
+        run: deploy::run,
     },
     Step { name: "fuzzers", what: "the fuzz targets compile for libFuzzer, without a lint", run: fuzzers },
     Step { name: "benches", what: "the benches compile, without a lint", run: benches },
