@@ -18,3 +18,5 @@ pub mod subjects;
 pub mod text;
 pub mod timer;
 pub mod venues;
+#[cfg(feature = "web")]
+pub mod web;

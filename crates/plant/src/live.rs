@@ -50,7 +50,7 @@ mod waiting;
 pub use engine::{Engine, EngineCounters};
 pub use journal::{JournalHistory, JournalReplayed, JournalSetting, JournalStatus, SyncPolicy, WhenFailing};
 pub use shared::{Published, SHARED_MEANING};
-pub use status::{ChannelStatus, DelayPoint, LineStatus, Status};
+pub use status::{ChannelStatus, DELAY_BOUNDS, DelayBuckets, DelayPoint, LineStatus, Status};
 pub use waiting::Waiting;
 
 /// A channel of a venue: its lines and servers.

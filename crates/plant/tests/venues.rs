@@ -38,6 +38,7 @@ impl Line {
             interface: Some(Ipv4Addr::LOCALHOST),
             receive_buffer_bytes: Some(4 << 20),
             with_headers: false,
+            busy_poll_us: 0,
         };
         let receiver = UdpReceiver::open(options, LinkType(147)).unwrap();
         Self { receiver, pool: Pool::new(64, 2_048), packets: Vec::new() }
