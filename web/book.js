@@ -1,6 +1,6 @@
 // The chosen symbol: its NBBO, and ten levels of each venue or of all together.
 
-import { count, spread } from "./format.js";
+import { count, spread, venueName } from "./format.js";
 import { dress, fill, tagged, write } from "./rows.js";
 
 const LEVELS = 10;
@@ -13,7 +13,7 @@ function merge(books, side, isBetter) {
     for (const [price, size] of book[side]) {
       const level = prices.get(price) ?? { price, size: 0, venues: [] };
       level.size += size;
-      level.venues.push(book.venue);
+      level.venues.push(venueName(book.venue));
       prices.set(price, level);
     }
   }
@@ -64,7 +64,7 @@ function levels(part, rows) {
 function shown(side, level, most, hasVenues) {
   const bar = { text: level ? count(level.size) : "", classes: `n ${side} bar` };
   const price = { text: level?.price ?? "", classes: `${side} ${side === "bid" ? "n" : ""}` };
-  const venues = { text: level?.venues?.join(", ") ?? "", classes: "quietly", title: level?.venues?.join(", ") ?? "" };
+  const venues = { text: level?.venues?.join(" ") ?? "", classes: "venue", title: level?.venues?.join(", ") ?? "" };
   const cells = hasVenues ? [venues, bar, price] : [bar, price];
   return { cells: side === "bid" ? cells : cells.reverse(), share: level && most > 0 ? level.size / most : 0 };
 }
@@ -83,7 +83,8 @@ function both(part, bids, asks, hasVenues) {
 function best(id, side) {
   write(byId(id), side?.price ?? "–");
   write(byId(`${id}-size`), side?.price ? count(side.size) : "");
-  const venues = side?.price ? [side.venue, ...side.venues.filter((venue) => venue !== side.venue)].join(", ") : "";
+  const all = side?.price ? [side.venue, ...side.venues.filter((venue) => venue !== side.venue)] : [];
+  const venues = all.map(venueName).join(", ");
   write(byId(`${id}-venues`), venues);
   byId(`${id}-venues`).title = venues;
 }

@@ -91,5 +91,12 @@ export class Charts {
     const [delays, rates] = this.charts;
     delays.setData(this.data.slice(0, 5));
     rates.setData([this.data[0], this.data[5]]);
+    this.tellLast();
+  }
+
+  /** The legend tells the last second while nobody points at another. */
+  tellLast() {
+    const [delays] = this.charts;
+    if (delays.cursor.left < 0 || delays.cursor.left === undefined) delays.setLegend({ idx: this.data[0].length - 1 });
   }
 }

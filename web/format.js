@@ -18,6 +18,11 @@ export function short(number) {
   return String(number);
 }
 
+/** A venue in few letters: of a group's venues, what tells them apart. */
+export function venueName(name) {
+  return name?.replace(/^Nasdaq (?=.)/, "") ?? "–";
+}
+
 /** Bytes. */
 export function bytes(number) {
   for (const [unit, name] of [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"]]) {

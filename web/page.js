@@ -2,7 +2,7 @@
 
 import { showBook } from "./book.js";
 import { Charts } from "./charts.js";
-import { Rates, bytes, count, delay, short, span } from "./format.js";
+import { Rates, bytes, count, delay, short, span, venueName } from "./format.js";
 import { dress, fill, write } from "./rows.js";
 
 const byId = (id) => document.getElementById(id);
@@ -120,7 +120,8 @@ function showHead(status, look, seconds) {
   const troubled = status.venues.filter((venue) => venue.state !== "live");
   const heardOf = status.venues.filter((venue) => venue.next !== null);
   let [word, kind] = ["live", "good"];
-  if (status.time_ns > 0 && age > SILENCE / 1000) [word, kind] = ["stands still", "bad"];
+  if (!status.has_replayed) [word, kind] = ["replaying", "warn"];
+  else if (status.time_ns > 0 && age > SILENCE / 1000) [word, kind] = ["stands still", "bad"];
   else if (heardOf.length === 0) [word, kind] = ["waiting", "warn"];
   else if (!status.is_ready) [word, kind] = ["not ready", "warn"];
   else if (troubled.length > 0) [word, kind] = [troubled.length === 1 ? troubled[0].state : "in doubt", "warn"];
@@ -129,7 +130,7 @@ function showHead(status, look, seconds) {
   byId("state").title = status.reasons.join("\n");
   if (status.journal?.error) alert(`The journal fails: ${status.journal.error}`, "");
   else if (word === "stands still") alert(`The plant has told nothing for ${Math.round(age)} s.`, "");
-  else if (!status.is_ready && heardOf.length > 0) alert(`Not ready: ${status.reasons.join("; ")}.`, "warn");
+  else if (!status.is_ready && (heardOf.length > 0 || !status.has_replayed)) alert(`Not ready: ${status.reasons.join("; ")}.`, "warn");
   else alert(null);
 
   write(byId("message-rate"), short(rates.of("messages", status.messages, seconds)));
@@ -146,11 +147,11 @@ function showHead(status, look, seconds) {
 }
 
 /** A number: faint when it is 0, and in `kind` when it is not. */
-function number(value, kind = "", title = "") {
-  return { text: count(value), classes: `n ${value === 0 ? "zero" : kind}`, title };
+function number(value, kind = "", title = "", width = "") {
+  return { text: count(value), classes: `n ${width} ${value === 0 ? "zero" : kind}`, title };
 }
 
-const KINDS = { live: "good", waiting: "quietly", joining: "warn", recovering: "warn", stale: "bad", silent: "bad" };
+const KINDS = { live: "good", waiting: "faint", joining: "warn", recovering: "warn", stale: "bad", silent: "bad" };
 
 function showVenues(status, seconds) {
   const { venues } = status;
@@ -166,11 +167,11 @@ function showVenues(status, seconds) {
         { text: venue.venue, title: venue.feed, classes: "text" },
         { text: venue.is_stale && venue.state !== "stale" ? `${venue.state}, stale` : venue.state, classes: `dot ${KINDS[venue.state] ?? ""}` },
         { text: short(rates.of(`venue ${venue.venue}`, venue.messages, seconds)), classes: "n" },
-        { text: venue.session || "–", classes: "text" },
-        { text: count(venue.next), classes: "n" },
+        { text: venue.session || "–", classes: "text wide" },
+        { text: count(venue.next), classes: "n wide" },
         number(venue.holes),
         { ...number(venue.filled_by_lines + venue.filled_by_retransmission), title: `${count(venue.filled_by_lines)} by lines, ${count(venue.filled_by_retransmission)} by retransmission` },
-        number(venue.requests),
+        number(venue.requests, "", "", "wide"),
         number(venue.gaps, "bad"),
         number(venue.missing, "bad"),
         { text: `${count(venue.snapshots.applied)} / ${count(venue.snapshots.requests)}`, classes: `n ${venue.snapshots.requests === 0 ? "zero" : venue.snapshots.failed > 0 ? "warn" : ""}`, title: `${count(venue.snapshots.failed)} failed, ${count(venue.snapshots.messages)} messages` },
@@ -186,15 +187,15 @@ function showVenues(status, seconds) {
           key: `${venue.venue} ${line.line}`,
           cells: [
             { text: place === 0 ? venue.venue : "", classes: "text" },
-            { text: line.line, classes: line.is_silent ? "dot bad" : "dot good", title: line.is_silent ? "silent" : "" },
-            { text: line.address, classes: "text" },
+            { text: line.line, classes: `dot ${line.is_silent ? "bad" : line.packets > 0 ? "good" : "faint"}`, title: line.is_silent ? "silent" : line.packets > 0 ? "" : "nothing came yet" },
+            { text: line.address, classes: "text wide" },
             { text: short(rates.of(`line ${venue.venue} ${line.line}`, line.packets, seconds)), classes: "n" },
             number(line.won),
-            { text: line.line === "retransmission" ? "" : won.toFixed(1), classes: "n" },
-            number(line.duplicate),
+            { text: line.line === "retransmission" ? "" : won.toFixed(1), classes: "n wide" },
+            number(line.duplicate, "", "", "wide"),
             number(line.late, "warn"),
             number(line.lost, line.line === "retransmission" ? "" : "warn"),
-            number(line.malformed, "bad"),
+            number(line.malformed, "bad", "", "wide"),
             number(line.kernel_drops, "bad"),
           ],
         };
@@ -203,7 +204,7 @@ function showVenues(status, seconds) {
   );
 }
 
-const CLIENT_KINDS = { live: "good", replaying: "warn", slow: "bad", closing: "quietly", connected: "quietly", admitted: "quietly" };
+const CLIENT_KINDS = { live: "good", replaying: "warn", slow: "bad", closing: "faint", connected: "faint", admitted: "faint" };
 
 function showClients(clients, seconds) {
   const sessions = clients?.sessions ?? [];
@@ -274,7 +275,7 @@ function showSymbols(list) {
       if (row.state === "crossed") tags.push(["X", "bad"]);
       if (row.maybe_bad_book) tags.push(["?", "bad"]);
       const title = [row.state === "normal" ? "" : row.state, row.maybe_bad_book ? "MAYBE_BAD_BOOK" : ""].filter(Boolean).join(", ");
-      const venues = [row.bid.venue, row.ask.venue].map((venue) => venue?.replace("Nasdaq ", "") ?? "–").join(" / ");
+      const venues = [row.bid.venue, row.ask.venue].map(venueName).join(" / ");
       return {
         key: row.symbol,
         classes: `${row.symbol === chosen ? "chosen " : ""}${row.symbol === at ? "at" : ""}`.trim(),

@@ -226,6 +226,7 @@ pub(super) fn status(look: &Look) -> Value {
         "now_ns": look.now.0,
         "time_ns": status.time.0,
         "started_ns": status.started.0,
+        "has_replayed": look.has_replayed,
         "is_ready": reasons.is_empty(),
         "reasons": reasons,
         "messages": status.messages,
