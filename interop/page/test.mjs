@@ -42,6 +42,8 @@ const venues = [
   { name: "IEX", kind: "iex-deep", protocol: "deep", publisher: "IEXG.DEEP" },
 ];
 const group = (venue, line) => `"239.208.${1 + (process.pid % 250)}.${10 * venue + line}:${udp}"`;
+// Who begins in the middle of a session needs a snapshot.
+for (const venue of venues) venue.snapshot = `127.0.0.1:${await freePort()}`;
 const lines = (venue) => `lines = [${group(venue, 1)}, ${group(venue, 2)}]\n`;
 const write = (name, text) => {
   const path = join(folder, name);
@@ -51,11 +53,11 @@ const write = (name, text) => {
 const tables = (keys) => venues.map((venue, at) => `[[venue]]\n${keys.map((key) => `${key} = "${venue[key]}"\n`).join("")}${lines(at)}`).join("");
 const exchangeFile = write(
   "exchange.toml",
-  `seed = 1\nsymbols = 60\nrate = 3000\ninterface = "127.0.0.1"\nwait = "rest"\n${tables(["name", "kind"])}`,
+  `seed = 1\nsymbols = 60\nrate = 3000\ninterface = "127.0.0.1"\nwait = "rest"\n${tables(["name", "kind", "snapshot"])}`,
 );
 const plantFile = write(
   "plant.toml",
-  `interface = "127.0.0.1"\nwait = "park"\n[clients]\nlisten = "127.0.0.1:${clients}"\ndataset = [{ name = "TEST.ALL" }]\nkey = [{ name = "tester", key = "${KEY}" }]\n[web]\nlisten = "127.0.0.1:${web}"\n${tables(["name", "protocol", "publisher"])}`,
+  `interface = "127.0.0.1"\nwait = "park"\n[clients]\nlisten = "127.0.0.1:${clients}"\ndataset = [{ name = "TEST.ALL" }]\nkey = [{ name = "tester", key = "${KEY}" }]\n[web]\nlisten = "127.0.0.1:${web}"\n${tables(["name", "protocol", "publisher", "snapshot"])}`,
 );
 const lockedFile = write(
   "locked.toml",
@@ -299,6 +301,7 @@ async function main() {
     await stop(other);
   });
 
+  await page.context().close();
   await stop(exchange);
   await stop(plant);
   assert.deepEqual(faults, [], "the browser complains");

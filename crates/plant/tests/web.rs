@@ -188,7 +188,7 @@ fn the_page_and_all_its_parts_are_served_with_a_strict_policy() {
         assert_eq!(part.code, 200, "{path}");
         let imports = part.body.split("from \"./").skip(1).filter_map(|rest| rest.split('"').next());
         wanted.extend(imports.map(|file| format!("/{file}")).filter(|file| !seen.contains(file)));
-        for (name, value) in [("x-content-type-options", "nosniff"), ("referrer-policy", "no-referrer")] {
+        for (name, value) in [("x-content-type-options", "nosniff"), ("referrer-policy", "same-origin")] {
             assert_eq!(part.headers[name], value);
         }
         let policy = &part.headers["content-security-policy"];
