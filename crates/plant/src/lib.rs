@@ -19,3 +19,5 @@ pub mod subscriber;
 pub mod text;
 pub mod timer;
 pub mod venues;
+#[cfg(feature = "web")]
+pub mod web;

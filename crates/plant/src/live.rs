@@ -51,7 +51,7 @@ mod warm;
 pub use engine::{Engine, EngineCounters};
 pub use journal::{JournalHistory, JournalReplayed, JournalSetting, JournalStatus, SyncPolicy, WhenFailing};
 pub use shared::{Published, SHARED_MEANING};
-pub use status::{ChannelStatus, DelayPoint, LineStatus, Status};
+pub use status::{ChannelStatus, DELAY_BOUNDS, DelayBuckets, DelayPoint, LineStatus, Status};
 pub use waiting::Waiting;
 pub use warm::Warmer;
 

@@ -173,6 +173,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     if let Some(address) = service.clients_address() {
         tracing::info!("clients are served on {address}");
     }
+    if let Some(address) = service.web_address() {
+        tracing::info!("the page is on http://{address}");
+    }
     let until =
         arguments.seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
     watch(&service, &refusals, |_| {

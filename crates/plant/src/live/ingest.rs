@@ -32,7 +32,7 @@ use super::journal::{self, JournalReplayed};
 use super::records::Owned;
 use super::shared::MarketStage;
 use super::snapshots::{Asks, Wanted};
-use super::status::{ChannelStatus, DelayPoint, LineStatus, Status};
+use super::status::{ChannelStatus, DelayBuckets, DelayPoint, LineStatus, Status};
 use super::waiting::Waiting;
 use super::{PlantError, PlantFailure, PlantOptions, now};
 
@@ -84,6 +84,7 @@ struct Delays {
     second: Histogram<u64>,
     since: Instant,
     points: Vec<DelayPoint>,
+    buckets: DelayBuckets,
 }
 
 impl Delays {
@@ -91,7 +92,13 @@ impl Delays {
     fn new() -> Self {
         let empty =
             || Histogram::new_with_bounds(1, LONGEST_DELAY, 3).expect("1 < bound and 3 digits are valid");
-        Self { all: empty(), second: empty(), since: Instant::now(), points: Vec::new() }
+        Self {
+            all: empty(),
+            second: empty(),
+            since: Instant::now(),
+            points: Vec::new(),
+            buckets: DelayBuckets::default(),
+        }
     }
 
     #[inline]
@@ -113,6 +120,9 @@ impl Delays {
             p999: at(0.999),
             max: self.second.max(),
         });
+        for bin in self.second.iter_recorded() {
+            self.buckets.add(bin.value_iterated_to(), bin.count_at_value());
+        }
         // Of one shape, so that adding cannot fail.
         let _same_shape = self.all.add(&self.second);
         self.second.reset();
@@ -447,6 +457,7 @@ impl Ingest {
         status.stalls = self.stalls;
         status.delays.clone_from(&self.delays.points);
         status.delay = self.delays.of_all();
+        status.delay_buckets = self.delays.buckets;
         if let Some(market) = &self.market {
             market.tell(&mut status);
             drop(status);
@@ -498,6 +509,7 @@ fn channel_status<'l>(
         snapshots: *channel.snapshots(),
         lines: lines
             .map(|line| LineStatus {
+                line: line.line,
                 address: line.address,
                 counters: counters[usize::from(line.line as u8).min(2)],
                 is_silent: arbiter.is_line_silent(line.line),

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::config::Config;
 use super::journal::{JournalHistory, JournalReplayed};
@@ -21,6 +22,14 @@ pub enum ServiceError {
     /// The clients' server.
     #[error(transparent)]
     Clients(#[from] ServerError),
+    /// The web page.
+    #[cfg(feature = "web")]
+    #[error(transparent)]
+    Web(#[from] crate::web::WebError),
+    /// The web page is not in this build.
+    #[cfg(not(feature = "web"))]
+    #[error("the configuration has [web], and this build is without the feature `web`")]
+    NoWeb,
 }
 
 /// Why a service ended before it was told to.
@@ -39,10 +48,13 @@ pub enum ServiceFailure {
 #[derive(Debug)]
 pub struct Service {
     // The servers end before the plant does: they are dropped first.
+    #[cfg(feature = "web")]
+    web: Option<crate::web::Web>,
     clients: Option<Server>,
     plant: Plant,
     watch: Watch,
     replayed: JournalReplayed,
+    has_replayed: Arc<AtomicBool>,
 }
 
 impl Service {
@@ -51,9 +63,16 @@ impl Service {
     /// # Errors
     /// [`ServiceError`]: a busy port, a line that cannot be listened to, a journal that cannot be used.
     pub fn start(config: &Config, on_refusal: Option<OnRefusal>) -> Result<Self, ServiceError> {
+        #[cfg(not(feature = "web"))]
+        if config.web.is_some() {
+            return Err(ServiceError::NoWeb);
+        }
         let watch = Watch::default();
+        let has_replayed = Arc::new(AtomicBool::new(false));
         let readers: &[&str] = if config.clients.is_some() { &["clients"] } else { &[] };
-        // The port is taken before the plant starts, so that a busy one costs nothing.
+        // The ports are taken before the plant starts, so that a busy one costs nothing.
+        #[cfg(feature = "web")]
+        let web = config.web.as_ref().map(crate::web::bind).transpose()?;
         let listening = config.clients.as_ref().map(|clients| server::bind(clients.address)).transpose()?;
         let (mut plant, consumers) = Plant::start_watched(config.plant.clone(), readers, watch.clone())?;
         let clients = match (&config.clients, listening, consumers.into_iter().next()) {
@@ -79,8 +98,32 @@ impl Service {
             }
             _ => None,
         };
+        // The page is there while the journal is replayed.
+        #[cfg(feature = "web")]
+        let web = web
+            .map(|listening| {
+                crate::web::start(
+                    listening,
+                    Handles {
+                        plant: plant.status_handle(),
+                        clients: clients.as_ref().map(Server::stats_handle),
+                        watch: watch.clone(),
+                        has_replayed: Arc::clone(&has_replayed),
+                    },
+                )
+            })
+            .transpose()?;
         let replayed = plant.replayed()?;
-        Ok(Self { clients, plant, watch, replayed })
+        has_replayed.store(true, Ordering::Release);
+        Ok(Self {
+            #[cfg(feature = "web")]
+            web,
+            clients,
+            plant,
+            watch,
+            replayed,
+            has_replayed,
+        })
     }
 
     /// Where live clients are served.
@@ -88,8 +131,11 @@ impl Service {
         self.clients.as_ref().map(Server::address)
     }
 
-    /// Where the page is served.
-    pub const fn web_address(&self) -> Option<std::net::SocketAddr> {
+    /// Where the web page is.
+    pub fn web_address(&self) -> Option<std::net::SocketAddr> {
+        #[cfg(feature = "web")]
+        return self.web.as_ref().map(crate::web::Web::address);
+        #[cfg(not(feature = "web"))]
         None
     }
 
@@ -119,6 +165,7 @@ impl Service {
             plant: self.plant.status_handle(),
             clients: self.clients.as_ref().map(Server::stats_handle),
             watch: self.watch.clone(),
+            has_replayed: Arc::clone(&self.has_replayed),
         }
     }
 
@@ -148,6 +195,8 @@ pub struct Handles {
     pub clients: Option<Arc<std::sync::Mutex<Stats>>>,
     /// The books.
     pub watch: Watch,
+    /// Whether the journal has been replayed.
+    pub has_replayed: Arc<AtomicBool>,
 }
 
 /// Reads the configuration at `path`, with folders and files in it taken from where the file lies.

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use tapeworks_feed::arbitration::{ArbiterCounters, LineCounters};
 use tapeworks_feed::live::SnapshotCounters;
+use tapeworks_market::event::Line;
 use tapeworks_market::nbbo::NbboCounts;
 use tapeworks_market::{Nanos, Publisher};
 
@@ -12,6 +13,8 @@ use super::journal::JournalStatus;
 /// A line of a channel, or the answers of its retransmission server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LineStatus {
+    /// Which it is: A, B, or [`Line::Recovery`] for the answers.
+    pub line: Line,
     /// Where it is listened to.
     pub address: SocketAddr,
     /// What it brought.
@@ -70,6 +73,48 @@ pub struct DelayPoint {
     pub max: u64,
 }
 
+/// Upper ends of the buckets in which delays are counted, in ns; one more bucket has what is longer.
+pub const DELAY_BOUNDS: [u64; 18] = [
+    1_000,
+    2_000,
+    5_000,
+    10_000,
+    20_000,
+    50_000,
+    100_000,
+    200_000,
+    500_000,
+    1_000_000,
+    2_000_000,
+    5_000_000,
+    10_000_000,
+    20_000_000,
+    50_000_000,
+    100_000_000,
+    1_000_000_000,
+    10_000_000_000,
+];
+
+/// Delays of all messages since the start, counted in buckets.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct DelayBuckets {
+    /// Messages in each bucket of [`DELAY_BOUNDS`], and those beyond the last; not accumulated.
+    pub counts: [u64; DELAY_BOUNDS.len() + 1],
+    /// The sum of all delays, in ns.
+    pub sum: u64,
+}
+
+impl DelayBuckets {
+    /// Counts `messages` that took `delay` ns each.
+    pub fn add(&mut self, delay: u64, messages: u64) {
+        let bucket = DELAY_BOUNDS.partition_point(|bound| *bound < delay);
+        if let Some(count) = self.counts.get_mut(bucket) {
+            *count += messages;
+        }
+        self.sum = self.sum.saturating_add(delay.saturating_mul(messages));
+    }
+}
+
 /// What a plant is doing.
 #[derive(Clone, Default, Debug)]
 pub struct Status {
@@ -99,6 +144,8 @@ pub struct Status {
     pub delays: Vec<DelayPoint>,
     /// The delays of all since the start: p50, p90, p99, p99.9 and the longest, in ns.
     pub delay: [u64; 5],
+    /// The same, counted in buckets.
+    pub delay_buckets: DelayBuckets,
     /// The journal, if there is one.
     pub journal: Option<JournalStatus>,
     /// What the NBBO went through.
@@ -109,4 +156,21 @@ pub struct Status {
     pub conflated: u64,
     /// Items published to the shared memory.
     pub shared: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delay_is_counted_in_the_first_bucket_that_has_room_for_it() {
+        let mut buckets = DelayBuckets::default();
+        buckets.add(1_000, 2);
+        buckets.add(1_001, 3);
+        buckets.add(u64::MAX / 2, 1);
+        assert_eq!((buckets.counts[0], buckets.counts[1]), (2, 3));
+        assert_eq!(buckets.counts[DELAY_BOUNDS.len()], 1);
+        assert_eq!(buckets.counts.iter().sum::<u64>(), 6);
+        assert_eq!(buckets.sum, 2_000 + 3_003 + u64::MAX / 2);
+    }
 }

@@ -1,0 +1,378 @@
+//! What there is to tell, as JSON: for the page, and for programs at `/status.json`.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use serde_json::{Value, json};
+use tapeworks_market::event::Line;
+use tapeworks_market::instrument::Symbol;
+use tapeworks_market::levels::Level;
+use tapeworks_market::nbbo::{BestSide, MarketState, Nbbo};
+use tapeworks_market::{Flags, Nanos, Publisher};
+
+use super::App;
+use crate::clients::control::Reason;
+use crate::clients::distributor::ClientView;
+use crate::clients::server::Stats;
+use crate::live::view::{SymbolView, View};
+use crate::live::{ChannelStatus, DelayPoint, LineStatus, Status, now};
+
+/// A status older than this, in ns, means that the plant's thread stands still.
+const OLD: u64 = 3_000_000_000;
+
+/// What a line is called.
+pub(super) const fn line_name(line: Line) -> &'static str {
+    match line {
+        Line::A => "A",
+        Line::B => "B",
+        Line::Recovery => "retransmission",
+        Line::Snapshot => "snapshot",
+    }
+}
+
+/// What a feed is called in lists.
+pub(super) fn feed_name(publisher: Publisher) -> String {
+    publisher.feed().map_or_else(|| publisher.0.to_string(), |feed| feed.dataset.to_owned())
+}
+
+/// In what state a channel is, the worst first.
+pub(super) const fn channel_state(channel: &ChannelStatus) -> &'static str {
+    if channel.is_joining {
+        "joining"
+    } else if channel.next.is_none() {
+        "waiting"
+    } else if channel.is_silent {
+        "silent"
+    } else if channel.is_recovering {
+        "recovering"
+    } else if channel.is_stale {
+        "stale"
+    } else {
+        "live"
+    }
+}
+
+/// One look at everything.
+pub(super) struct Look {
+    pub(super) now: Nanos,
+    pub(super) has_replayed: bool,
+    pub(super) status: Status,
+    pub(super) clients: Option<Stats>,
+    pub(super) web: Vec<(&'static str, &'static str, u64)>,
+    pub(super) viewers: usize,
+}
+
+impl Look {
+    pub(super) fn new(app: &App) -> Self {
+        let handles = &app.handles;
+        Self {
+            now: now(),
+            has_replayed: handles.has_replayed.load(Ordering::Acquire),
+            status: handles.plant.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            clients: handles
+                .clients
+                .as_ref()
+                .map(|clients| clients.lock().unwrap_or_else(PoisonError::into_inner).clone()),
+            web: app.counters.all(),
+            viewers: app.ticks.receiver_count(),
+        }
+    }
+
+    /// What must happen before the plant's output is whole; nothing when it is.
+    pub(super) fn why_not_ready(&self) -> Vec<String> {
+        if !self.has_replayed {
+            return vec!["the journal is being replayed".to_owned()];
+        }
+        if self.status.channels.is_empty() {
+            return vec!["no channel has been told of yet".to_owned()];
+        }
+        let mut reasons = Vec::new();
+        if self.now.since(self.status.time) > OLD {
+            let seconds = self.now.since(self.status.time) / Nanos::SECOND;
+            reasons.push(format!("the plant has told nothing for {seconds} s"));
+        }
+        for channel in &self.status.channels {
+            if channel.is_joining {
+                reasons.push(format!("venue '{}' waits for a snapshot", channel.name));
+            } else if channel.next.is_none() {
+                reasons.push(format!("nothing was heard of venue '{}' yet", channel.name));
+            }
+        }
+        reasons
+    }
+}
+
+fn line(line: &LineStatus) -> Value {
+    let counters = &line.counters;
+    json!({
+        "line": line_name(line.line),
+        "address": line.address.to_string(),
+        "is_silent": line.is_silent,
+        "packets": counters.packets,
+        "messages": counters.messages,
+        "won": counters.won,
+        "duplicate": counters.duplicate,
+        "late": counters.late,
+        "lost": counters.lost,
+        "reordered": counters.reordered,
+        "repeated": counters.repeated,
+        "malformed": counters.malformed,
+        "silences": counters.silences,
+        "of_past_sessions": counters.of_past_sessions,
+        "implausible": counters.implausible,
+        "kernel_drops": line.kernel_drops,
+        "too_long": line.too_long,
+        "receive_buffer_bytes": line.buffer_bytes,
+    })
+}
+
+fn venue(channel: &ChannelStatus) -> Value {
+    let counters = &channel.counters;
+    let snapshots = &channel.snapshots;
+    json!({
+        "venue": channel.name,
+        "feed": feed_name(channel.publisher),
+        "state": channel_state(channel),
+        "session": channel.session.trim(),
+        "next": channel.next,
+        "is_recovering": channel.is_recovering,
+        "is_joining": channel.is_joining,
+        "is_silent": channel.is_silent,
+        "is_stale": channel.is_stale,
+        "messages": counters.messages,
+        "holes": counters.holes,
+        "filled_by_lines": counters.filled_by_lines,
+        "filled_by_retransmission": counters.filled_by_retransmission,
+        "requests": counters.requests,
+        "gaps": counters.gaps,
+        "missing": counters.missing,
+        "late": counters.late,
+        "overflows": counters.overflows,
+        "session_changes": counters.session_changes,
+        "sequence_resets": counters.sequence_resets,
+        "ends_of_session": counters.ends_of_session,
+        "silences": counters.silences,
+        "snapshots": {
+            "requests": snapshots.requests,
+            "applied": snapshots.applied,
+            "failed": snapshots.failed,
+            "messages": snapshots.messages,
+            "given_up": snapshots.given_up,
+        },
+        "lines": channel.lines.iter().map(line).collect::<Vec<_>>(),
+    })
+}
+
+fn client(client: &ClientView) -> Value {
+    json!({
+        "session": client.session,
+        "name": client.name,
+        "address": client.address.to_string(),
+        "key": client.key,
+        "dataset": client.dataset,
+        "schemas": client.schemas.iter().map(|schema| schema.as_str()).collect::<Vec<_>>(),
+        "state": client.state.as_str(),
+        "slow_reader": client.slow_reader.as_str(),
+        "since_ns": client.since.0,
+        "records": client.records,
+        "bytes": client.bytes,
+        "queued_bytes": client.queued_bytes,
+        "lag_ns": client.lag_ns,
+        "skipped": client.skipped,
+        "conflated": client.conflated,
+    })
+}
+
+fn clients(stats: &Stats) -> Value {
+    let counters = &stats.counters;
+    let refused: serde_json::Map<String, Value> = Reason::ALL
+        .into_iter()
+        .map(|reason| (reason.as_str().to_owned(), counters.refused(reason).into()))
+        .collect();
+    json!({
+        "connections": stats.clients.len(),
+        "accepted": counters.accepted,
+        "accept_errors": counters.accept_errors,
+        "admitted": counters.admitted,
+        "closed": counters.closed,
+        "displaced": counters.displaced,
+        "ended_slow": counters.ended_slow,
+        "records": counters.records,
+        "bytes": counters.bytes,
+        "skipped": counters.skipped,
+        "conflated": counters.conflated,
+        "heartbeats": counters.heartbeats,
+        "replays": counters.replays,
+        "replays_failed": counters.replays_failed,
+        "replays_joined": counters.replays_joined,
+        "gaps": counters.gaps,
+        "refused": refused,
+        "next_event": stats.next_event,
+        "ring_lag": stats.ring_lag,
+        "queued_bytes": stats.queued_bytes,
+        "sessions": stats.clients.iter().map(client).collect::<Vec<_>>(),
+    })
+}
+
+/// Everything but the books and the curve. Times in ns.
+pub(super) fn status(look: &Look) -> Value {
+    let status = &look.status;
+    let [p50, p90, p99, p999, max] = status.delay;
+    let reasons = look.why_not_ready();
+    let web: serde_json::Map<String, Value> =
+        look.web.iter().map(|(name, _, count)| ((*name).to_owned(), (*count).into())).collect();
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "now_ns": look.now.0,
+        "time_ns": status.time.0,
+        "started_ns": status.started.0,
+        "has_replayed": look.has_replayed,
+        "is_ready": reasons.is_empty(),
+        "reasons": reasons,
+        "messages": status.messages,
+        "events": status.events,
+        "symbols": status.symbols,
+        "problems": status.problems,
+        "rejected": status.rejected,
+        "shared": status.shared,
+        "ring": {
+            "fill": status.ring_fill,
+            "capacity": status.ring_capacity,
+            "highest": status.ring_highest,
+            "stalls": status.stalls,
+        },
+        "delay_ns": { "p50": p50, "p90": p90, "p99": p99, "p99.9": p999, "max": max },
+        "nbbo": {
+            "changes": status.nbbo.changes,
+            "locked": status.nbbo.locked,
+            "crossed": status.nbbo.crossed,
+        },
+        "journal": status.journal.as_ref().map(|journal| json!({
+            "records": journal.next,
+            "written_bytes": journal.written_bytes,
+            "lost": journal.lost,
+            "removed_segments": journal.removed_segments,
+            "error": journal.error,
+        })),
+        "venues": status.channels.iter().map(venue).collect::<Vec<_>>(),
+        "clients": look.clients.as_ref().map(clients),
+        "web": web,
+    })
+}
+
+/// What all pages are told at one time: made once.
+#[derive(Debug, Default)]
+pub(super) struct Tick {
+    /// [`status`].
+    pub(super) status: String,
+    delays: Vec<DelayPoint>,
+    view: Arc<View>,
+    /// The symbols with their NBBO, by name.
+    list: Vec<(Symbol, Nbbo)>,
+}
+
+impl Tick {
+    pub(super) fn new(app: &App) -> Self {
+        let look = Look::new(app);
+        let view = app.handles.watch.view();
+        let mut list = view.nbbos.clone();
+        list.sort_unstable_by(|one, other| one.0.as_bytes().cmp(other.0.as_bytes()));
+        Self { status: status(&look).to_string(), delays: look.status.delays, view, list }
+    }
+
+    /// The points of the curve of delays after the time `after`: time in ms since the epoch, messages, then p50, p99, p99.9
+    /// and the longest, in ns. With them, the time of the last point.
+    pub(super) fn delays(&self, after: Nanos) -> (Value, Nanos) {
+        let points: Vec<Value> = self
+            .delays
+            .iter()
+            .filter(|point| point.time > after)
+            .map(|point| {
+                json!([point.time.0 / 1_000_000, point.messages, point.p50, point.p99, point.p999, point.max])
+            })
+            .collect();
+        (points.into(), self.delays.last().map_or(after, |point| point.time))
+    }
+
+    /// The symbols that have `search` in their names, those that begin with it first; at most `most`.
+    pub(super) fn list(&self, search: &str, most: usize) -> Value {
+        let begins = self.list.iter().filter(|(symbol, _)| symbol.as_str().starts_with(search));
+        let contains = self
+            .list
+            .iter()
+            .filter(|(symbol, _)| !symbol.as_str().starts_with(search) && symbol.as_str().contains(search));
+        let mut matching = 0;
+        let mut rows = Vec::new();
+        for (symbol, nbbo) in begins.chain(contains) {
+            matching += 1;
+            if rows.len() < most {
+                rows.push(self.nbbo(symbol, nbbo));
+            }
+        }
+        json!({ "total": self.list.len(), "matching": matching, "rows": rows })
+    }
+
+    /// The NBBO and the books of a symbol; nothing while they are not known.
+    pub(super) fn book(&self, symbol: Symbol) -> Value {
+        self.view.symbols.get(&symbol).map_or(Value::Null, |shown| self.symbol(&symbol, shown))
+    }
+
+    fn side(&self, side: &BestSide) -> Value {
+        let venues: Vec<String> = self
+            .view
+            .venues
+            .iter()
+            .enumerate()
+            .filter(|(bit, _)| side.venues >> bit & 1 == 1)
+            .map(|(_, publisher)| publisher.venue_name())
+            .collect();
+        json!({
+            "price": side.price.map(|price| price.to_string()),
+            "size": side.size,
+            "venue": side.price.map(|_| side.publisher.venue_name()),
+            "venues": venues,
+        })
+    }
+
+    fn nbbo(&self, symbol: &Symbol, nbbo: &Nbbo) -> Value {
+        let state = match nbbo.state() {
+            MarketState::OneSided => "one-sided",
+            MarketState::Normal => "normal",
+            MarketState::Locked => "locked",
+            MarketState::Crossed => "crossed",
+        };
+        json!({
+            "symbol": symbol.as_str(),
+            "bid": self.side(&nbbo.bid),
+            "ask": self.side(&nbbo.ask),
+            "state": state,
+            "maybe_bad_book": nbbo.flags.contains(Flags::MAYBE_BAD_BOOK),
+        })
+    }
+
+    fn symbol(&self, symbol: &Symbol, shown: &SymbolView) -> Value {
+        let levels = |levels: &[Level]| -> Vec<Value> {
+            let level = |level: &Level| json!([level.price.to_string(), level.size, level.orders]);
+            levels.iter().map(level).collect()
+        };
+        let venues: Vec<Value> = shown
+            .venues
+            .iter()
+            .map(|book| {
+                json!({
+                    "venue": book.publisher.venue_name(),
+                    "feed": feed_name(book.publisher),
+                    "bids": levels(&book.bids),
+                    "asks": levels(&book.asks),
+                    "is_stale": book.is_stale,
+                    "is_trading": book.is_trading,
+                })
+            })
+            .collect();
+        let mut value = self.nbbo(symbol, &shown.nbbo);
+        if let Some(object) = value.as_object_mut() {
+            object.insert("books".to_owned(), venues.into());
+        }
+        value
+    }
+}

@@ -1,0 +1,205 @@
+//! The page's WebSocket.
+//!
+//! The page says what it shows, and may say so again at any time:
+//!
+//! ```json
+//! {"symbol": "AAPL", "search": "A", "most": 200}
+//! ```
+//!
+//! and is told five times a second: `status` as `/status.json` has it, the `delays` that are new, the `list` of symbols that
+//! match, and the `book` of the symbol. There is no queue: who takes a look slowly gets the next one later.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::Value;
+use tapeworks_market::Nanos;
+use tapeworks_market::instrument::Symbol;
+use tokio::time::Instant;
+
+use super::describe::Tick;
+use super::{App, TICK};
+
+/// Bytes that a page may say at once.
+const MOST_SAID: usize = 1 << 10;
+
+/// How long a page may take to take what it is told.
+const STUCK: Duration = Duration::from_secs(5);
+
+/// How soon a page that asks for something else is told again.
+const SOON: Duration = Duration::from_millis(50);
+
+/// Symbols of the list that a page gets at most.
+const MOST_ROWS: usize = 500;
+
+/// Makes ticks while somebody looks.
+pub(super) async fn tell(app: &App) {
+    let mut every = tokio::time::interval(TICK);
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        every.tick().await;
+        if app.ticks.receiver_count() > 0 {
+            app.handles.watch.look_at_list();
+            app.ticks.send_replace(Arc::new(Tick::new(app)));
+        }
+    }
+}
+
+/// Takes a page.
+pub(super) async fn connect(State(app): State<Arc<App>>, socket: WebSocketUpgrade) -> Response {
+    let Ok(permit) = Arc::clone(&app.viewers).try_acquire_owned() else {
+        app.counters.viewers_refused.add();
+        return (StatusCode::SERVICE_UNAVAILABLE, "too many pages look already\n").into_response();
+    };
+    app.counters.viewers.add();
+    let socket = socket.max_message_size(MOST_SAID).max_frame_size(MOST_SAID);
+    socket.on_upgrade(async move |socket| {
+        Viewer { app, socket, shows: Shows::default(), told_until: Nanos(0) }.run().await;
+        drop(permit);
+    })
+}
+
+/// What a page shows.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Shows {
+    symbol: Option<Symbol>,
+    search: String,
+    most: usize,
+}
+
+impl Shows {
+    /// Reads what a page says.
+    fn read(text: &str) -> Option<Self> {
+        let value: Value = serde_json::from_str(text).ok()?;
+        let said = value.as_object()?;
+        let symbol = match said.get("symbol") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(name)) if (1..=16).contains(&name.len()) => {
+                Some(Symbol::from_bytes(name.as_bytes()))
+            }
+            Some(_) => return None,
+        };
+        let search = said.get("search").map_or(Some(""), Value::as_str)?;
+        let most = said.get("most").map_or(Some(0), Value::as_u64)?;
+        let most = usize::try_from(most).unwrap_or(MOST_ROWS).min(MOST_ROWS);
+        Some(Self { symbol, search: search.trim().to_uppercase(), most })
+    }
+}
+
+struct Viewer {
+    app: Arc<App>,
+    socket: WebSocket,
+    shows: Shows,
+    /// The time of the last point of the curve that it has.
+    told_until: Nanos,
+}
+
+impl Viewer {
+    async fn run(mut self) {
+        let mut ticks = self.app.ticks.subscribe();
+        // What was made for somebody else long ago is nothing to show.
+        ticks.mark_unchanged();
+        let mut told = Instant::now();
+        let mut is_asked = false;
+        loop {
+            let tick = tokio::select! {
+                changed = ticks.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    Arc::clone(&ticks.borrow_and_update())
+                }
+                () = tokio::time::sleep_until(told + SOON), if is_asked => Arc::clone(&ticks.borrow()),
+                said = self.socket.recv() => match said {
+                    Some(Ok(Message::Text(text))) => match Shows::read(&text) {
+                        Some(shows) => {
+                            self.shows = shows;
+                            self.look();
+                            is_asked = !ticks.borrow().status.is_empty();
+                            continue;
+                        }
+                        None => return self.dismiss().await,
+                    },
+                    Some(Ok(Message::Binary(_))) => return self.dismiss().await,
+                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
+                    Some(Ok(Message::Close(_))) | None => return,
+                    Some(Err(_)) => {
+                        self.app.counters.viewers_garbled.add();
+                        return;
+                    }
+                },
+            };
+            is_asked = false;
+            self.look();
+            let text = self.compose(&tick);
+            match tokio::time::timeout(STUCK, self.socket.send(Message::text(text))).await {
+                Ok(Ok(())) => told = Instant::now(),
+                Ok(Err(_)) => return,
+                Err(_) => {
+                    self.app.counters.viewers_stuck.add();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Asks for the books of what is shown.
+    fn look(&self) {
+        if let Some(symbol) = self.shows.symbol {
+            // With too many of them there is no book to show, and the page says so.
+            let _too_many = self.app.handles.watch.look_at(symbol);
+        }
+    }
+
+    fn compose(&mut self, tick: &Tick) -> String {
+        let (delays, until) = tick.delays(self.told_until);
+        self.told_until = until;
+        let Shows { symbol, search, most } = &self.shows;
+        let book = symbol.map_or(Value::Null, |symbol| tick.book(symbol));
+        let list = tick.list(search, *most);
+        format!("{{\"status\":{},\"delays\":{delays},\"list\":{list},\"book\":{book}}}", tick.status)
+    }
+
+    /// It says what no page of ours says.
+    async fn dismiss(mut self) {
+        self.app.counters.viewers_garbled.add();
+        let close = CloseFrame { code: 1008, reason: "expected {\"symbol\", \"search\", \"most\"}".into() };
+        // It is closed either way.
+        let _gone = tokio::time::timeout(STUCK, self.socket.send(Message::Close(Some(close)))).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_a_page_says_is_read() {
+        let shows = Shows::read(r#"{"symbol":"AAPL","search":" aa ","most":9000}"#).unwrap();
+        assert_eq!(shows.symbol, Some(Symbol::from_bytes(b"AAPL")));
+        assert_eq!((shows.search.as_str(), shows.most), ("AA", MOST_ROWS));
+        assert_eq!(Shows::read("{}"), Some(Shows::default()));
+        for wrong in
+            ["", "[]", "1", r#"{"symbol":""}"#, r#"{"symbol":1}"#, r#"{"most":-1}"#, r#"{"search":[]}"#]
+        {
+            assert_eq!(Shows::read(wrong), None, "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_a_page_says_breaks_it(text in ".{0,200}", symbol in ".{0,20}", search in ".{0,20}") {
+            let _any = Shows::read(&text);
+            let said = serde_json::json!({ "symbol": symbol, "search": search }).to_string();
+            if let Some(shows) = Shows::read(&said) {
+                prop_assert!(Tick::default().list(&shows.search, 10)["rows"].as_array().unwrap().is_empty());
+            }
+        }
+    }
+}

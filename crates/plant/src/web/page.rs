@@ -1,0 +1,40 @@
+//! The files of the page, which are part of the program.
+
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use rust_embed::RustEmbed;
+
+#[derive(RustEmbed)]
+#[folder = "../../web"]
+struct Files;
+
+/// What a file is, by the end of its name.
+fn kind(path: &str) -> &'static str {
+    match path.rsplit_once('.').map_or("", |(_, ending)| ending) {
+        "html" => "text/html; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "js" => "text/javascript; charset=utf-8",
+        "svg" => "image/svg+xml",
+        _ => "text/plain; charset=utf-8",
+    }
+}
+
+/// The text of a file.
+pub(super) fn text(path: &str) -> String {
+    Files::get(path).map(|file| String::from_utf8_lossy(&file.data).into_owned()).unwrap_or_default()
+}
+
+/// Answers with a file. A browser that has it keeps it.
+pub(super) async fn file(uri: Uri, headers: HeaderMap) -> Response {
+    let path = match uri.path() {
+        "/" => "index.html",
+        path => path.trim_start_matches('/'),
+    };
+    let Some(file) = Files::get(path).filter(|_| path != "login.html") else {
+        return (StatusCode::NOT_FOUND, "there is no such page here\n").into_response();
+    };
+    let tag = format!("\"{}\"", hex::encode(file.metadata.sha256_hash()));
+    let has = headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
+    let about = [(header::CONTENT_TYPE, kind(path).to_owned()), (header::ETAG, tag)];
+    if has { (StatusCode::NOT_MODIFIED, about).into_response() } else { (about, file.data).into_response() }
+}
