@@ -45,6 +45,7 @@ enum Command {
     Journal(commands::journal::Arguments),
     Subscribe(commands::subscribe::Arguments),
     Tap(commands::tap::Arguments),
+    Top(commands::top::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -79,6 +80,7 @@ fn run(command: Command) -> Result {
         Command::Journal(arguments) => commands::journal::run(arguments),
         Command::Subscribe(arguments) => commands::subscribe::run(&arguments),
         Command::Tap(arguments) => commands::tap::run(&arguments),
+        Command::Top(arguments) => commands::top::run(&arguments),
     }
 }
 

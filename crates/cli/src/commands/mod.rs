@@ -13,3 +13,4 @@ pub(crate) mod stats;
 pub(crate) mod study;
 pub(crate) mod subscribe;
 pub(crate) mod tap;
+pub(crate) mod top;
