@@ -39,6 +39,7 @@ mod engine;
 mod ingest;
 mod journal;
 pub mod monitor;
+mod receive;
 mod records;
 pub mod service;
 mod shared;
@@ -88,9 +89,31 @@ pub enum Topology {
     Pipeline,
 }
 
+/// Where datagrams come from.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Source {
+    /// A UDP socket for each line: `recvmmsg`, kernel receive times.
+    #[default]
+    Sockets,
+    /// The frames of a network interface, by AF_PACKET (TPACKET_V3); needs `CAP_NET_RAW`.
+    Packet {
+        /// The interface's name.
+        device: String,
+    },
+    /// The frames of a network interface before the kernel's stack, by AF_XDP.
+    #[cfg(feature = "af-xdp")]
+    Xdp {
+        /// The interface's name.
+        device: String,
+    },
+}
+
 /// How datagrams are received.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReceiveOptions {
+    /// Where they come from.
+    pub source: Source,
     /// The address of the interface that multicast groups are joined on; the kernel's choice unless given.
     pub interface: Option<Ipv4Addr>,
     /// Bytes of each socket's buffer that are asked of the kernel; its default unless given.
@@ -106,6 +129,7 @@ pub struct ReceiveOptions {
 impl Default for ReceiveOptions {
     fn default() -> Self {
         Self {
+            source: Source::default(),
             interface: None,
             buffer_bytes: Some(16 << 20),
             busy_poll_us: 0,
@@ -197,6 +221,18 @@ pub enum PlantError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The frames of an interface cannot be had.
+    #[error(transparent)]
+    Interface {
+        /// Why.
+        source: tapeworks_packet::live::InterfaceError,
+    },
+    /// The system cannot wait for sockets.
+    #[error("cannot wait for the lines: {source}")]
+    Wait {
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// A thread cannot be pinned to its core.
     #[error("cannot pin the thread '{thread}': {source}")]
     Pin {
@@ -239,6 +275,12 @@ pub enum PlantFailure {
         address: SocketAddr,
         /// What the system said.
         source: std::io::Error,
+    },
+    /// The frames of the interface cannot be received any more.
+    #[error(transparent)]
+    Interface {
+        /// Why.
+        source: tapeworks_packet::live::InterfaceError,
     },
     /// Whoever stands behind the ring is gone.
     #[error("the ring stands still: {0}")]

@@ -16,8 +16,8 @@ use tapeworks_feed::live::SnapshotOptions;
 use tapeworks_market::{Event, EventKind, Flags, Nanos, Publisher};
 use tapeworks_plant::clients::history::{History, Read};
 use tapeworks_plant::live::{
-    EventConsumer, JournalHistory, JournalSetting, Plant, PlantFailure, PlantOptions, Published,
-    SHARED_MEANING, Status, Topology, VenueOptions, WhenFailing,
+    EventConsumer, JournalHistory, JournalSetting, Plant, PlantError, PlantFailure, PlantOptions, Published,
+    SHARED_MEANING, Source, Status, Topology, VenueOptions, WhenFailing,
 };
 use tapeworks_plant::venues::{Config, Report, Venue, Venues};
 use tapeworks_ring::broadcast::{Read as Shared, Reader, Start};
@@ -262,6 +262,37 @@ fn lossy(topology: Topology, name: &str) {
     }
     assert_eq!(seen, status.shared);
     assert!(seen as usize >= events.len());
+}
+
+#[test]
+fn by_frames_of_an_interface_it_is_the_same() {
+    let venues = vec![venue("Nasdaq", VenueKind::Nasdaq), venue("IEX", VenueKind::IexDeep)];
+    let mut options = options(&venues);
+    options.receive.source = Source::Packet { device: "lo".to_owned() };
+    let mut config = Config::new(venues);
+    config.rate = 10_000;
+    config.messages = Some(20_000);
+    config.symbols = 20;
+    let (plant, mut consumers) = match Plant::start(options, &["reader"]) {
+        Ok(started) => started,
+        Err(PlantError::Interface { source }) => {
+            assert!(std::env::var("CI").is_err(), "{source}");
+            eprintln!("SKIPPED: {source}");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let venues = Venues::start(config).unwrap();
+    let (to, events) = channel();
+    let reader = collect(consumers.pop().unwrap(), to);
+    let (report, status) = finish(venues, plant);
+    reader.join().unwrap();
+    check_sequences(&all(&events));
+    for (venue, channel) in report.venues.iter().zip(&status.channels) {
+        assert_eq!(channel.counters.messages, venue.live.messages);
+        assert!(channel.lines[0].counters.won > 0 && channel.lines[1].counters.duplicate > 0, "{channel:?}");
+        assert_eq!((channel.counters.gaps, channel.lines[0].counters.repeated), (0, 0));
+    }
 }
 
 #[test]

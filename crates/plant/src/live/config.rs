@@ -17,7 +17,7 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use super::journal::{JournalSetting, SyncPolicy, WhenFailing};
-use super::{PlantOptions, Topology, VenueOptions};
+use super::{PlantOptions, Source, Topology, VenueOptions};
 use crate::clients::distributor::{BookOptions, Dataset};
 use crate::clients::keys::{Key, Keys};
 use crate::flow_config::ConfigError;
@@ -150,6 +150,7 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
         plant.receive.busy_poll_us = poll.map_or(0, |(microseconds, _)| microseconds as u32);
         let bytes = receive.integer(reading, "datagram_bytes", 512..=65_536);
         plant.receive.datagram_bytes = bytes.map_or(plant.receive.datagram_bytes, |(bytes, _)| bytes);
+        plant.receive.source = read_source(reading, &mut receive);
         let buffers = receive.integer(reading, "buffers", 256..=1 << 22);
         plant.receive.buffers = buffers.map_or(plant.receive.buffers, |(buffers, _)| buffers);
         receive.refuse_the_rest(reading);
@@ -180,6 +181,37 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
     let web = top.table(reading, "web").map(|web| read_web(reading, web));
     top.refuse_the_rest(reading);
     Config { plant, clients, web }
+}
+
+/// The names of the ways to receive.
+const SOURCES: [&str; 3] = ["sockets", "packet", "xdp"];
+
+fn read_source(reading: &mut Reading<'_>, receive: &mut Section<'_>) -> Source {
+    let way = receive.choice(reading, "from", &SOURCES, |name| name).unwrap_or("sockets");
+    let device = receive.text(reading, "device").map(|(device, _)| device);
+    match (way, device) {
+        ("sockets", None) => Source::Sockets,
+        ("sockets", Some(_)) => {
+            receive.wrong_at(
+                reading,
+                "device",
+                "sockets have no device: the key is for 'from' other than \"sockets\"",
+            );
+            Source::Sockets
+        }
+        (_, None) => {
+            receive.missing(reading, "device");
+            Source::Sockets
+        }
+        ("packet", Some(device)) => Source::Packet { device },
+        #[cfg(feature = "af-xdp")]
+        (_, Some(device)) => Source::Xdp { device },
+        #[cfg(not(feature = "af-xdp"))]
+        (_, Some(_)) => {
+            receive.wrong_at(reading, "from", "this program was built without the feature 'af-xdp'");
+            Source::Sockets
+        }
+    }
 }
 
 fn read_journal(reading: &mut Reading<'_>, mut journal: Section<'_>) -> JournalSetting {
@@ -423,7 +455,7 @@ mod tests {
         shared_memory = "/dev/shm/tapeworks"
         ring_events = 65_536
         cores = { ingest = 2, market = 3 }
-        receive = { buffer_mb = 8, busy_poll_us = 50, datagram_bytes = 9_000, buffers = 4_096 }
+        receive = { buffer_mb = 8, busy_poll_us = 50, datagram_bytes = 9_000, buffers = 4_096, from = "packet", device = "eth0" }
         nbbo = { stale_books = "exclude", odd_lots = true }
         journal = { folder = "journal", segment_mb = 64, keep_gb = 10, sync = "250ms", when_failing = "stop" }
         web = { listen = "0.0.0.0:8080", token = "secret" }
@@ -463,6 +495,7 @@ mod tests {
         assert_eq!((plant.topology, plant.wait, plant.warm), (Topology::Pipeline, Wait::BusySpin, true));
         assert_eq!((plant.cores, plant.ring_events), ([Some(2), Some(3)], 65_536));
         assert_eq!(plant.receive.buffer_bytes, Some(8 << 20));
+        assert_eq!(plant.receive.source, Source::Packet { device: "eth0".to_owned() });
         assert_eq!((plant.receive.busy_poll_us, plant.receive.datagram_bytes), (50, 9_000));
         assert_eq!(plant.rules, NbboRules { stale_books: StaleBooks::Exclude, odd_lots_count: true });
         let journal = plant.journal.as_ref().unwrap();

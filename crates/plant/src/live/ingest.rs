@@ -7,7 +7,6 @@
 //! Cost: the kernel's calls, shared by what they bring; per datagram the engine, a place in the journal's queue and one
 //! publication in the ring; per turn one read of the clock.
 
-use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,31 +15,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tapeworks_feed::live::{Ask, LiveChannel};
 use tapeworks_flow::graph::Wait;
-use tapeworks_market::{Event, EventKind, Line, Nanos};
-use tapeworks_packet::capture::LinkType;
-use tapeworks_packet::live::{MAX_BATCH, Received, UdpOptions, UdpReceiver};
-use tapeworks_packet::pool::{Packet, Pool};
+use tapeworks_market::{Event, EventKind, Nanos};
 use tapeworks_ring::disruptor::Producer;
 use tapeworks_ring::spsc;
 use tapeworks_store::journal::Opened;
 
 use super::engine::Engine;
 use super::journal::{self, JournalReplayed};
+use super::receive::{Arrived, LineReceiver, Receivers};
 use super::records::Owned;
 use super::shared::MarketStage;
 use super::snapshots::{Asks, Wanted};
 use super::status::{ChannelStatus, DelayBuckets, DelayPoint, LineStatus, Status};
 use super::waiting::Waiting;
 use super::{PlantError, PlantFailure, PlantOptions, now};
-
-/// Datagrams without headers have no link type; this is one of those that are nobody's.
-const BARE: LinkType = LinkType(147);
-
-/// Above so many sockets the kernel is asked which have something, instead of asking each.
-const MOST_ASKED_EACH: usize = 4;
 
 /// How often the status is told.
 const TELL: Duration = Duration::from_millis(200);
@@ -59,24 +49,6 @@ const DELAY_POINTS: usize = 600;
 
 /// Delays longer than this count as this long, in ns.
 const LONGEST_DELAY: u64 = 60_000_000_000;
-
-/// A socket of a channel.
-struct LineReceiver {
-    receiver: UdpReceiver,
-    address: SocketAddr,
-    channel: u16,
-    line: Line,
-    too_long: u64,
-    buffer_bytes: usize,
-}
-
-/// A datagram that was received in this turn.
-struct Arrived {
-    received: Nanos,
-    channel: u16,
-    line: Line,
-    packet: Packet,
-}
 
 /// Delays from the receive time to the publication.
 struct Delays {
@@ -136,11 +108,9 @@ impl Delays {
 
 /// Receives, and publishes what the engine makes of it.
 pub(super) struct Ingest {
-    lines: Vec<LineReceiver>,
+    receivers: Receivers,
     /// Where each channel's requests go, and the line whose socket sends them.
     servers: Vec<Option<(usize, SocketAddr)>>,
-    names: Vec<String>,
-    pool: Pool,
     arrived: Vec<Arrived>,
     events: Vec<Event>,
     producer: Producer<Event, Waiting>,
@@ -165,25 +135,7 @@ impl Ingest {
         market: Option<MarketStage>,
         status: Arc<Mutex<Status>>,
     ) -> Result<(Self, Asks), PlantError> {
-        let mut lines = Vec::new();
-        let mut servers = Vec::new();
-        for (channel, venue) in options.venues.iter().enumerate() {
-            let channel = channel as u16;
-            for (address, line) in venue.lines.iter().zip([Line::A, Line::B]) {
-                lines.push(open_line(options, &venue.name, *address, channel, line)?);
-            }
-            servers.push(match venue.retransmission {
-                Some(server) => {
-                    let any = SocketAddr::new(
-                        if server.is_ipv4() { [0, 0, 0, 0].into() } else { [0u16; 8].into() },
-                        0,
-                    );
-                    lines.push(open_line(options, &venue.name, any, channel, Line::Recovery)?);
-                    Some((lines.len() - 1, server))
-                }
-                None => None,
-            });
-        }
+        let (receivers, servers) = Receivers::open(options)?;
         let (wanted, wanted_out) = channel();
         let (answers_in, answers) = sync_channel(ANSWERS);
         let now = now();
@@ -191,10 +143,8 @@ impl Ingest {
         first.ring_capacity = producer.capacity();
         *status.lock().unwrap_or_else(PoisonError::into_inner) = first;
         let ingest = Self {
-            lines,
+            receivers,
             servers,
-            names: options.venues.iter().map(|venue| venue.name.clone()).collect(),
-            pool: Pool::new(options.receive.buffers.max(2 * MAX_BATCH), options.receive.datagram_bytes),
             arrived: Vec::with_capacity(1_024),
             events: Vec::with_capacity(4_096),
             producer,
@@ -283,29 +233,18 @@ impl Ingest {
                 } else {
                     due
                 };
-                self.ready(longest);
+                self.receivers.wait(longest);
             }
-        }
-    }
-
-    /// The places of the sockets that have something, waiting for it at most so long. All, when the kernel does not say.
-    fn ready(&self, longest: Duration) -> Vec<usize> {
-        let mut sockets: Vec<PollFd<'_>> =
-            self.lines.iter().map(|line| PollFd::new(&line.receiver, PollFlags::IN)).collect();
-        let timeout = Timespec::try_from(longest).ok();
-        match poll(&mut sockets, timeout.as_ref()) {
-            Ok(_) => (0..sockets.len()).filter(|at| !sockets[*at].revents().is_empty()).collect(),
-            Err(_) => (0..sockets.len()).collect(),
         }
     }
 
     /// One turn. Returns how many inputs there were.
     fn turn(&mut self, engine: &mut Engine) -> Result<usize, PlantFailure> {
-        self.receive()?;
+        self.receivers.receive(&mut self.arrived)?;
         let mut taken = self.arrived.len();
         let mut arrived = std::mem::take(&mut self.arrived);
-        for Arrived { received, channel, line, packet } in arrived.drain(..) {
-            self.input(engine, Owned::Packet { channel, line, received, packet })?;
+        for Arrived { received, channel, line, packet, payload } in arrived.drain(..) {
+            self.input(engine, Owned::Packet { channel, line, received, packet, payload })?;
         }
         self.arrived = arrived;
         if engine.feed().channels().iter().any(LiveChannel::is_awaiting_snapshot) {
@@ -325,41 +264,6 @@ impl Ingest {
             self.send(ask);
         }
         Ok(taken)
-    }
-
-    /// Takes what the sockets have.
-    fn receive(&mut self) -> Result<(), PlantFailure> {
-        let ready: Vec<usize> = if self.lines.len() > MOST_ASKED_EACH {
-            self.ready(Duration::ZERO)
-        } else {
-            (0..self.lines.len()).collect()
-        };
-        let mut sockets = 0;
-        for at in ready {
-            let Some(from) = self.lines.get_mut(at) else { continue };
-            let (arrived, too_long) = (&mut self.arrived, &mut from.too_long);
-            let (channel, line) = (from.channel, from.line);
-            let received = from.receiver.receive(&mut self.pool, MAX_BATCH, 0, |received| match received {
-                Received::Packet(packet) => {
-                    let received = Nanos(packet.description().timestamp_ns);
-                    arrived.push(Arrived { received, channel, line, packet });
-                }
-                Received::TooLong => *too_long += 1,
-            });
-            match received {
-                Ok(count) => sockets += usize::from(count > 0),
-                // The answer to a request came back as "nobody is there": the request goes unanswered.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-                Err(source) => {
-                    let venue = self.names.get(usize::from(channel)).cloned().unwrap_or_default();
-                    return Err(PlantFailure::Receive { venue, address: from.address, source });
-                }
-            }
-        }
-        if sockets > 1 {
-            self.arrived.sort_by_key(|arrived| arrived.received);
-        }
-        Ok(())
     }
 
     /// One input: into the journal's queue, through the engine, into the ring.
@@ -412,7 +316,10 @@ impl Ingest {
             Ask::Retransmission { channel, request } => {
                 let server = self.servers.get(usize::from(channel)).copied().flatten();
                 let sent = server.map(|(line, server)| {
-                    self.lines.get(line).map(|line| line.receiver.send_to(&request.encode(), server))
+                    self.receivers
+                        .lines
+                        .get(line)
+                        .map(|line| line.receiver.send_to(&request.encode(), server))
                 });
                 if !matches!(sent, Some(Some(Ok(())))) {
                     self.unsent_requests += 1;
@@ -440,7 +347,7 @@ impl Ingest {
             .iter()
             .enumerate()
             .map(|(at, channel)| {
-                let lines = self.lines.iter_mut().filter(|line| usize::from(line.channel) == at);
+                let lines = self.receivers.lines.iter_mut().filter(|line| usize::from(line.channel) == at);
                 channel_status(channel, lines)
             })
             .collect();
@@ -452,6 +359,7 @@ impl Ingest {
         status.events = engine.counters().events;
         status.symbols = feed.instruments().len();
         status.problems = feed.problems().total;
+        status.foreign = self.receivers.foreign;
         status.ring_fill = fill;
         status.ring_highest = self.ring_highest;
         status.stalls = self.stalls;
@@ -474,26 +382,6 @@ const fn is_message(event: &Event) -> bool {
     )
 }
 
-fn open_line(
-    options: &PlantOptions,
-    venue: &str,
-    address: SocketAddr,
-    channel: u16,
-    line: Line,
-) -> Result<LineReceiver, PlantError> {
-    let udp = UdpOptions {
-        listen: address,
-        interface: options.receive.interface,
-        receive_buffer_bytes: options.receive.buffer_bytes,
-        with_headers: false,
-        busy_poll_us: options.receive.busy_poll_us,
-    };
-    let failed = |source| PlantError::Listen { venue: venue.to_owned(), address, source };
-    let receiver = UdpReceiver::open(udp, BARE).map_err(failed)?;
-    let buffer_bytes = receiver.receive_buffer_bytes().map_err(failed)?;
-    Ok(LineReceiver { address: receiver.local_address(), receiver, channel, line, too_long: 0, buffer_bytes })
-}
-
 fn channel_status<'l>(
     channel: &LiveChannel,
     lines: impl Iterator<Item = &'l mut LineReceiver>,
@@ -513,7 +401,7 @@ fn channel_status<'l>(
                 address: line.address,
                 counters: counters[usize::from(line.line as u8).min(2)],
                 is_silent: arbiter.is_line_silent(line.line),
-                kernel_drops: line.receiver.ask_for_drops(),
+                kernel_drops: line.kernel_drops(),
                 too_long: line.too_long,
                 buffer_bytes: line.buffer_bytes,
             })

@@ -66,6 +66,8 @@ pub(super) enum Owned {
         line: Line,
         received: Nanos,
         packet: tapeworks_packet::pool::Packet,
+        /// Where the UDP payload lies in it.
+        payload: (u32, u32),
     },
     Snapshot {
         channel: u16,
@@ -93,9 +95,12 @@ impl Owned {
     #[inline]
     pub(super) fn input(&self) -> Input<'_> {
         match self {
-            Self::Packet { channel, line, received, packet } => {
-                Input::Packet { channel: *channel, line: *line, received: *received, payload: packet.bytes() }
-            }
+            Self::Packet { channel, line, received, packet, payload: (start, end) } => Input::Packet {
+                channel: *channel,
+                line: *line,
+                received: *received,
+                payload: packet.bytes().get(*start as usize..*end as usize).unwrap_or_default(),
+            },
             Self::Snapshot { channel, attempt, received, messages } => {
                 Input::Snapshot { channel: *channel, attempt: *attempt, received: *received, messages }
             }

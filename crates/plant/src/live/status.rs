@@ -132,6 +132,8 @@ pub struct Status {
     pub symbols: usize,
     /// What did not fit: messages and packets that cannot be read.
     pub problems: u64,
+    /// Frames of the interface that are of no line, where frames are received.
+    pub foreign: u64,
     /// Events in the ring that the slowest reader has not taken.
     pub ring_fill: usize,
     /// Its slots.
