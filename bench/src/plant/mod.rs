@@ -113,6 +113,7 @@ fn plant(line: SocketAddrV4) -> Config {
         queue_bytes: 64 << 20,
         max_connections: 1_000,
         nap: std::time::Duration::from_micros(20),
+        tls: None,
     };
     Config { plant: options, clients: Some(clients), web: None }
 }

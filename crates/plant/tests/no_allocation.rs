@@ -7,16 +7,21 @@
 #![allow(clippy::unwrap_used)]
 
 use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario, write_pcap};
-use tapeworks_feed::{Feed, FeedOptions, FileFormat, Frame, Packet};
+use tapeworks_feed::arbitration::ArbiterOptions;
+use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed};
+use tapeworks_feed::{Application, Feed, FeedOptions, FileFormat, Frame, Packet};
 use tapeworks_flow::{Chain, Inline, Sink, Stage, Through};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
-use tapeworks_market::{BookStage, Capacity, Nanos, NbboStage, NbboUpdate};
+use tapeworks_market::{BookStage, Capacity, Line, Nanos, NbboStage, NbboUpdate, Publisher};
 use tapeworks_packet::capture::CaptureReader;
 use tapeworks_packet::framed::{FramedReader, write_frame};
 use tapeworks_packet::net;
 use tapeworks_packet::source::ByteSource;
+use tapeworks_plant::live::Engine;
 use tapeworks_ring::counting::{CountingAllocator, allocations, releases};
+use tapeworks_wire::Ascii;
+use tapeworks_wire::nasdaq::moldudp64::DownstreamPacketFields;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -112,4 +117,63 @@ fn the_second_half_of_a_capture_of_four_venues_takes_and_releases_no_memory() {
     assert_eq!(chain.first.channels().len(), 4);
     assert!(chain.first.messages() > MESSAGES * 9 / 10);
     assert!(chain.second.first.feeds().iter().all(|books| books.growths() == 0));
+}
+
+#[test]
+fn a_live_engine_takes_and_releases_no_memory_lines_with_faults_included() {
+    let mut generator = Generator::new(&Scenario::full_session(MESSAGES, SYMBOLS)).unwrap();
+    let mut message = [0; MAX_MESSAGE_BYTES];
+    let mut packets = Vec::new();
+    while let Some(generated) = generator.next_message(&mut message) {
+        let mut block = (generated.length as u16).to_be_bytes().to_vec();
+        block.extend_from_slice(&message[..generated.length]);
+        let fields = DownstreamPacketFields {
+            session: Ascii(*b"SESSION001"),
+            sequence_number: packets.len() as u64 + 1,
+            message_count: 1,
+            messages: &block,
+        };
+        let mut packet = vec![0; 20 + block.len()];
+        fields.encode_into(&mut packet).unwrap();
+        packets.push(packet);
+    }
+    let channel = LiveChannelOptions {
+        name: "Nasdaq".to_owned(),
+        application: Application::TotalViewItch50,
+        publisher: Publisher::XNAS_ITCH,
+        arbiter: ArbiterOptions::default(),
+        snapshot: None,
+    };
+    let mut engine = Engine::new(LiveFeed::new(FeedOptions::default(), vec![channel]));
+    let mut market = market();
+    let mut buffer = Vec::with_capacity(BATCH);
+    let mut events = Vec::with_capacity(4_096);
+    let mut updates = 0u64;
+    let mut run = |range: std::ops::Range<usize>| {
+        counted(|| {
+            for at in range {
+                // Line A swaps every hundredth packet with the next one; line B is a packet behind.
+                let first = match at % 100 {
+                    50 => at + 1,
+                    51 => at - 1,
+                    _ => at,
+                };
+                for (line, packet) in [(Line::A, first), (Line::B, at.saturating_sub(1))] {
+                    let Some(payload) = packets.get(packet) else { continue };
+                    let received = Nanos(1_763_130_600_000_000_000 + at as u64 * 1_000);
+                    engine.input(&Input::Packet { channel: 0, line, received, payload }, &mut events);
+                    let mut sink = |_: NbboUpdate<'_>| updates += 1;
+                    let mut edge = Inline::new(&mut market, &mut buffer, &mut sink);
+                    events.drain(..).for_each(|event| edge.put(event));
+                    edge.end_of_batch();
+                }
+            }
+        })
+    };
+    let half = packets.len() / 2;
+    run(0..half);
+    assert_eq!(run(half..packets.len()), (0, 0));
+    assert!(updates > MESSAGES);
+    let counters = engine.feed().channels()[0].arbiter().counters();
+    assert!(counters.filled_by_lines > 1_000 && counters.gaps == 0, "{counters:?}");
 }

@@ -23,7 +23,7 @@ pub use book::book;
 pub use capture::{capture, framed};
 pub use clients::control;
 pub use feed::{feed_capture, feed_file, feed_packets};
-pub use live::{journal, live_feed};
+pub use live::{config, journal, live_feed};
 pub use network::{net, rewrite, tcp};
 pub use venues::{retransmission, snapshot};
 pub use wire::{deep10, iextp, itch50, moldudp64, schema, soupbintcp, tops16};
@@ -35,6 +35,7 @@ pub type Target = (&'static str, fn(&[u8]));
 pub const TARGETS: &[Target] = &[
     ("book", book),
     ("capture", capture),
+    ("config", config),
     ("control", control),
     ("deep10", deep10),
     ("feed_capture", feed_capture),

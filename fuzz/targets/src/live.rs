@@ -64,6 +64,22 @@ fn run(bytes: &[u8]) -> Vec<Event> {
     events
 }
 
+/// The configuration of a plant, of venues, of a flow: never a panic, and what is wrong is told with a line.
+pub fn config(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let wrong = [
+        tapeworks_plant::live::config::Config::parse("fuzz.toml", &text).err(),
+        tapeworks_plant::venues::Config::parse("fuzz.toml", &text).err(),
+    ];
+    for errors in wrong.into_iter().flatten() {
+        assert!(!errors.is_empty());
+        for error in errors {
+            let told = error.to_string();
+            assert!(told.starts_with("fuzz.toml"), "{told}");
+        }
+    }
+}
+
 /// A segment of a journal: never a panic; what is read before the first damage is what is checked; and a writer goes on behind
 /// what it could mend.
 pub fn journal(bytes: &[u8]) {

@@ -44,6 +44,8 @@ pub struct ClientsSetting {
     pub max_connections: usize,
     /// How long the thread naps when there is nothing to do.
     pub nap: Duration,
+    /// PEM files of the certificate chain and of its private key: clients then speak TLS.
+    pub tls: Option<(PathBuf, PathBuf)>,
 }
 
 /// The web page.
@@ -416,8 +418,10 @@ fn read_clients(reading: &mut Reading<'_>, mut clients: Section<'_>) -> Option<C
     if keys.is_empty() && !clients.has("key") {
         clients.missing(reading, "key");
     }
+    let tls = read_tls(reading, &mut clients);
     clients.refuse_the_rest(reading);
     Some(ClientsSetting {
+        tls,
         address: listen,
         keys: Keys::new(keys),
         datasets,
@@ -425,6 +429,20 @@ fn read_clients(reading: &mut Reading<'_>, mut clients: Section<'_>) -> Option<C
         max_connections,
         nap,
     })
+}
+
+fn read_tls(reading: &mut Reading<'_>, clients: &mut Section<'_>) -> Option<(PathBuf, PathBuf)> {
+    let certificate = clients.text(reading, "certificate");
+    let key = clients.text(reading, "private_key");
+    match (&certificate, &key) {
+        (Some(_), None) => clients.missing(reading, "private_key"),
+        (None, Some(_)) => clients.missing(reading, "certificate"),
+        _ => {}
+    }
+    if cfg!(not(feature = "tls")) && certificate.is_some() {
+        clients.wrong_at(reading, "certificate", "this program was built without the feature 'tls'");
+    }
+    Some((certificate?.0.into(), key?.0.into()))
 }
 
 fn read_web(reading: &mut Reading<'_>, mut web: Section<'_>) -> WebSetting {

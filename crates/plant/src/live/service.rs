@@ -22,6 +22,10 @@ pub enum ServiceError {
     /// The clients' server.
     #[error(transparent)]
     Clients(#[from] ServerError),
+    /// The clients' TLS.
+    #[cfg(feature = "tls")]
+    #[error(transparent)]
+    Tls(#[from] crate::clients::tls::TlsError),
     /// The web page.
     #[cfg(feature = "web")]
     #[error(transparent)]
@@ -90,6 +94,12 @@ impl Service {
                             max_connections: setting.max_connections,
                             history: history.map(|history| Arc::new(history) as Arc<dyn History>),
                             on_refusal,
+                            #[cfg(feature = "tls")]
+                            tls: setting
+                                .tls
+                                .as_ref()
+                                .map(|(certificates, key)| crate::clients::tls::config(certificates, key))
+                                .transpose()?,
                             ..Options::default()
                         },
                     )
@@ -208,6 +218,10 @@ pub fn load(path: &Path) -> Result<Config, Vec<crate::flow_config::ConfigError>>
     let folder = path.parent().unwrap_or_else(|| Path::new(""));
     if let Some(journal) = &mut config.plant.journal {
         journal.folder = folder.join(&journal.folder);
+    }
+    if let Some((certificate, key)) = config.clients.as_mut().and_then(|clients| clients.tls.as_mut()) {
+        *certificate = folder.join(&certificate);
+        *key = folder.join(&key);
     }
     if let Some(shared) = &mut config.plant.shared_memory {
         *shared = folder.join(&shared);
