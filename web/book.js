@@ -62,7 +62,8 @@ function levels(part, rows) {
 }
 
 function shown(side, level, most, hasVenues) {
-  const bar = { text: level ? count(level.size) : "", classes: `n ${side} bar` };
+  const size = level ? count(level.size) : "";
+  const bar = { text: size, classes: `n ${side} bar`, title: size };
   const price = { text: level?.price ?? "", classes: `${side} ${side === "bid" ? "n" : ""}` };
   const venues = { text: level?.venues?.join(" ") ?? "", classes: "venue", title: level?.venues?.join(", ") ?? "" };
   const cells = hasVenues ? [venues, bar, price] : [bar, price];

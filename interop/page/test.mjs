@@ -104,7 +104,7 @@ function client(name) {
 
 // ---- the browser
 
-const browser = await chromium.launch({ executablePath: option("chromium", "/usr/bin/chromium"), args: ["--no-sandbox"] });
+const browser = await chromium.launch({ executablePath: option("chromium", "chromium"), args: ["--no-sandbox"] });
 const faults = [];
 let isExpected = false;
 async function open(url, settings) {
@@ -120,6 +120,7 @@ async function open(url, settings) {
   return page;
 }
 const text = (page, selector) => page.locator(selector).innerText();
+const cutOff = (page) => page.locator("#depth td:is(.bid, .ask):not(.bar)").evaluateAll((cells) => cells.filter((cell) => cell.scrollWidth > cell.clientWidth).length);
 const shot = (page, name) => page.screenshot({ path: join(folder, `${name}.png`), fullPage: true });
 const until = (page, what, argument) => page.waitForFunction(what, argument);
 const says = (page, selector, wanted) =>
@@ -170,6 +171,15 @@ async function main() {
     await until(page, () => document.querySelectorAll("#depth tbody tr").length === 10);
     await until(page, () => /\d/.test(document.querySelector("#bid").textContent) && document.querySelector("#bid-venues").textContent !== "");
     assert.equal(new URL(page.url()).hash, `#${symbol}`);
+    // Another symbol's levels are never shown below its name.
+    const [name, levels] = await page.evaluate(() => {
+      document.querySelectorAll("#symbols tbody tr")[5].click();
+      return [document.querySelector("#book-symbol").textContent, getComputedStyle(document.querySelector("#depth")).display];
+    });
+    assert.notEqual(name, symbol);
+    assert.equal(levels, "none");
+    await until(page, () => document.querySelectorAll("#depth tbody tr").length === 10 && !document.querySelector("#depth").hidden);
+    assert.equal(await cutOff(page), 0, "no price is cut off");
   });
 
   await step("the keyboard finds and chooses", async () => {
@@ -189,6 +199,11 @@ async function main() {
     assert.equal(await page.locator("#symbols tr.at").getAttribute("data-key"), wanted);
     await page.keyboard.press("Enter");
     await says(page, "#book-symbol", wanted);
+    // As fast as one types: Enter is about what was typed, not about what was listed before.
+    await page.keyboard.press("/");
+    await page.keyboard.type(symbols.at(-1));
+    await page.keyboard.press("Enter");
+    await says(page, "#book-symbol", symbols.at(-1));
     await page.keyboard.press("/");
     await page.fill("#search", "ZZZZZZZZ");
     await says(page, "#symbols-empty", "No symbol matches.");
@@ -200,6 +215,7 @@ async function main() {
     await page.click("#by-venue");
     await until(page, () => document.querySelectorAll("#depth table").length >= 2);
     assert.equal(await page.locator("#depth table").first().locator("tbody tr").count(), 10);
+    assert.equal(await cutOff(page), 0, "no price is cut off");
     await shot(page, "by-venue");
     await page.click("#merged");
     await until(page, () => document.querySelectorAll("#depth table").length === 1);
@@ -259,6 +275,8 @@ async function main() {
     assert.ok(wide <= window, `${wide} px wide in ${window}`);
     await phone.locator("#symbols tbody tr").nth(1).tap();
     await until(phone, () => document.querySelector("#symbols tr.chosen")?.dataset.key === document.querySelector("#book-symbol").textContent);
+    await until(phone, () => !document.querySelector("#depth").hidden);
+    assert.equal(await cutOff(phone), 0, "no price is cut off");
     await shot(phone, "phone");
     await phone.context().close();
   });

@@ -77,6 +77,7 @@ const STEPS: &[Step] = &[
         run: interop::tshark,
     },
     Step { name: "python", what: "databento, DuckDB and Polars read what was written", run: interop::python },
+    Step { name: "page", what: "the plant's page works in Chromium", run: interop::page },
     Step { name: "fuzzers", what: "the fuzz targets compile for libFuzzer, without a lint", run: fuzzers },
     Step { name: "benches", what: "the benches compile, without a lint", run: benches },
     Step { name: "instructions", what: "instructions per message are what they were", run: counted },

@@ -295,6 +295,7 @@ impl Tick {
     }
 
     /// The symbols that have `search` in their names, those that begin with it first; at most `most`.
+    /// It says what was searched, since the page may search for something else by now.
     pub(super) fn list(&self, search: &str, most: usize) -> Value {
         let begins = self.list.iter().filter(|(symbol, _)| symbol.as_str().starts_with(search));
         let contains = self
@@ -309,7 +310,7 @@ impl Tick {
                 rows.push(self.nbbo(symbol, nbbo));
             }
         }
-        json!({ "total": self.list.len(), "matching": matching, "rows": rows })
+        json!({ "search": search, "total": self.list.len(), "matching": matching, "rows": rows })
     }
 
     /// The NBBO and the books of a symbol; nothing while they are not known.
