@@ -156,6 +156,8 @@ async function main() {
   await step("venues are heard", async () => {
     await says(page, "#state", "live");
     await until(page, () => document.querySelectorAll("#symbols tbody tr").length > 20);
+    // Until no more symbols appear, which would move the others.
+    for (let [before, now] = ["", "?"]; before !== now; [before, now] = [now, await text(page, "#symbol-count")]) await page.waitForTimeout(1500);
     assert.equal(await page.isVisible("#venues-empty"), false);
     assert.match(await text(page, "#symbols-panel h2"), /Synthetic NBBO/);
     await until(page, () => Number.parseFloat(document.querySelector("#message-rate").textContent) > 0);
@@ -164,18 +166,18 @@ async function main() {
   });
 
   await step("a click chooses", async () => {
-    const row = page.locator("#symbols tbody tr").nth(3);
-    const symbol = await row.getAttribute("data-key");
-    await row.click();
+    // Symbols that appear meanwhile move the others: it is told by its name.
+    const symbol = await page.locator("#symbols tbody tr").nth(3).getAttribute("data-key");
+    await page.click(`#symbols tr[data-key="${symbol}"]`);
     await says(page, "#book-symbol", symbol);
     await until(page, () => document.querySelectorAll("#depth tbody tr").length === 10);
     await until(page, () => /\d/.test(document.querySelector("#bid").textContent) && document.querySelector("#bid-venues").textContent !== "");
     assert.equal(new URL(page.url()).hash, `#${symbol}`);
     // Another symbol's levels are never shown below its name.
-    const [name, levels] = await page.evaluate(() => {
-      document.querySelectorAll("#symbols tbody tr")[5].click();
+    const [name, levels] = await page.evaluate((symbol) => {
+      [...document.querySelectorAll("#symbols tbody tr")].findLast((row) => row.dataset.key !== symbol).click();
       return [document.querySelector("#book-symbol").textContent, getComputedStyle(document.querySelector("#depth")).display];
-    });
+    }, symbol);
     assert.notEqual(name, symbol);
     assert.equal(levels, "none");
     await until(page, () => document.querySelectorAll("#depth tbody tr").length === 10 && !document.querySelector("#depth").hidden);
@@ -209,6 +211,14 @@ async function main() {
     await says(page, "#symbols-empty", "No symbol matches.");
     await page.keyboard.press("Escape");
     await until(page, () => document.querySelectorAll("#symbols tbody tr").length > 20);
+  });
+
+  await step("numbers as people read them", async () => {
+    const read = await page.evaluate(async () => {
+      const { bytes, delay, short, span, spread } = await import("/format.js");
+      return [spread("10.00", "9.99"), spread("0.0001", "0.0002"), spread("-1.50", "1.25"), spread("9007199254.740993", "0.00"), short(999), short(12345), short(4560000), delay(999), delay(1500), delay(123456789), bytes(2500), span(61), span(90061)];
+    });
+    assert.deepEqual(read, ["0.01", "-0.0001", "-2.75", "9007199254.740993", "999", "12.3k", "4.56M", "999 ns", "1.50 µs", "123 ms", "2.50 kB", "1m 01s", "1d 01h"]);
   });
 
   await step("depth by venue", async () => {
