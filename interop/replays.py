@@ -11,7 +11,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMAS = [
-    "mbo", "mbp-1", "mbp-10", "bbo-1s", "bbo-1m", "trades", "cmbp-1", "status", "imbalance", "definition", "ohlcv-1s",
+    "mbo", "mbp-1", "mbp-10", "bbo-1s", "bbo-1m", "tbbo", "trades", "cmbp-1", "cbbo-1s", "cbbo-1m", "status",
+    "imbalance", "definition", "ohlcv-1s",
 ]
 ENDINGS = ["dbn", "dbn.zst", "parquet", "csv"]
 

@@ -5,6 +5,7 @@
 //! cargo xtask bench ring [--part P]    queues, waiting, memory: spsc, latency, disruptor, memory or waiting alone
 //! cargo xtask bench parquet           the whole replay of the same file into Parquet, and into the other formats
 //! cargo xtask bench dispatch          state machines by table, match and if-else; search and build times
+//! cargo xtask bench plant [--part P]  the live plant: engine, rates, burst, clients; soak only when asked for
 //! cargo xtask bench flow              pipeline, one to many, many to one: 100 to 1,000,000 packets over each kind of edge
 //! ```
 //! Absolute figures drift between machines and hours; the ratios of one run count. Each variant runs once per round,
@@ -18,6 +19,7 @@ mod machine;
 mod naive;
 mod parquet;
 mod peers;
+mod plant;
 mod ring;
 mod rounds;
 
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         "parquet" => parquet::run(&options),
         "ring" => ring::run(options.rounds, options.part.as_deref()),
         "flow" => flow::run(&options),
+        "plant" => plant::run(&options),
         _ => return usage(),
     }
     ExitCode::SUCCESS
@@ -65,7 +68,7 @@ fn main() -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: bench [itch | parquet | ring | dispatch | flow] [--part PART] [--messages 20_000_000] [--symbols 8_000] [--rounds 5] [--folder DIR]"
+        "usage: bench [itch | parquet | ring | dispatch | flow | plant] [--part PART] [--messages 20_000_000] [--symbols 8_000] [--rounds 5] [--folder DIR]"
     );
     ExitCode::from(2)
 }

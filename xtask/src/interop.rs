@@ -43,6 +43,29 @@ pub(crate) fn page() -> Result<String, Lack> {
     Ok("the page does in Chromium what it should".into())
 }
 
+/// What the official clients get from the live server, against the files of the same session.
+pub(crate) fn live() -> Result<String, Lack> {
+    let build = ["build", "--locked", "--package", "tapeworks-plant", "--example", "live_server"];
+    process::cargo(build).run().map_err(Lack::Failed)?;
+    let server = process::target_folder().join("debug/examples/live_server");
+    let work = process::target_folder().join("interop");
+    let lints = ["clippy", "--locked", "--manifest-path", "interop/live/Cargo.toml", "--target-dir"];
+    let lints = process::cargo(lints).arg(process::target_folder()).args(["--", "--deny", "warnings"]);
+    lints.run().map_err(Lack::Failed)?;
+    let manifest = ["run", "--locked", "--manifest-path", "interop/live/Cargo.toml", "--target-dir"];
+    let rust = process::cargo(manifest).arg(process::target_folder()).arg("--").arg(&server).arg(&work);
+    rust.run().map_err(Lack::Failed)?;
+    let python = tools::python()?;
+    let run = process::program(python)
+        .arg(process::root().join("interop/with_databento_live.py"))
+        .arg("--server")
+        .arg(server)
+        .arg("--work")
+        .arg(work);
+    run.env("PYTHONDONTWRITEBYTECODE", "1").run().map_err(Lack::Failed)?;
+    Ok("the official clients, Rust and Python, get the records that the files hold".into())
+}
+
 fn script(python: &std::ffi::OsStr, name: &str) -> Result<(), Lack> {
     let run = process::program(python)
         .arg(process::root().join("interop").join(name))

@@ -31,7 +31,8 @@ const RULED_OUT: &[&str] = &["openssl-sys", "chrono-tz"];
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// Ours, each with a lock file of its own.
-const WORKSPACES: [&str; 3] = ["Cargo.toml", "bench/Cargo.toml", "fuzz/Cargo.toml"];
+const WORKSPACES: [&str; 4] =
+    ["Cargo.toml", "bench/Cargo.toml", "fuzz/Cargo.toml", "interop/live/Cargo.toml"];
 
 /// Checks every crate of every lock file.
 pub(crate) fn run() -> Result<String, String> {

@@ -9,6 +9,7 @@
 //! | [`interop`] | other people's programs over our files |
 //! | [`tools`] | what must be installed for all that, and how |
 
+mod deploy;
 mod deps;
 mod instructions;
 mod interop;

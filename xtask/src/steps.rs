@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::process::{self, cargo};
 use crate::tools::{self, Lack};
-use crate::{deps, instructions, interop, licences, tidy};
+use crate::{deploy, deps, instructions, interop, licences, tidy};
 
 /// One step.
 struct Step {
@@ -78,6 +78,16 @@ const STEPS: &[Step] = &[
     },
     Step { name: "python", what: "databento, DuckDB and Polars read what was written", run: interop::python },
     Step { name: "page", what: "the plant's page works in Chromium", run: interop::page },
+    Step {
+        name: "live",
+        what: "the official clients get from the live server what the files hold",
+        run: interop::live,
+    },
+    Step {
+        name: "deploy",
+        what: "the service's unit, the container's file and the shipped configurations are sound",
+        run: deploy::run,
+    },
     Step { name: "fuzzers", what: "the fuzz targets compile for libFuzzer, without a lint", run: fuzzers },
     Step { name: "benches", what: "the benches compile, without a lint", run: benches },
     Step { name: "instructions", what: "instructions per message are what they were", run: counted },
@@ -138,7 +148,7 @@ fn ran(result: Result<(), String>, what: &str) -> Result<String, Lack> {
 fn format() -> Result<String, Lack> {
     let run = || {
         cargo(["fmt", "--all", "--", "--check"]).run()?;
-        for manifest in ["fuzz/Cargo.toml", "bench/Cargo.toml"] {
+        for manifest in ["fuzz/Cargo.toml", "bench/Cargo.toml", "interop/live/Cargo.toml"] {
             if process::root().join(manifest).is_file() {
                 cargo(["fmt", "--manifest-path", manifest, "--", "--check"]).run()?;
             }

@@ -43,6 +43,9 @@ enum Command {
     Plant(commands::plant::Arguments),
     Validate(commands::plant::Validate),
     Journal(commands::journal::Arguments),
+    Subscribe(commands::subscribe::Arguments),
+    Tap(commands::tap::Arguments),
+    Top(commands::top::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -75,6 +78,9 @@ fn run(command: Command) -> Result {
         Command::Plant(arguments) => commands::plant::run(&arguments),
         Command::Validate(arguments) => commands::plant::validate(&arguments),
         Command::Journal(arguments) => commands::journal::run(arguments),
+        Command::Subscribe(arguments) => commands::subscribe::run(&arguments),
+        Command::Tap(arguments) => commands::tap::run(&arguments),
+        Command::Top(arguments) => commands::top::run(&arguments),
     }
 }
 

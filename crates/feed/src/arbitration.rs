@@ -25,6 +25,9 @@ use tapeworks_wire::{Ascii, DecodeError, NanosecondsSinceEpoch};
 
 use crate::ranges::Ranges;
 
+/// A session joined so near to its beginning is asked for from the beginning rather than joined by a snapshot.
+const NEAR_THE_BEGINNING: u64 = 500;
+
 /// Lines of a channel: A, B, and retransmissions ([`Line::Recovery`]).
 pub const LINES: usize = 3;
 
@@ -952,9 +955,11 @@ impl Arbiter {
 
     /// A session is heard for the first time, by this packet.
     fn join(&mut self, header: &Header, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
-        // A beginning that one request can bring needs no snapshot.
-        let within_reach =
-            self.options.retransmission.map_or(1, |options| u64::from(options.messages_per_request));
+        // A beginning that some requests can bring needs no snapshot.
+        let within_reach = self
+            .options
+            .retransmission
+            .map_or(1, |options| u64::from(options.messages_per_request).min(NEAR_THE_BEGINNING));
         if header.first <= within_reach || !self.options.joins_by_snapshot {
             self.begin(header.session, now, deliver);
             return;

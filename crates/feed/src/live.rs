@@ -8,7 +8,8 @@
 //! - If the missing messages come after that, only the instruments that they name stay stale.
 //! - A snapshot, where the channel can have one, makes the books anew: [`EventKind::Clear`], what the snapshot holds, and the
 //!   messages that came since, all with [`Flags::SNAPSHOT`]. Trades in them are not told twice.
-//! - Silence makes the books stale until the channel is heard again and nothing was missed.
+//! - Silence makes the books stale until the channel is heard again and nothing was missed. When nothing is heard at all, an
+//!   event of the kind [`EventKind::Other`] tells once a second that time goes on.
 //!
 //! Everything that enters is an [`Input`], the passing of time too. Whoever keeps the inputs can have the same events again.
 
@@ -233,7 +234,14 @@ pub struct LiveFeed {
     asks: VecDeque<Ask>,
     /// The earliest time at which a channel has something to do.
     deadline: Option<Nanos>,
+    /// When something was heard last, or time was told.
+    last: Option<Nanos>,
+    /// The receive time of the last event: none goes back, though packets that waited do.
+    clock: Nanos,
 }
+
+/// In silence an event tells once in so long, in ns, that time goes on: who makes intervals of time ends them by it.
+pub const TIME_TOLD_EVERY_NS: u64 = Nanos::SECOND;
 
 /// Makes the events of a snapshot, and of what is applied once more, what they are: books change, nothing is told twice.
 struct AsSnapshot<'s, S>(&'s mut S);
@@ -257,6 +265,31 @@ impl<S: Sink<Event>> Sink<Event> for AsSnapshot<'_, S> {
             _ => {}
         }
         self.0.put(event);
+    }
+}
+
+/// Receive times that never go back: a packet that waited behind a hole is received, for whoever is behind it, when it comes out.
+struct Forward<'s, S> {
+    clock: Nanos,
+    sink: &'s mut S,
+}
+
+impl<S: Sink<Event>> Sink<Event> for Forward<'_, S> {
+    #[inline]
+    fn put(&mut self, mut event: Event) {
+        self.clock = self.clock.max(event.ts_recv);
+        event.ts_recv = self.clock;
+        self.sink.put(event);
+    }
+
+    #[inline]
+    fn end_of_batch(&mut self) {
+        self.sink.end_of_batch();
+    }
+
+    #[inline]
+    fn expect(&mut self, index: usize) {
+        self.sink.expect(index);
     }
 }
 
@@ -301,7 +334,14 @@ impl LiveFeed {
                 }
             })
             .collect();
-        Self { feed: Feed::new(options), channels, asks: VecDeque::new(), deadline: None }
+        Self {
+            feed: Feed::new(options),
+            channels,
+            asks: VecDeque::new(),
+            deadline: None,
+            last: None,
+            clock: Nanos(0),
+        }
     }
 
     /// The channels, in the order of the options.
@@ -330,7 +370,15 @@ impl LiveFeed {
     }
 
     /// One input.
+    #[inline]
     pub fn input<S: Sink<Event>>(&mut self, input: &Input<'_>, sink: &mut S) {
+        let mut forward = Forward { clock: self.clock, sink };
+        self.dispatch(input, &mut forward);
+        self.clock = forward.clock;
+    }
+
+    #[inline]
+    fn dispatch<S: Sink<Event>>(&mut self, input: &Input<'_>, sink: &mut S) {
         match *input {
             Input::Packet { channel, line, received, payload } => {
                 self.packet(channel, line, received, payload, sink);
@@ -374,6 +422,7 @@ impl LiveFeed {
         if self.deadline.is_some_and(|deadline| received > deadline) {
             self.tick(received, sink);
         }
+        self.last = Some(received);
         let index = usize::from(number);
         let Some(channel) = self.channels.get_mut(index) else { return };
         let feed = &mut self.feed;
@@ -411,6 +460,13 @@ impl LiveFeed {
             }
             self.after(index, now, sink);
         }
+        if self.last.is_some_and(|last| now.since(last) >= TIME_TOLD_EVERY_NS) {
+            self.last = Some(now);
+            let first = self.channels.first().map(|channel| channel.options.publisher);
+            let mut event = Event::new(EventKind::Other, first.unwrap_or_default(), InstrumentId::UNKNOWN);
+            (event.ts_event, event.ts_recv) = (now, now);
+            sink.put(event);
+        }
         self.set_deadline();
     }
 
@@ -419,7 +475,8 @@ impl LiveFeed {
             let due = channel.awaited.as_ref().map(|awaited| awaited.due);
             [channel.arbiter.deadline(), due].into_iter().flatten().min()
         };
-        self.deadline = self.channels.iter().filter_map(of).min();
+        let told = self.last.map(|last| Nanos(last.0.saturating_add(TIME_TOLD_EVERY_NS)));
+        self.deadline = self.channels.iter().filter_map(of).chain(told).min();
     }
 
     /// Looks at what a channel wants after something happened to it.

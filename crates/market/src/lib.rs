@@ -17,6 +17,7 @@
 //! | [`nbbo`] | best across venues | 1 per venue that quotes the instrument |
 
 pub mod book;
+pub mod conflate;
 pub mod event;
 pub mod instrument;
 pub mod levels;

@@ -13,6 +13,7 @@
 //! | [`distributor`] | events in, records out, to every client that wants them |
 //! | [`history`] | where replays come from |
 //! | [`server`] | the listener and the thread |
+//! | `tls` | certificates, with the feature `tls` |
 //!
 //! A client that is slow costs its own queue and nothing else: sockets never block, and what does not fit is dropped,
 //! conflated or ends the session, as the client has asked, and is counted.
@@ -25,4 +26,6 @@ mod outbox;
 mod replay;
 mod replica;
 pub mod server;
+#[cfg(feature = "tls")]
+pub mod tls;
 mod transport;

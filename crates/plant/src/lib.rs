@@ -15,6 +15,7 @@ pub mod replay;
 pub mod stats;
 pub mod study;
 pub mod subjects;
+pub mod subscriber;
 pub mod text;
 pub mod timer;
 pub mod venues;

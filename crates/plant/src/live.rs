@@ -46,12 +46,14 @@ mod snapshots;
 mod status;
 pub mod view;
 mod waiting;
+mod warm;
 
 pub use engine::{Engine, EngineCounters};
 pub use journal::{JournalHistory, JournalReplayed, JournalSetting, JournalStatus, SyncPolicy, WhenFailing};
 pub use shared::{Published, SHARED_MEANING};
 pub use status::{ChannelStatus, DELAY_BOUNDS, DelayBuckets, DelayPoint, LineStatus, Status};
 pub use waiting::Waiting;
+pub use warm::Warmer;
 
 /// A channel of a venue: its lines and servers.
 #[derive(Clone, Debug)]
@@ -419,7 +421,7 @@ impl Plant {
     /// Tells it to stop, and waits: what was received is published and in the journal then.
     ///
     /// # Errors
-    /// The first thread that had failed, and why.
+    /// A thread that had failed, and why.
     pub fn stop(mut self) -> Result<(), PlantFailure> {
         self.end()
     }
@@ -430,7 +432,10 @@ impl Plant {
         // Ingest ends first: it closes the ring, behind which the others end.
         for (name, thread) in self.threads.drain(..).rev() {
             let ended = thread.join().unwrap_or(Err(PlantFailure::Panicked(name)));
-            first = first.and(ended);
+            // A ring that stands still is what another failure has done.
+            if first.is_ok() || matches!(first, Err(PlantFailure::Ring(_))) && ended.is_err() {
+                first = ended;
+            }
         }
         first
     }

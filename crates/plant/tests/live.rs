@@ -16,8 +16,8 @@ use tapeworks_feed::live::SnapshotOptions;
 use tapeworks_market::{Event, EventKind, Flags, Nanos, Publisher};
 use tapeworks_plant::clients::history::{History, Read};
 use tapeworks_plant::live::{
-    EventConsumer, JournalHistory, JournalSetting, Plant, PlantOptions, Published, SHARED_MEANING, Status,
-    Topology, VenueOptions,
+    EventConsumer, JournalHistory, JournalSetting, Plant, PlantFailure, PlantOptions, Published,
+    SHARED_MEANING, Status, Topology, VenueOptions, WhenFailing,
 };
 use tapeworks_plant::venues::{Config, Report, Venue, Venues};
 use tapeworks_ring::broadcast::{Read as Shared, Reader, Start};
@@ -175,6 +175,7 @@ fn check_sequences(events: &[Event]) {
         assert_ne!(event.kind, EventKind::Gap, "{event:?}");
         if matches!(event.kind, EventKind::SymbolMapping | EventKind::ImbalancePrices | EventKind::Recovered)
             || event.flags.contains(Flags::SNAPSHOT)
+            || event.channel_sequence == 0
         {
             continue;
         }
@@ -352,4 +353,55 @@ fn twenty_five_feeds_at_once() {
     assert!(
         status.channels.iter().all(|channel| channel.counters.gaps == 0 && channel.counters.messages > 100)
     );
+}
+
+#[test]
+fn a_disk_that_takes_nothing_costs_the_journal_and_not_the_clients() {
+    let venues = vec![venue("Nasdaq", VenueKind::Nasdaq)];
+    let mut options = options(&venues);
+    let mut config = Config::new(venues);
+    config.rate = 10_000;
+    config.messages = Some(10_000);
+    config.symbols = 10;
+    let folder = Folder::new("full");
+    let mut journal = JournalSetting::new(folder.0.join("journal"));
+    // No disk has room for such a segment.
+    journal.options.segment_bytes = 1 << 60;
+    options.journal = Some(journal);
+    let (plant, mut consumers) = Plant::start(options.clone(), &["reader"]).unwrap();
+    let venues = Venues::start(config.clone()).unwrap();
+    let (to, events) = channel();
+    let reader = collect(consumers.pop().unwrap(), to);
+    let (_, status) = finish(venues, plant);
+    reader.join().unwrap();
+    check_sequences(&all(&events));
+    assert!(status.messages >= 9_000, "{}", status.messages);
+    let journal = status.journal.unwrap();
+    assert!(journal.lost > 0 && journal.next == 0, "{journal:?}");
+    assert!(journal.error.unwrap().contains("cannot reserve its room"));
+}
+
+#[test]
+fn a_plant_that_must_journal_ends_when_it_cannot() {
+    let venues = vec![venue("Nasdaq", VenueKind::Nasdaq)];
+    let mut options = options(&venues);
+    let mut config = Config::new(venues);
+    config.rate = 10_000;
+    config.messages = Some(10_000);
+    config.symbols = 10;
+    let folder = Folder::new("must");
+    let mut journal = JournalSetting::new(folder.0.join("journal"));
+    journal.options.segment_bytes = 1 << 60;
+    journal.when_failing = WhenFailing::Stop;
+    options.journal = Some(journal);
+    let (plant, mut consumers) = Plant::start(options, &["reader"]).unwrap();
+    let (to, events) = channel();
+    let reader = collect(consumers.pop().unwrap(), to);
+    let venues = Venues::start(config).unwrap();
+    wait_until("the plant ends", || plant.has_ended());
+    venues.stop().unwrap();
+    let error = plant.stop().unwrap_err();
+    assert!(matches!(error, PlantFailure::Journal(_)), "{error}");
+    reader.join().unwrap();
+    assert_eq!(all(&events), [], "nobody has seen what was not journaled");
 }

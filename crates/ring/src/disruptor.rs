@@ -64,13 +64,13 @@ use crate::wait::{ITEMS_PER_PAUSE, WaitStrategy, rest_after};
 /// published after the failure and are never read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failed {
-    /// The name of who panicked.
+    /// The name of who panicked or gave up.
     pub name: String,
 }
 
 impl std::fmt::Display for Failed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} panicked, the ring stands still", self.name)
+        write!(f, "{} failed, the ring stands still", self.name)
     }
 }
 
@@ -824,6 +824,13 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
         self.shared.for_room.notify();
         self.shared.for_events.notify();
         Ok(end - first)
+    }
+
+    /// Gives up in a way that holds for all: the ring stands still, and everybody at it learns who failed. What this consumer
+    /// has not done is not taken for done.
+    pub fn fail(mut self) {
+        self.has_failed = true;
+        self.shared.fail(self.place + FIRST_CONSUMER);
     }
 
     /// Is done with the next `count` events without reading them, or with as many as there are. Returns how many. For a

@@ -433,3 +433,31 @@ fn a_consumer_of_another_ring_is_not_taken_for_one_of_this() {
 fn more_slots_than_can_be_numbered_are_refused() {
     drop(Builder::new(usize::MAX, || 0u64, Yielding::default));
 }
+
+#[test]
+fn who_only_holds_others_back_lets_as_many_pass_as_it_says() {
+    let mut graph = builder::<Yielding>(64);
+    let gate = graph.consumer("gate", &[]);
+    let reader = graph.consumer("reader", &[gate]);
+    let (mut producer, mut ends) = graph.single_producer();
+    let (mut gate, mut reader) = (ends.take(gate).unwrap(), ends.take(reader).unwrap());
+    for number in 0..10 {
+        producer.publish(|event| event.set(number)).unwrap();
+    }
+    let read = |reader: &mut Consumer<Checked, Yielding, Single>| {
+        let mut numbers = Vec::new();
+        while reader.poll(|event, _, _| numbers.push(event.get())).unwrap() > 0 {}
+        numbers
+    };
+    assert_eq!(read(&mut reader), []);
+    assert_eq!(gate.pass_over(3), 3);
+    assert_eq!(read(&mut reader), [0, 1, 2]);
+    assert_eq!(gate.pass_over(100), 7, "there are no more");
+    assert_eq!(read(&mut reader), [3, 4, 5, 6, 7, 8, 9]);
+    assert_eq!(gate.pass_over(1), 0);
+    // Who gives up stops all, and what it held back stays back.
+    producer.publish(|event| event.set(10)).unwrap();
+    gate.fail();
+    let failed = Failed { name: "gate".to_owned() };
+    assert_eq!(reader.poll(|_, _, _| panic!("it was held back")), Err(PollError::Failed(failed)));
+}

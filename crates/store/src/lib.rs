@@ -42,9 +42,11 @@
 //! | --- | --- | --- |
 //! | `mbo` | every order and trade | an execution is `T`, `F` and `C`, a replacement `C` and `A`; price levels and quotes are no orders and are counted as skipped |
 //! | `mbp-1`, `mbp-10` | every change within the best 1 or 10 levels, every trade | changes with the levels after, trades with the levels before |
+//! | `tbbo` | every trade that counts in volume | with the best bid and offer of its venue before it |
 //! | `trades` | every trade that counts in volume | not Nasdaq's non-printable executions, which a cross reports again |
 //! | `bbo-1s`, `bbo-1m` | each interval of a venue and instrument with a change or trade | time is the receive time; the last trade is carried forward |
 //! | `cmbp-1` | every change of the synthetic NBBO, every trade | sizes of all venues at the price, publisher of the first |
+//! | `cbbo-1s`, `cbbo-1m` | each interval of an instrument with a change of the synthetic NBBO or a trade | publisher of the last of them |
 //! | `status`, `imbalance`, `definition` | every one | |
 //! | `ohlcv-1s` | each second of a venue and instrument with a trade that counts | |
 //!

@@ -141,8 +141,7 @@ impl Maker {
         self.table.release(batch);
     }
 
-    /// Appends what is known at `now` that the books do not tell: the last trades of `bbo-1s` and `bbo-1m`. Returns
-    /// whether this schema is one of those.
+    /// Appends what is known at `now` of schemas that tell more than the books do: the last trade.
     fn snapshot(&self, now: Nanos, wanted: &dyn Fn(InstrumentId) -> bool, batch: &mut Batch) {
         self.table.snapshot(now, wanted, batch);
     }
@@ -253,7 +252,8 @@ pub struct State<'a> {
 ///   the order of their execution; the last has LAST;
 /// - `mbp-1`, `mbp-10`: per feed and instrument with a level one `M` without price;
 /// - `cmbp-1`: per instrument with a bid or an offer one `M` without price;
-/// - `bbo-1s`, `bbo-1m`: per feed and instrument the quote and the last trade;
+/// - `bbo-1s`, `bbo-1m`, `cbbo-1s`, `cbbo-1m`: per instrument, and per feed for the first two, the quote and the last
+///   trade;
 /// - other schemas have no state, and nothing is appended.
 ///
 /// Cost: for `mbo` the order table is read once and the wanted orders are sorted; for the others each instrument is looked
@@ -270,8 +270,15 @@ pub fn snapshot(
         Schema::Mbp1 => prices::<Mbp1Msg, 1>(state, wanted, batch),
         Schema::Mbp10 => prices::<Mbp10Msg, 10>(state, wanted, batch),
         Schema::Cmbp1 => consolidated(state, wanted, batch),
-        Schema::Bbo1S | Schema::Bbo1M => maker.snapshot(state.now, wanted, batch),
-        Schema::Trades | Schema::Status | Schema::Imbalance | Schema::Definition | Schema::Ohlcv1S => {}
+        Schema::Bbo1S | Schema::Bbo1M | Schema::Cbbo1S | Schema::Cbbo1M => {
+            maker.snapshot(state.now, wanted, batch)
+        }
+        Schema::Tbbo
+        | Schema::Trades
+        | Schema::Status
+        | Schema::Imbalance
+        | Schema::Definition
+        | Schema::Ohlcv1S => {}
     }
 }
 
@@ -506,5 +513,119 @@ pub const fn instrument_of(number: u32) -> Option<InstrumentId> {
     match number.checked_sub(1) {
         Some(index) => Some(InstrumentId(index)),
         None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dbn::decode::DecodeRecordRef;
+    use tapeworks_flow::{Stage, Through};
+    use tapeworks_market::event::Gap;
+    use tapeworks_market::{Price, Publisher};
+
+    use super::*;
+
+    /// A maker of `mbp-1` behind books of its own.
+    struct Line {
+        market: Through<BookStage, NbboStage>,
+        instruments: Instruments,
+        maker: Maker,
+        next: u64,
+    }
+
+    impl Line {
+        fn new() -> Self {
+            let mut instruments = Instruments::default();
+            instruments.intern(Symbol::from_bytes(b"AAA"));
+            let market = Through::new(BookStage::new([]), NbboStage::new(Default::default(), [], 0));
+            Self { market, instruments, maker: Maker::new(Schema::Mbp1), next: 0 }
+        }
+
+        /// The events and flags of the records that `event` brings out.
+        fn put(&mut self, event: Event) -> Vec<(u64, u8)> {
+            let Self { market, instruments, maker, next } = self;
+            let mut batch = Batch::default();
+            market.process(&[event], &mut |update: NbboUpdate<'_>| {
+                maker.put(*next, &update, instruments, &mut batch);
+            });
+            *next += 1;
+            told(&batch)
+        }
+    }
+
+    fn told(batch: &Batch) -> Vec<(u64, u8)> {
+        let flags = std::mem::offset_of!(Mbp1Msg, flags);
+        batch.items().iter().map(|item| (item.event, batch.record(item)[flags])).collect()
+    }
+
+    /// A price level of a group of which more follows, unless `flags` say that it is the last.
+    fn level(time: u64, price: u32, flags: Flags) -> Event {
+        let mut event = Event::new(EventKind::Level, Publisher::IEXG_DEEP, InstrumentId(0));
+        (event.ts_event, event.ts_recv) = (Nanos(time), Nanos(time));
+        (event.side, event.price, event.size) = (Side::Bid, Some(Price::from_e4(price)), 100);
+        event.flags = flags;
+        event
+    }
+
+    const MORE: Flags = Flags(0);
+
+    #[test]
+    fn the_records_of_a_group_are_held_until_it_is_known_which_is_the_last() {
+        let mut line = Line::new();
+        assert_eq!(line.put(level(1, 10, MORE)), []);
+        assert_eq!(line.put(level(2, 11, MORE)), []);
+        assert_eq!(line.maker.held(), Some(0));
+        // The group's last event changes nothing that is shown: the record before it is the last.
+        assert_eq!(line.put(level(3, 5, Flags::LAST)), [(0, 0), (1, 0x80)]);
+        assert_eq!(line.maker.held(), None);
+        assert_eq!(line.put(level(4, 12, Flags::LAST)), [(3, 0x80)]);
+    }
+
+    #[test]
+    fn a_group_that_does_not_end_is_given_up() {
+        let mut line = Line::new();
+        assert_eq!(line.put(level(1, 10, MORE)), []);
+        assert_eq!(line.put(level(2, 11, MORE)), []);
+        assert_eq!(line.put(level(HELD_NS + 2, 12, MORE)), [(0, 0), (1, 0), (2, 0)]);
+        assert_eq!(line.put(level(HELD_NS + 3, 13, MORE)), []);
+        let gap = Event::new(EventKind::Gap, Publisher::IEXG_DEEP, InstrumentId::ALL);
+        let mut gap = gap.with_gap(Gap { first: 5, count: 1 });
+        gap.ts_recv = Nanos(HELD_NS + 4);
+        assert_eq!(line.put(gap), [(3, 0)], "its end may have been lost");
+        assert_eq!(line.put(level(HELD_NS + 5, 14, MORE)), []);
+        let mut batch = Batch::default();
+        line.maker.release(&mut batch);
+        assert_eq!((told(&batch).len(), line.maker.held()), (1, None));
+    }
+
+    #[test]
+    fn messages_are_what_the_decoder_reads_and_long_texts_are_cut() {
+        let long = "ü".repeat(400);
+        let mut bytes = Vec::new();
+        head("TAPEWORKS.DEMO", Nanos(5), false, &mut bytes).unwrap();
+        for code in [SystemCode::Heartbeat, SystemCode::ReplayCompleted, SystemCode::Other] {
+            system(Nanos(7), code, &long, &mut bytes);
+        }
+        error(Nanos(8), ErrorCode::SkippedRecords, &long, &mut bytes);
+        symbol_mapping(Nanos(9), InstrumentId(6), Symbol::from_bytes(b"ABCDEFGHIJKLMNOP"), true, &mut bytes);
+        let mut decoder = dbn::decode::DbnDecoder::new(&bytes[..]).unwrap();
+        macro_rules! next {
+            ($record:ty) => {
+                decoder.decode_record_ref().unwrap().unwrap().get::<$record>().unwrap().clone()
+            };
+        }
+        assert!(next!(dbn::SystemMsg).is_heartbeat());
+        let finished = next!(dbn::SystemMsg);
+        assert_eq!(finished.code().unwrap(), dbn::SystemCode::ReplayCompleted);
+        assert_eq!((finished.msg().unwrap(), finished.hd.ts_event), (&long[..300], 7));
+        assert_eq!(next!(dbn::SystemMsg).code().unwrap(), dbn::SystemCode::Unset);
+        let skipped = next!(dbn::ErrorMsg);
+        assert_eq!(skipped.code().unwrap(), dbn::ErrorCode::SkippedRecordsAfterSlowReading);
+        assert_eq!(skipped.err().unwrap(), &long[..300]);
+        let mapping = next!(SymbolMappingMsg);
+        assert_eq!((mapping.stype_in_symbol().unwrap(), mapping.hd.instrument_id), ("7", 7));
+        assert_eq!(mapping.stype_out_symbol().unwrap(), "ABCDEFGHIJKLMNOP");
+        assert!(decoder.decode_record_ref().unwrap().is_none());
+        assert!(head("A DATASET WITH A LONG NAME", Nanos(5), false, &mut bytes).is_err());
     }
 }

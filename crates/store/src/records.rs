@@ -3,8 +3,8 @@
 use std::ffi::c_char;
 
 use dbn::{
-    BboMsg, BidAskPair, Cmbp1Msg, FlagSet, ImbalanceMsg, InstrumentDefMsg, MboMsg, Mbp1Msg, Mbp10Msg,
-    OhlcvMsg, RecordHeader, StatusMsg, TradeMsg,
+    BboMsg, BidAskPair, CbboMsg, Cmbp1Msg, FlagSet, ImbalanceMsg, InstrumentDefMsg, MboMsg, Mbp1Msg,
+    Mbp10Msg, OhlcvMsg, RecordHeader, StatusMsg, TradeMsg,
 };
 use tapeworks_market::event::Event;
 use tapeworks_market::{InstrumentId, Side};
@@ -175,6 +175,24 @@ impl Row for Cmbp1Msg {
     }
 
     flags!();
+}
+
+impl Row for CbboMsg {
+    const HAS_ORIGIN: bool = false;
+
+    fn columns(columns: &mut Columns<'_, Self>) {
+        header_columns!(columns);
+        columns.letter("side", |row| row.side);
+        columns.price("price", |row| row.price);
+        columns.u32("size", |row| row.size);
+        columns.u8("flags", |row| row.flags.raw());
+        columns.price("bid_px_00", |row| row.levels[0].bid_px);
+        columns.price("ask_px_00", |row| row.levels[0].ask_px);
+        columns.u32("bid_sz_00", |row| row.levels[0].bid_sz);
+        columns.u32("ask_sz_00", |row| row.levels[0].ask_sz);
+        columns.u16("bid_pb_00", |row| row.levels[0].bid_pb);
+        columns.u16("ask_pb_00", |row| row.levels[0].ask_pb);
+    }
 }
 
 impl Row for StatusMsg {

@@ -18,10 +18,16 @@ pub enum Schema {
     Bbo1S,
     /// Best bid and offer and last trade of each minute with a change.
     Bbo1M,
+    /// Every trade, with the best bid and offer of its venue right before it.
+    Tbbo,
     /// Every trade.
     Trades,
     /// Every change of the synthetic NBBO, and every trade.
     Cmbp1,
+    /// Synthetic NBBO and last trade of each second with a change.
+    Cbbo1S,
+    /// Synthetic NBBO and last trade of each minute with a change.
+    Cbbo1M,
     /// Every change of a trading state.
     Status,
     /// Every auction imbalance.
@@ -34,14 +40,17 @@ pub enum Schema {
 
 impl Schema {
     /// Every schema.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Mbo,
         Self::Mbp1,
         Self::Mbp10,
         Self::Bbo1S,
         Self::Bbo1M,
+        Self::Tbbo,
         Self::Trades,
         Self::Cmbp1,
+        Self::Cbbo1S,
+        Self::Cbbo1M,
         Self::Status,
         Self::Imbalance,
         Self::Definition,
@@ -56,8 +65,11 @@ impl Schema {
             Self::Mbp10 => "mbp-10",
             Self::Bbo1S => "bbo-1s",
             Self::Bbo1M => "bbo-1m",
+            Self::Tbbo => "tbbo",
             Self::Trades => "trades",
             Self::Cmbp1 => "cmbp-1",
+            Self::Cbbo1S => "cbbo-1s",
+            Self::Cbbo1M => "cbbo-1m",
             Self::Status => "status",
             Self::Imbalance => "imbalance",
             Self::Definition => "definition",
@@ -72,8 +84,11 @@ impl Schema {
             Self::Mbp10 => dbn::Schema::Mbp10,
             Self::Bbo1S => dbn::Schema::Bbo1S,
             Self::Bbo1M => dbn::Schema::Bbo1M,
+            Self::Tbbo => dbn::Schema::Tbbo,
             Self::Trades => dbn::Schema::Trades,
             Self::Cmbp1 => dbn::Schema::Cmbp1,
+            Self::Cbbo1S => dbn::Schema::Cbbo1S,
+            Self::Cbbo1M => dbn::Schema::Cbbo1M,
             Self::Status => dbn::Schema::Status,
             Self::Imbalance => dbn::Schema::Imbalance,
             Self::Definition => dbn::Schema::Definition,

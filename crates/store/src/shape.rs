@@ -18,9 +18,9 @@ use crate::summary::Skip;
 
 use consolidated::Consolidated;
 pub(crate) use consolidated::pair as consolidated_pair;
-use interval::{Bars, Quotes};
+use interval::{Bars, ConsolidatedQuotes, Quotes};
 use order::Orders;
-use price::Prices;
+use price::{Prices, TradesAtBest};
 use reference::{Definitions, Imbalances, Statuses};
 
 const SECOND_NS: u64 = Nanos::SECOND;
@@ -59,10 +59,13 @@ pub(crate) fn of_schema<U: Use>(schema: Schema, user: U) -> U::Output {
         Schema::Mbo => user.with(Orders::default()),
         Schema::Mbp1 => user.with(Prices::<dbn::Mbp1Msg, 1>::default()),
         Schema::Mbp10 => user.with(Prices::<dbn::Mbp10Msg, 10>::default()),
+        Schema::Tbbo => user.with(TradesAtBest),
         Schema::Trades => user.with(Prices::<dbn::TradeMsg, 0>::default()),
         Schema::Bbo1S => user.with(Quotes::new(rtype, SECOND_NS)),
         Schema::Bbo1M => user.with(Quotes::new(rtype, MINUTE_NS)),
         Schema::Cmbp1 => user.with(Consolidated::default()),
+        Schema::Cbbo1S => user.with(ConsolidatedQuotes::new(rtype, SECOND_NS)),
+        Schema::Cbbo1M => user.with(ConsolidatedQuotes::new(rtype, MINUTE_NS)),
         Schema::Status => user.with(Statuses),
         Schema::Imbalance => user.with(Imbalances::default()),
         Schema::Definition => user.with(Definitions),

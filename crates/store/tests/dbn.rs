@@ -5,8 +5,8 @@ mod session;
 
 use dbn::decode::{DbnDecoder, DbnMetadata, DecodeRecord};
 use dbn::{
-    BboMsg, BidAskPair, Cmbp1Msg, FlagSet, HasRType, ImbalanceMsg, InstrumentDefMsg, MboMsg, Mbp1Msg,
-    Mbp10Msg, OhlcvMsg, Record, StatusMsg, SymbolIndex, TradeMsg, UNDEF_PRICE, UNDEF_TIMESTAMP,
+    BboMsg, BidAskPair, CbboMsg, Cmbp1Msg, FlagSet, HasRType, ImbalanceMsg, InstrumentDefMsg, MboMsg,
+    Mbp1Msg, Mbp10Msg, OhlcvMsg, Record, StatusMsg, SymbolIndex, TradeMsg, UNDEF_PRICE, UNDEF_TIMESTAMP,
 };
 use session::*;
 use tapeworks_market::{Event, EventKind, Side};
@@ -20,7 +20,10 @@ const BAD: u8 = 0x04;
 fn round_trip<R: HasRType<Header = dbn::RecordHeader> + Clone>(
     schema: Schema,
 ) -> (Vec<R>, dbn::Metadata, Summary) {
-    let directory = directory(&format!("dbn-{schema}"));
+    // Several tests read the same schema, at the same time.
+    static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let directory = directory(&format!("dbn-{schema}-{count}"));
     let path = directory.join("session.dbn");
     let summary = write(&path, schema, &Options::default(), &session());
     assert_eq!(summary.bytes, std::fs::metadata(&path).unwrap().len());
@@ -272,6 +275,51 @@ fn cmbp_1_tells_every_change_of_the_nbbo_with_the_venue_of_each_side() {
         (26, 'T', LAST, (e9("10.01"), 100, 38), iex_ask),
     ];
     assert_eq!(told, expected);
+}
+
+#[test]
+fn tbbo_tells_the_trades_of_mbp_1_and_nothing_else() {
+    let (trades, _, summary) = round_trip::<Mbp1Msg>(Schema::Tbbo);
+    let (all, _, _) = round_trip::<Mbp1Msg>(Schema::Mbp1);
+    let expected: Vec<_> = all
+        .into_iter()
+        .filter(|record| record.action as u8 == b'T')
+        .map(|record| Mbp1Msg { flags: (record.flags.raw() | LAST).into(), ..record })
+        .collect();
+    assert_eq!(trades, expected);
+    assert!(trades.len() >= 4, "{}", trades.len());
+    assert_eq!(summary.records, trades.len() as u64);
+}
+
+#[test]
+fn cbbo_tells_the_nbbo_at_the_end_of_each_interval_with_a_change_and_carries_the_last_trade_forward() {
+    for (schema, seconds, rtype) in [(Schema::Cbbo1S, 1, 0xC0), (Schema::Cbbo1M, 60, 0xC1)] {
+        let (records, _, _) = round_trip::<CbboMsg>(schema);
+        let (changes, _, _) = round_trip::<Cmbp1Msg>(Schema::Cmbp1);
+        // By end of the interval and instrument: the NBBO last told; by instrument: the last trade.
+        let mut expected = std::collections::BTreeMap::new();
+        let mut last_trades = std::collections::BTreeMap::new();
+        for change in changes {
+            let width = seconds * SECOND;
+            let end = (change.ts_recv / width + 1) * width;
+            let number = change.hd.instrument_id;
+            if change.action as u8 == b'T' {
+                last_trades.insert(number, (change.hd.ts_event, change.price, change.size, change.side));
+            }
+            let trade = last_trades.get(&number).copied();
+            let trade = trade.unwrap_or((UNDEF_TIMESTAMP, UNDEF_PRICE, 0, b'N' as std::ffi::c_char));
+            expected.insert((end, number), (change.hd.publisher_id, change.levels, trade));
+        }
+        let told: Vec<_> = records
+            .into_iter()
+            .map(|record| {
+                assert_eq!((record.hd.rtype, record.flags.raw() & LAST), (rtype, LAST));
+                let trade = (record.hd.ts_event, record.price, record.size, record.side);
+                ((record.ts_recv, record.hd.instrument_id), (record.hd.publisher_id, record.levels, trade))
+            })
+            .collect();
+        assert_eq!(told, expected.into_iter().collect::<Vec<_>>(), "{schema}");
+    }
 }
 
 #[test]

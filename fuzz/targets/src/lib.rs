@@ -10,7 +10,9 @@
 
 mod book;
 mod capture;
+mod clients;
 mod feed;
+mod live;
 mod network;
 pub mod seeds;
 mod take;
@@ -19,7 +21,9 @@ mod wire;
 
 pub use book::book;
 pub use capture::{capture, framed};
+pub use clients::control;
 pub use feed::{feed_capture, feed_file, feed_packets};
+pub use live::{journal, live_feed};
 pub use network::{net, rewrite, tcp};
 pub use venues::{retransmission, snapshot};
 pub use wire::{deep10, iextp, itch50, moldudp64, schema, soupbintcp, tops16};
@@ -31,6 +35,7 @@ pub type Target = (&'static str, fn(&[u8]));
 pub const TARGETS: &[Target] = &[
     ("book", book),
     ("capture", capture),
+    ("control", control),
     ("deep10", deep10),
     ("feed_capture", feed_capture),
     ("feed_file", feed_file),
@@ -38,6 +43,8 @@ pub const TARGETS: &[Target] = &[
     ("framed", framed),
     ("iextp", iextp),
     ("itch50", itch50),
+    ("journal", journal),
+    ("live_feed", live_feed),
     ("moldudp64", moldudp64),
     ("net", net),
     ("retransmission", retransmission),

@@ -1,5 +1,7 @@
 //! `tapeworks demo`: everything at once, on data that is at hand.
 
+mod live;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -15,14 +17,18 @@ use crate::table::{Align, Table, bytes, counted, number, thousands};
 use crate::terminal::{self, Bar};
 use crate::{complain, interrupt, output, report};
 
-/// Show what Tapeworks does, on real packets and on a generated session.
+/// Show what Tapeworks does, on real packets, on a generated session, and live.
 ///
 /// Replays real captures of Nasdaq, Nasdaq BX and IEX, then a generated session of four venues, prints how fast it went
-/// and what the books look like at the end, and writes files to open with pandas, DuckDB, Polars or databento.
+/// and what the books look like at the end, and writes files to open with pandas, DuckDB, Polars or databento. Then it runs
+/// four simulated venues on this machine's loopback multicast with lines that lose packets, the ticker plant that listens to
+/// them, and a client, for some seconds; with --serve only these, until Ctrl-C.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   tapeworks demo
+  tapeworks demo --serve
+  tapeworks demo --serve --port 13001 --web-port 8081 --rate 20000
   tapeworks demo --out /tmp/demo --messages 10000000")]
 pub(crate) struct Arguments {
     /// The folder for the files; what is in it from an earlier demo is replaced.
@@ -31,6 +37,21 @@ pub(crate) struct Arguments {
     /// Messages of the generated session.
     #[arg(long, value_name = "N", default_value_t = 2_000_000)]
     messages: u64,
+    /// Only the live part, until Ctrl-C.
+    #[arg(long)]
+    serve: bool,
+    /// The port of the live clients, on this machine alone.
+    #[arg(long, value_name = "PORT", default_value_t = tapeworks_plant::live::config::CLIENTS_PORT)]
+    port: u16,
+    /// The port of the web page, on this machine alone.
+    #[arg(long, value_name = "PORT", default_value_t = tapeworks_plant::live::config::WEB_PORT)]
+    web_port: u16,
+    /// Messages a second of the live venues.
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    rate: u64,
+    /// How long the live part goes on, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
+    seconds: f64,
 }
 
 macro_rules! capture {
@@ -87,6 +108,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     let started = Instant::now();
     let out = &arguments.out;
     folder(out)?;
+    let choice = live::Choice {
+        port: arguments.port,
+        web_port: arguments.web_port,
+        rate: arguments.rate,
+        seconds: (!arguments.serve).then_some(arguments.seconds.clamp(0.1, 86_400.0)),
+    };
+    if arguments.serve {
+        return live::run(out, &choice);
+    }
 
     output::print(&format!("{}\n\n", paint.strong("1. Real packets, each for itself")))?;
     if !real_packets(out, width)? {
@@ -136,10 +166,24 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         OUTPUTS.map(|(name, schema)| Output { path: out.join(name), schema, options }).into_iter().collect();
     let written = run_session(&session, Options { outputs, ..Options::default() }, "Writing")?;
     output::print(&format!(
-        "{} messages/s with {} written at once\n{}\n{} in {:.1} s. The files are in {}\n",
+        "{} messages/s with {} written at once\n{}",
         number(written.messages as f64 / written.elapsed.as_secs_f64().max(1e-9)),
         counted(written.written.len() as u64, "file", "files"),
         report::written(&written, width, paint),
+    ))?;
+    if written.is_interrupted {
+        return Ok(Ending::Interrupted);
+    }
+
+    output::print(&format!(
+        "\n{}\n\n",
+        paint.strong("4. Live: four venues on loopback multicast, the plant, a client")
+    ))?;
+    if live::run(out, &choice)? == Ending::Interrupted {
+        return Ok(Ending::Interrupted);
+    }
+    output::print(&format!(
+        "\n{} in {:.1} s. The files are in {}\n",
         paint.good("Done"),
         started.elapsed().as_secs_f64(),
         paint.strong(&out.display().to_string()),

@@ -11,3 +11,6 @@ pub(crate) mod replay;
 pub(crate) mod schema;
 pub(crate) mod stats;
 pub(crate) mod study;
+pub(crate) mod subscribe;
+pub(crate) mod tap;
+pub(crate) mod top;

@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "OUT")]
     out: Vec<PathBuf>,
     /// What is written, one for each --out or all into a name with {schema}: mbo, mbp-1, mbp-10, bbo-1s, bbo-1m,
-    /// trades, cmbp-1 (the synthetic NBBO), status, imbalance, definition, ohlcv-1s.
+    /// tbbo, trades, cmbp-1 (the synthetic NBBO), cbbo-1s, cbbo-1m, status, imbalance, definition, ohlcv-1s.
     #[arg(long, value_name = "SCHEMA", value_delimiter = ',', default_value = "mbo")]
     schema: Vec<Schema>,
     /// Replace output files that exist.

@@ -73,6 +73,8 @@ pub struct Options {
     pub books: BookOptions,
     /// Bytes that may wait for one client.
     pub queue_bytes: usize,
+    /// Bytes of snapshots that may wait for one client besides.
+    pub snapshot_bytes: usize,
     /// Connections at once.
     pub max_connections: usize,
     /// Connections at once that have not shown a key; beyond that the oldest of them is closed.
@@ -89,7 +91,7 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// Nobody and nothing; 16 MiB a client, 1,024 connections of which 256 without a key, 4 replays.
+    /// Nobody and nothing; 16 MiB a client and 1 GiB of snapshots, 1,024 connections of which 256 without a key, 4 replays.
     fn default() -> Self {
         Self {
             keys: Keys::default(),
@@ -97,6 +99,7 @@ impl Default for Options {
             limits: Limits::default(),
             books: BookOptions::default(),
             queue_bytes: 16 << 20,
+            snapshot_bytes: 1 << 30,
             max_connections: 1024,
             max_unauthenticated: 256,
             max_replays: 4,
@@ -175,6 +178,16 @@ pub enum DistributorError {
     Head(#[from] live::HeadError),
 }
 
+/// Events were left out, so books and records would be wrong from here on.
+#[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
+#[error("the events from {expected} to {first} are missing")]
+pub struct MissingEvents {
+    /// The number of the event that should have come.
+    pub expected: u64,
+    /// The number of the one that came.
+    pub first: u64,
+}
+
 /// The listener's token; clients have their places.
 const LISTENER: Token = Token(usize::MAX);
 
@@ -205,11 +218,30 @@ struct Watchers {
     all: Vec<usize>,
     /// By instrument.
     some: Vec<Vec<usize>>,
+    /// Entries in `some`.
+    entries: usize,
 }
 
 impl Watchers {
     const fn is_empty(&self) -> bool {
-        self.whole.is_empty() && self.all.is_empty() && self.some.is_empty()
+        self.whole.is_empty() && self.all.is_empty() && self.entries == 0
+    }
+
+    fn enter(&mut self, instrument: usize, place: usize) {
+        if self.some.len() <= instrument {
+            self.some.resize_with(instrument + 1, Vec::new);
+        }
+        if let Some(some) = self.some.get_mut(instrument) {
+            some.push(place);
+            self.entries += 1;
+        }
+    }
+
+    fn leave(&mut self, instrument: usize, place: usize) {
+        let Some(some) = self.some.get_mut(instrument) else { return };
+        let before = some.len();
+        some.retain(|other| *other != place);
+        self.entries -= before - some.len();
     }
 }
 
@@ -333,11 +365,14 @@ impl Distributor {
         self.clients.iter().flatten().map(Client::waiting).sum()
     }
 
-    /// Takes events, of which the first has the number `first`; what was taken before is passed over. Returns `false`, and
-    /// takes nothing, when events between are missing.
-    pub fn events(&mut self, first: u64, events: &[Event], now: Nanos) -> bool {
+    /// Takes events, of which the first has the number `first`; what was taken before is passed over.
+    ///
+    /// # Errors
+    /// [`MissingEvents`] when there are events between those taken before and these; nothing is taken.
+    pub fn events(&mut self, first: u64, events: &[Event], now: Nanos) -> Result<(), MissingEvents> {
         self.now = self.now.max(now);
-        let Some(known) = self.replica.next.checked_sub(first) else { return false };
+        let expected = self.replica.next;
+        let Some(known) = expected.checked_sub(first) else { return Err(MissingEvents { expected, first }) };
         let mut rest = usize::try_from(known).ok().and_then(|known| events.get(known..)).unwrap_or_default();
         self.counters.events += rest.len() as u64;
         while !rest.is_empty() {
@@ -356,7 +391,7 @@ impl Distributor {
             }
         }
         self.live.store(self.replica.next, Ordering::Release);
-        true
+        Ok(())
     }
 
     /// The events have ended: records that waited for the end of their group are told as they are.
@@ -365,9 +400,17 @@ impl Distributor {
         self.distribute();
     }
 
+    /// Tells every client that nothing more comes.
+    pub fn hang_up(&mut self) {
+        for client in self.clients.iter_mut().flatten() {
+            // Who is gone already needs not be told.
+            let _ = client.transport.finish();
+        }
+    }
+
     /// Whether nothing waits for any client.
     pub fn is_idle(&self) -> bool {
-        self.clients.iter().flatten().all(|client| client.waiting() == 0 && client.replay.is_none())
+        self.clients.iter().flatten().all(Client::has_all)
     }
 
     fn client(&mut self, place: usize) -> Option<&mut Client> {
@@ -385,7 +428,7 @@ impl Distributor {
             let Some(made) = self.replica.lanes.get(lane).filter(|made| !made.batch.is_empty()) else {
                 continue;
             };
-            has_picky |= !watchers.all.is_empty() || !watchers.some.is_empty();
+            has_picky |= !watchers.all.is_empty() || watchers.entries > 0;
             let mut shared: [Option<Bytes>; 2] = [None, None];
             for place in &watchers.whole {
                 let Some(client) = self.clients.get_mut(*place).and_then(Option::as_mut) else { continue };
@@ -424,12 +467,18 @@ impl Distributor {
         let now = self.replica.now;
         for place in 0..self.clients.len() {
             let Some(client) = self.client(place).filter(|client| client.is_started()) else { continue };
-            let (is_wanted, is_changed) = client.resolve(event, instrument, symbol);
-            if is_wanted {
-                client.tell_mapping(now, instrument, symbol);
+            let (wanting, lanes) = client.resolve(event, instrument, symbol);
+            if let Some(wanting) = wanting {
+                client.tell_mapping(wanting, now, instrument, symbol);
+            }
+            let is_changed = !lanes.is_empty();
+            for lane in lanes {
+                if let Some(watchers) = self.watchers.get_mut(lane) {
+                    watchers.enter(instrument.index(), place);
+                }
             }
             if is_changed {
-                self.watch(place);
+                self.set_modes();
             }
         }
     }
@@ -473,28 +522,20 @@ impl Distributor {
         if self.unauthenticated >= self.options.max_unauthenticated {
             self.displace();
         }
+        let mut challenge = [0; 16];
+        getrandom::fill(&mut challenge).map_err(io::Error::other)?;
+        // Without it the client is served all the same, a little later.
         let _ = stream.set_nodelay(true);
+        let mut transport = self.transport(stream)?;
         let place = self.free.pop().unwrap_or_else(|| {
             self.clients.push(None);
             self.clients.len() - 1
         });
         let readiness = Readiness::READABLE | Readiness::WRITABLE;
-        if let Err(error) = self.poll.registry().register(&mut stream, Token(place), readiness) {
+        if let Err(error) = self.poll.registry().register(transport.stream(), Token(place), readiness) {
             self.free.push(place);
             return Err(error);
         }
-        let mut challenge = [0; 16];
-        getrandom::fill(&mut challenge).map_err(io::Error::other)?;
-        #[cfg(feature = "tls")]
-        let transport = match &self.options.tls {
-            Some(config) => {
-                let encrypted = super::transport::Encrypted::new(stream, Arc::clone(config));
-                Transport::Tls(Box::new(encrypted.map_err(io::Error::other)?))
-            }
-            None => Transport::Plain(stream),
-        };
-        #[cfg(not(feature = "tls"))]
-        let transport = Transport::Plain(stream);
         let session = Session::new(challenge, self.now, self.options.limits);
         self.sessions += 1;
         self.unauthenticated += 1;
@@ -503,6 +544,18 @@ impl Distributor {
             *slot = Some(client);
         }
         Ok(())
+    }
+
+    #[cfg(feature = "tls")]
+    fn transport(&self, stream: TcpStream) -> io::Result<Transport> {
+        let Some(config) = &self.options.tls else { return Ok(Transport::Plain(stream)) };
+        let encrypted = super::transport::Encrypted::new(stream, Arc::clone(config));
+        Ok(Transport::Tls(Box::new(encrypted.map_err(io::Error::other)?)))
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn transport(&self, stream: TcpStream) -> io::Result<Transport> {
+        Ok(Transport::Plain(stream))
     }
 
     /// Closes the oldest connection that has not shown a key.
@@ -678,8 +731,9 @@ impl Distributor {
             }
         }
         let Some(client) = self.client(place) else { return Ok(()) };
-        if subscription.schema == Schema::Cmbp1 && client.is_of_some_feeds() {
-            return refuse("the dataset is of one feed, and cmbp-1 is across all".to_owned());
+        let schema = subscription.schema;
+        if is_consolidated(schema) && client.is_of_some_feeds() {
+            return refuse(format!("the dataset is of some feeds only, and {schema} is across all"));
         }
         client.check_start(&subscription)?;
         if !client.is_started() {
@@ -725,14 +779,11 @@ impl Distributor {
             client.tell(|bytes| live::system(*now, SystemCode::SubscriptionAcknowledged, &text, bytes));
         }
         if subscription.has_snapshot {
-            let publishers = client.publishers().to_vec();
             let batch = replica.snapshot(schema, &|instrument| chosen.contains(instrument));
-            for item in batch
-                .items()
-                .iter()
-                .filter(|item| publishers.is_empty() || publishers.contains(&item.publisher))
-            {
-                client.put_record(batch.record(item), *now, &mut self.counters);
+            let limit = self.options.snapshot_bytes;
+            if !client.put_snapshot(&batch, *now, limit, &mut self.counters) {
+                let reason = format!("more than {limit} bytes of snapshots wait for this client");
+                return Err(Refusal::Subscription { reason });
             }
         }
         Ok(())
@@ -740,6 +791,7 @@ impl Distributor {
 
     fn unsubscribe(&mut self, place: usize, subscription: &Subscription) {
         let now = self.now;
+        self.unwatch(place);
         let Self { clients, replica, .. } = self;
         let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return };
         client.unsubscribe(subscription, &replica.instruments);
@@ -767,26 +819,20 @@ impl Distributor {
                 }
                 continue;
             }
-            for instrument in interest.instruments() {
-                if watchers.some.len() <= instrument {
-                    watchers.some.resize_with(instrument + 1, Vec::new);
-                }
-                if let Some(some) = watchers.some.get_mut(instrument) {
-                    some.push(place);
-                }
-            }
+            interest.instruments().for_each(|instrument| watchers.enter(instrument, place));
         }
         self.set_modes();
     }
 
+    /// Takes a client out of the tables, where it is by what it wants now: to be called before that changes.
     fn unwatch(&mut self, place: usize) {
-        for watchers in &mut self.watchers {
+        let Self { clients, watchers, .. } = self;
+        let Some(client) = clients.get(place).and_then(Option::as_ref) else { return };
+        for (lane, interest) in client.interests() {
+            let Some(watchers) = watchers.get_mut(lane) else { continue };
             watchers.whole.retain(|other| *other != place);
             watchers.all.retain(|other| *other != place);
-            watchers.some.iter_mut().for_each(|some| some.retain(|other| *other != place));
-            while watchers.some.last().is_some_and(Vec::is_empty) {
-                watchers.some.pop();
-            }
+            interest.instruments().for_each(|instrument| watchers.leave(instrument, place));
         }
         self.set_modes();
     }
@@ -837,12 +883,13 @@ impl Distributor {
             let Self { clients, counters, .. } = self;
             let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return };
             // A replay is as fast as its client: it waits, and nothing is left out.
-            if client.waiting() >= limit / 2 {
+            if client.queued() >= limit / 2 {
                 return;
             }
             let Some(message) = client.replay.as_ref().and_then(Replay::next) else { return };
             match message {
                 Message::Records { bytes, count } => client.put_records(&bytes, count, now, counters),
+                Message::Symbol(time, instrument, symbol) => client.name(time, instrument, symbol, false),
                 Message::Join(position) => {
                     let join = next.max(position);
                     client.join(join);
@@ -954,8 +1001,10 @@ impl Distributor {
             return self.close(place);
         }
         client.tell(|bytes| live::error(now, code, text, bytes));
-        client.leave(until);
         self.unwatch(place);
+        if let Some(client) = self.client(place) {
+            client.leave(until);
+        }
     }
 
     fn close(&mut self, place: usize) {
@@ -976,11 +1025,16 @@ impl Distributor {
     }
 }
 
+/// Whether a schema is of the NBBO, across all feeds.
+const fn is_consolidated(schema: Schema) -> bool {
+    matches!(schema, Schema::Cmbp1 | Schema::Cbbo1S | Schema::Cbbo1M)
+}
+
 /// What is done for a schema that nobody wants: what its records need to know of the time before.
 const fn idle_mode(schema: Schema) -> Mode {
     match schema {
         // Their intervals are under way when somebody comes.
-        Schema::Bbo1S | Schema::Bbo1M | Schema::Ohlcv1S => Mode::On,
+        Schema::Bbo1S | Schema::Bbo1M | Schema::Cbbo1S | Schema::Cbbo1M | Schema::Ohlcv1S => Mode::On,
         Schema::Cmbp1 => Mode::Watch,
         _ => Mode::Off,
     }

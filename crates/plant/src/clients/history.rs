@@ -24,7 +24,7 @@ pub enum Read {
 /// The events of the day, which grow while they are read.
 pub trait History: Send + Sync {
     /// A reader of the events of the day of `from`, from the first on: without those before `from` no book would be right.
-    /// The first event it gives has the number 0, and every other follows without a hole.
+    /// A time later than every event means the day that runs. The first event it gives has the number 0, and every other follows without a hole.
     ///
     /// # Errors
     /// [`HistoryError`], also when the day of `from` is not kept.

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::{Event, InstrumentId, Nanos};
 use tapeworks_store::Schema;
-use tapeworks_store::live;
 
 use super::control::Wanted;
 use super::history::{History, HistoryError, Read};
@@ -53,6 +52,8 @@ pub(super) struct Selection {
 pub(super) enum Message {
     /// Records, one after the other.
     Records { bytes: Vec<u8>, count: u64 },
+    /// An instrument appears, before its records.
+    Symbol(Nanos, InstrumentId, Symbol),
     /// It is near the present; its next event has this number.
     Join(u64),
     /// Every record of the events before the one named was told.
@@ -289,8 +290,8 @@ impl Run {
                     is_chosen |= one.appears(instrument, symbol);
                 }
                 if is_chosen && event >= begin.named_before && event < join {
-                    live::symbol_mapping(now, instrument, symbol, false, &mut self.chunk);
-                    self.count += 1;
+                    self.flush();
+                    self.send(Message::Symbol(now, instrument, symbol));
                 }
             }
         }

@@ -10,7 +10,8 @@ use tapeworks_market::{Event, Nanos};
 use tapeworks_ring::disruptor::{Consumer, PollError, Single};
 use tapeworks_ring::wait::WaitStrategy;
 
-use super::distributor::{ClientView, Counters, Distributor, DistributorError, Options};
+use super::distributor::{ClientView, Counters, Distributor, DistributorError, MissingEvents, Options};
+use super::history::{History, HistoryError, Read};
 
 /// Where and what to serve.
 #[derive(Debug)]
@@ -19,6 +20,9 @@ pub struct ServerOptions {
     pub address: SocketAddr,
     /// What is served, and to whom.
     pub distributor: Options,
+    /// The number of the first event in the ring. Those before it, of a day that had begun before the plant was started, are
+    /// read from the history before anybody is served.
+    pub first_event: u64,
     /// How long the thread sleeps when there is nothing to do: what a message may wait for at most, by and large.
     pub nap: Duration,
     /// How long clients may take to read what waits for them when the engine has ended.
@@ -26,9 +30,10 @@ pub struct ServerOptions {
 }
 
 impl ServerOptions {
-    /// Naps of 50 us, 5 s for farewells.
+    /// From the first event of the day on; naps of 50 us, 5 s for farewells.
     pub const fn new(address: SocketAddr, distributor: Options) -> Self {
-        Self { address, distributor, nap: Duration::from_micros(50), linger: Duration::from_secs(5) }
+        let (nap, linger) = (Duration::from_micros(50), Duration::from_secs(5));
+        Self { address, distributor, first_event: 0, nap, linger }
     }
 }
 
@@ -62,6 +67,12 @@ pub enum ServeError {
     /// The ring stands still.
     #[error("the clients' server gets no more events: {0}")]
     Ring(tapeworks_ring::disruptor::Failed),
+    /// Events are missing.
+    #[error("the clients' server cannot go on: {0}")]
+    Missing(#[from] MissingEvents),
+    /// The events of the day so far cannot be read.
+    #[error("the clients' server cannot begin: {0}")]
+    History(#[from] HistoryError),
     /// The thread panicked.
     #[error("the clients' server panicked")]
     Panicked,
@@ -152,7 +163,10 @@ const LOOKS: u32 = 100;
 /// How often the statistics are told.
 const STATS_EVERY: Duration = Duration::from_millis(200);
 
-/// Starts a server of the events that `consumer` gives: the first has the number 0.
+/// How long the history may take to bring the next events of the day so far.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Starts a server of the events that `consumer` gives: the first has the number [`ServerOptions::first_event`].
 ///
 /// # Errors
 /// [`ServerError`].
@@ -180,7 +194,8 @@ pub fn start_on<W: WaitStrategy + 'static>(
     options: ServerOptions,
     consumer: Consumer<Event, W, Single>,
 ) -> Result<Server, ServerError> {
-    let ServerOptions { address, distributor, nap, linger } = options;
+    let ServerOptions { address, distributor, first_event, nap, linger } = options;
+    let history = distributor.history.clone();
     let bind = |source| ServerError::Bind { address, source };
     let bound = listener.local_addr().map_err(bind)?;
     let mut distributor = Distributor::new(distributor)?;
@@ -194,6 +209,8 @@ pub fn start_on<W: WaitStrategy + 'static>(
         stop: Arc::clone(&stop),
         stats: Arc::clone(&stats),
         told: Instant::now(),
+        first_event,
+        history,
         nap,
         linger,
     };
@@ -209,22 +226,25 @@ struct Work<W: WaitStrategy> {
     stop: Arc<AtomicBool>,
     stats: Arc<Mutex<Stats>>,
     told: Instant,
+    first_event: u64,
+    history: Option<Arc<dyn History>>,
     nap: Duration,
     linger: Duration,
 }
 
 impl<W: WaitStrategy> Work<W> {
     fn run(&mut self) -> Result<(), ServeError> {
+        self.catch_up()?;
         let mut looks = 0;
         let result = loop {
             if self.stop.load(Ordering::Acquire) {
                 break Ok(());
             }
             match self.turn() {
-                Ok(0) => {}
-                Ok(_) => looks = 0,
-                Err(PollError::Closed) => break self.say_farewell(),
-                Err(PollError::Failed(failed)) => break Err(ServeError::Ring(failed)),
+                Ok(Some(0)) => {}
+                Ok(Some(_)) => looks = 0,
+                Ok(None) => break self.say_farewell(),
+                Err(error) => break Err(error),
             }
             if let Err(error) = self.distributor.serve(now(), Duration::ZERO) {
                 break Err(ServeError::Poll(error));
@@ -243,21 +263,54 @@ impl<W: WaitStrategy> Work<W> {
         result
     }
 
-    /// Takes what the ring has.
-    fn turn(&mut self) -> Result<usize, PollError> {
+    /// Takes the events of the day so far, of which no client is told: they are there for snapshots and replays.
+    fn catch_up(&mut self) -> Result<(), ServeError> {
+        if self.first_event == 0 {
+            return Ok(());
+        }
+        let none = || HistoryError { reason: "there is no history".to_owned() };
+        let mut reader = self.history.as_ref().ok_or_else(none)?.open(Nanos(u64::MAX))?;
+        let mut progressed = Instant::now();
+        while self.distributor.next_event() < self.first_event && !self.stop.load(Ordering::Acquire) {
+            self.buffer.clear();
+            let read = reader.read(&mut self.buffer)?;
+            let next = self.distributor.next_event();
+            let wanted = usize::try_from(self.first_event - next).unwrap_or(usize::MAX);
+            self.buffer.truncate(wanted);
+            self.distributor.events(next, &self.buffer, now())?;
+            if !self.buffer.is_empty() {
+                progressed = Instant::now();
+            } else if read == Read::CaughtUp {
+                if progressed.elapsed() >= PATIENCE {
+                    let reason = format!("they end at {next}, and the ring begins at {}", self.first_event);
+                    return Err(HistoryError { reason }.into());
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what the ring has; `None` when there will be nothing more.
+    fn turn(&mut self) -> Result<Option<usize>, ServeError> {
         let Self { consumer, buffer, .. } = self;
         buffer.clear();
         let mut first = 0;
-        let taken = consumer.poll(|event, sequence, _| {
+        let polled = consumer.poll(|event, sequence, _| {
             if buffer.is_empty() {
                 first = sequence;
             }
             buffer.push(*event);
-        })?;
+        });
+        let taken = match polled {
+            Ok(taken) => taken,
+            Err(PollError::Closed) => return Ok(None),
+            Err(PollError::Failed(failed)) => return Err(ServeError::Ring(failed)),
+        };
         if taken > 0 {
-            self.distributor.events(first as u64, &self.buffer, now());
+            self.distributor.events(self.first_event + first as u64, &self.buffer, now())?;
         }
-        Ok(taken)
+        Ok(Some(taken))
     }
 
     /// The engine has ended: what waits is still sent.
@@ -273,6 +326,7 @@ impl<W: WaitStrategy> Work<W> {
                 self.tell();
             }
         }
+        self.distributor.hang_up();
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! The bytes of a connection: TCP, or TLS over it.
 
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 
 use mio::net::TcpStream;
 
@@ -19,6 +20,25 @@ impl Transport {
             #[cfg(feature = "tls")]
             Self::Tls(encrypted) => &mut encrypted.stream,
         }
+    }
+
+    /// Whether nothing waits below the bytes handed over.
+    pub(super) fn is_settled(&self) -> bool {
+        match self {
+            Self::Plain(_) => true,
+            #[cfg(feature = "tls")]
+            Self::Tls(encrypted) => !encrypted.session.wants_write(),
+        }
+    }
+
+    /// Tells the other side that nothing more comes.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        #[cfg(feature = "tls")]
+        if let Self::Tls(encrypted) = self {
+            encrypted.session.send_close_notify();
+            encrypted.settle()?;
+        }
+        self.stream().shutdown(Shutdown::Write)
     }
 
     /// Writes what waits below the bytes handed over: of a handshake, of records encrypted already.

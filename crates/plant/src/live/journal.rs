@@ -201,6 +201,10 @@ impl Keeper {
             }
             if let Some(error) = failure {
                 if self.when_failing == WhenFailing::Stop {
+                    self.error = Some(error.to_string());
+                    self.tell();
+                    // Nobody sees what is not in the journal.
+                    self.events.fail();
                     return Err(error.into());
                 }
                 self.error = Some(error.to_string());

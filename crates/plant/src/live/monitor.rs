@@ -112,11 +112,7 @@ fn compare(before: Option<&ChannelStatus>, now: &ChannelStatus, say: &mut impl F
     let counters = &now.counters;
     if counters.gaps > was.counters.gaps {
         let missing = counters.missing - was.counters.missing;
-        say(Severity::Warning, format!("{missing} messages are missing and were not to be had again"));
-    }
-    if counters.filled_by_retransmission > was.counters.filled_by_retransmission {
-        let filled = counters.filled_by_retransmission - was.counters.filled_by_retransmission;
-        say(Severity::Info, format!("{filled} holes were filled by retransmission"));
+        say(Severity::Warning, format!("messages missing that were not to be had again: {missing}"));
     }
     if counters.sequence_resets > was.counters.sequence_resets {
         say(Severity::Warning, "the sequence numbers began anew".to_owned());
@@ -190,7 +186,7 @@ mod tests {
         status.stalls = 2;
         let told = texts(monitor.look(&status, None));
         let expected = [
-            "12 messages are missing and were not to be had again",
+            "messages missing that were not to be had again: 12",
             "nothing is heard",
             "ingest waited 2 times for room",
         ];

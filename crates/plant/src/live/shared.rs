@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use tapeworks_flow::graph::Wait;
 use tapeworks_flow::{Inline, Sink, Through};
 use tapeworks_market::book::BATCH;
+use tapeworks_market::conflate::QuoteConflation;
 use tapeworks_market::nbbo::Nbbo;
-use tapeworks_market::{
-    BookStage, Capacity, Event, EventKind, InstrumentId, Instruments, NbboStage, NbboUpdate,
-};
+use tapeworks_market::{BookStage, Capacity, Event, EventKind, Instruments, NbboStage, NbboUpdate};
 use tapeworks_ring::broadcast::Writer;
 use tapeworks_ring::cpu;
 use tapeworks_ring::disruptor::{PollError, PublishError};
@@ -19,6 +18,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::status::Status;
 use super::view::Watch;
 use super::waiting::Idle;
+use super::warm::Warmer;
 use super::{EventConsumer, PlantError, PlantFailure, PlantOptions, now};
 
 /// What the words of the shared memory mean: version 1 of [`Published`].
@@ -144,7 +144,9 @@ pub(super) struct MarketStage {
     outlet: Outlet,
     instruments: Instruments,
     watch: Watch,
-    warm: bool,
+    /// Quotes that gave way to later ones while the stage lagged.
+    conflated: u64,
+    warm: Option<Warmer>,
 }
 
 impl MarketStage {
@@ -164,7 +166,8 @@ impl MarketStage {
             outlet: Outlet { shared, count: 0 },
             instruments: Instruments::default(),
             watch,
-            warm: options.warm,
+            conflated: 0,
+            warm: options.warm.then(Warmer::default),
         }
     }
 
@@ -183,21 +186,10 @@ impl MarketStage {
         edge.end_of_batch();
     }
 
-    /// Goes a way that is rarely gone, so that its code and tables are in the caches when it is needed: an event of a feed that
-    /// has no instruments changes nothing.
+    /// Nothing is to be done: goes the ways that are rarely gone, so that their code is in the caches when it is needed.
     pub(super) fn warm_up(&mut self) {
-        if self.warm {
-            let nobody = tapeworks_market::Publisher(u16::MAX);
-            let mut event = Event::new(EventKind::Gap, nobody, InstrumentId::ALL);
-            event.flags = tapeworks_market::Flags(0);
-            struct Nothing;
-            impl Sink<NbboUpdate<'_>> for Nothing {
-                fn put(&mut self, _update: NbboUpdate<'_>) {}
-            }
-            let mut nothing = Nothing;
-            let mut edge = Inline::new(&mut self.market, &mut self.buffer, &mut nothing);
-            edge.put(event);
-            edge.end_of_batch();
+        if let Some(warmer) = &mut self.warm {
+            warmer.turn();
         }
     }
 
@@ -210,8 +202,12 @@ impl MarketStage {
         status.nbbo = *self.market.second.counts();
         status.rejected = self.market.first.feeds().iter().map(|books| books.counters().rejected()).sum();
         status.shared = self.outlet.count;
+        status.conflated = self.conflated;
     }
 }
+
+/// Events behind at which the market's own thread lags.
+const LAGGING: usize = 8 * BATCH;
 
 /// The market's own thread, in the topology "pipeline".
 pub(super) fn run(
@@ -226,13 +222,22 @@ pub(super) fn run(
         let _not_pinned = cpu::pin(core);
     }
     let mut batch = Vec::with_capacity(BATCH);
+    let (mut conflation, mut kept) = (QuoteConflation::default(), Vec::new());
     let mut told = Instant::now();
     let mut idle = Idle::new(wait);
     loop {
+        // Behind by more than this the stage lags: old quotes would only make it lag more.
+        let is_lagging = events.lag() > LAGGING;
         let polled = events.poll(|event, _, is_last| {
             batch.push(*event);
-            if is_last || batch.len() == BATCH {
-                stage.apply(&batch);
+            if is_last || batch.len() == if is_lagging { LAGGING } else { BATCH } {
+                if is_lagging {
+                    conflation.batch(&batch, |event| kept.push(event));
+                    stage.apply(&kept);
+                    kept.clear();
+                } else {
+                    stage.apply(&batch);
+                }
                 batch.clear();
             }
         });
@@ -248,15 +253,19 @@ pub(super) fn run(
         if told.elapsed() > Duration::from_millis(200) {
             told = Instant::now();
             stage.show();
+            stage.conflated = conflation.conflated();
             stage.tell(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
         }
     }
+    stage.conflated = conflation.conflated();
     stage.tell(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use tapeworks_market::InstrumentId;
+
     use super::*;
 
     #[test]

@@ -152,6 +152,8 @@ pub struct Status {
     pub nbbo: NbboCounts,
     /// Changes that the books refused: orders that are not known, and such.
     pub rejected: u64,
+    /// Quotes that gave way to later ones of their side while the books lagged (topology "pipeline").
+    pub conflated: u64,
     /// Items published to the shared memory.
     pub shared: u64,
 }

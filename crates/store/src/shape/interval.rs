@@ -1,4 +1,5 @@
-//! `bbo-1s`, `bbo-1m` and `ohlcv-1s`: one record per interval, venue and instrument.
+//! `bbo-1s`, `bbo-1m` and `ohlcv-1s`: one record per interval, venue and instrument. `cbbo-1s` and `cbbo-1m`: one per
+//! interval and instrument, of the synthetic NBBO.
 //!
 //! The clock is the receive time of the updates, so a file says what was known at each boundary. When it passes one,
 //! the records of the interval come in the order of publisher, then instrument. As in DBN, an interval without
@@ -6,12 +7,12 @@
 //! the best bid and offer. An update that is late stays in the interval that runs. The end of the input ends the
 //! last interval.
 
-use dbn::{BboMsg, BidAskPair, FlagSet, OhlcvMsg, RecordHeader};
+use dbn::{BboMsg, BidAskPair, CbboMsg, ConsolidatedBidAskPair, FlagSet, OhlcvMsg, RecordHeader};
 use tapeworks_market::event::{Event, EventKind, Flags};
 use tapeworks_market::price::UNDEFINED_PRICE;
 use tapeworks_market::{BookUpdate, InstrumentId, Instruments, Nanos, NbboUpdate, Publisher, Side};
 
-use super::{Shape, Trade, clears, levels, no_level, not_applied, trade_of};
+use super::{Shape, Trade, clears, consolidated_pair, levels, no_level, not_applied, trade_of};
 use crate::records::{instrument_number, letter, sequence};
 use crate::rows::Rows;
 use crate::summary::Skip;
@@ -251,6 +252,138 @@ impl Shape for Quotes {
     }
 
     fn finish(&mut self, rows: &mut Rows<BboMsg>) {
+        if let Some(end) = self.clock.end.take() {
+            self.end_interval(end, rows);
+        }
+    }
+}
+
+/// The NBBO of an instrument and its last trade.
+#[derive(Clone, Debug)]
+struct ConsolidatedQuote {
+    best: ConsolidatedBidAskPair,
+    trade: Trade,
+    /// When the last trade was.
+    traded_at: u64,
+    /// The feed of the last event that changed one of them.
+    publisher: Publisher,
+    flags: u8,
+    is_touched: bool,
+}
+
+impl Default for ConsolidatedQuote {
+    fn default() -> Self {
+        Self {
+            best: ConsolidatedBidAskPair::default(),
+            trade: NO_QUOTE.trade,
+            traded_at: dbn::UNDEF_TIMESTAMP,
+            publisher: Publisher(0),
+            flags: 0,
+            is_touched: false,
+        }
+    }
+}
+
+/// All venues together, where quotes are kept by venue.
+const ALL_VENUES: Publisher = Publisher(0);
+
+/// Makes `cbbo-1s` and `cbbo-1m` records.
+#[derive(Debug)]
+pub(crate) struct ConsolidatedQuotes {
+    rtype: u8,
+    clock: Clock,
+    running: Running<ConsolidatedQuote>,
+}
+
+impl ConsolidatedQuotes {
+    pub(crate) const fn new(rtype: u8, width_ns: u64) -> Self {
+        Self { rtype, clock: Clock { width_ns, end: None }, running: Running { venues: Vec::new() } }
+    }
+
+    fn end_interval(&mut self, end: u64, rows: &mut Rows<CbboMsg>) {
+        let rtype = self.rtype;
+        self.running.take_touched(|_, instrument, quote| {
+            quote.is_touched = false;
+            rows.push_derived(cbbo(rtype, instrument, quote, end, quote.flags | Flags::LAST.0));
+        });
+    }
+
+    /// Takes what `update` changed; returns the quote of its instrument, and whether it is new in this interval.
+    fn change(&mut self, update: &NbboUpdate<'_>, trade: Option<Trade>) -> (&mut ConsolidatedQuote, bool) {
+        let event = update.book.event;
+        let venue = self.running.venue(ALL_VENUES);
+        let quote = venue.instrument(event.instrument, &ConsolidatedQuote::default());
+        if update.changed {
+            quote.best = consolidated_pair(update.nbbo);
+        }
+        if let Some(trade) = trade {
+            (quote.trade, quote.traded_at) = (trade, event.ts_event.0);
+        }
+        (quote.publisher, quote.flags) = (event.publisher, event.flags.0 | update.nbbo.flags.0);
+        let is_new = !quote.is_touched;
+        (quote, is_new)
+    }
+}
+
+/// A record of `quote` as it is at `time`.
+fn cbbo(rtype: u8, instrument: InstrumentId, quote: &ConsolidatedQuote, time: u64, flags: u8) -> CbboMsg {
+    let number = instrument_number(instrument);
+    CbboMsg {
+        hd: RecordHeader::new::<CbboMsg>(rtype, quote.publisher.0, number, quote.traded_at),
+        price: quote.trade.price,
+        size: quote.trade.size,
+        side: letter(quote.trade.side),
+        flags: FlagSet::from(flags),
+        ts_recv: time,
+        levels: [quote.best.clone()],
+        ..CbboMsg::default_for_schema(dbn::Schema::Cbbo1S)
+    }
+}
+
+impl Shape for ConsolidatedQuotes {
+    type Row = CbboMsg;
+
+    #[inline]
+    fn put(&mut self, update: &NbboUpdate<'_>, _instruments: &Instruments, rows: &mut Rows<CbboMsg>) {
+        let event = update.book.event;
+        if let Some(end) = self.clock.tick(event) {
+            self.end_interval(end, rows);
+        }
+        let trade = match (update.changed, trade_of(&update.book)) {
+            (false, Err(reason)) => {
+                return rows.skip(match event.kind {
+                    EventKind::Execute | EventKind::Trade => reason,
+                    EventKind::TradeBreak | EventKind::Other => Skip::NotInSchema,
+                    _ => Skip::NothingShownChanged,
+                });
+            }
+            (_, trade) => trade.ok(),
+        };
+        let (quote, is_new) = self.change(update, trade);
+        quote.is_touched = true;
+        if is_new {
+            self.running.venue(ALL_VENUES).touched.push(event.instrument);
+        }
+    }
+
+    fn watch(&mut self, update: &NbboUpdate<'_>) {
+        let trade = trade_of(&update.book).ok();
+        if update.changed || trade.is_some() {
+            self.change(update, trade);
+        }
+    }
+
+    fn snapshot(&self, now: Nanos, wanted: &dyn Fn(InstrumentId) -> bool, rows: &mut Rows<CbboMsg>) {
+        for (index, quote) in self.running.venues.iter().flat_map(|all| all.instruments.iter().enumerate()) {
+            let instrument = InstrumentId(index as u32);
+            if quote.publisher != ALL_VENUES && wanted(instrument) {
+                let flags = Flags(quote.flags).with(Flags::LAST).with(Flags::SNAPSHOT);
+                rows.push_derived(cbbo(self.rtype, instrument, quote, now.0, flags.0));
+            }
+        }
+    }
+
+    fn finish(&mut self, rows: &mut Rows<CbboMsg>) {
         if let Some(end) = self.clock.end.take() {
             self.end_interval(end, rows);
         }

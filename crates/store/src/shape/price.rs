@@ -1,4 +1,4 @@
-//! `trades`, `mbp-1` and `mbp-10`: trades and price levels.
+//! `trades`, `tbbo`, `mbp-1` and `mbp-10`: trades and price levels.
 //!
 //! A trade is told with the levels right before it took effect, as DBN has it (so that each trade stands beside the
 //! quote it met), a change of the book with the levels right after. An execution that changes what is shown therefore
@@ -8,7 +8,7 @@
 //! A book changes even when an event does not fit it (more executed than was there): the levels told are those of
 //! the book, and the event is a change like another.
 
-use dbn::BidAskPair;
+use dbn::{BidAskPair, Mbp1Msg};
 use tapeworks_market::book::Outcome;
 use tapeworks_market::event::EventKind;
 use tapeworks_market::orders::Order;
@@ -99,6 +99,34 @@ impl<R: PriceRow<N>, const N: usize> Prices<R, N> {
         });
         if !any {
             rows.skip(Skip::NothingShownChanged);
+        }
+    }
+}
+
+/// Makes `tbbo` records.
+#[derive(Debug, Default)]
+pub(crate) struct TradesAtBest;
+
+impl Shape for TradesAtBest {
+    type Row = Mbp1Msg;
+
+    #[inline]
+    fn put(&mut self, update: &NbboUpdate<'_>, _instruments: &Instruments, rows: &mut Rows<Mbp1Msg>) {
+        let book = &update.book;
+        let event = book.event;
+        match trade_of(book) {
+            Ok(trade) => {
+                let change = Change {
+                    price: trade.price,
+                    size: trade.size,
+                    action: Action::Trade,
+                    side: trade.side,
+                    flags: event.flags.0,
+                    depth: depth(book),
+                };
+                rows.push(Mbp1Msg::new(event, &change, levels_before::<1>(book)), event);
+            }
+            Err(reason) => rows.skip(reason_for_nothing::<0>(book, reason)),
         }
     }
 }

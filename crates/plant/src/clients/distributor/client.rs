@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::net::{Shutdown, SocketAddr};
+use std::net::SocketAddr;
 
 use bytes::Bytes;
 use fixedbitset::FixedBitSet;
@@ -263,6 +263,15 @@ fn insert(set: &mut FixedBitSet, instrument: InstrumentId) {
     }
 }
 
+/// Where the records of an instrument go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wanting {
+    /// To the client.
+    Now,
+    /// To what is kept for the end of a replay.
+    Kept,
+}
+
 /// A quote that waits for its client to catch up: its schema, feed and instrument.
 type QuoteKey = (usize, u16, InstrumentId);
 
@@ -298,7 +307,8 @@ impl Conflated {
 
 /// Whether of a schema the last record of an instrument tells all that can be acted on.
 fn is_of_quotes(lane: usize) -> bool {
-    [Schema::Mbp1, Schema::Bbo1S, Schema::Bbo1M, Schema::Cmbp1].map(lane_of).contains(&lane)
+    let quotes = [Schema::Mbp1, Schema::Bbo1S, Schema::Bbo1M, Schema::Cmbp1, Schema::Cbbo1S, Schema::Cbbo1M];
+    quotes.map(lane_of).contains(&lane)
 }
 
 /// A connection and what belongs to it.
@@ -326,6 +336,8 @@ pub(super) struct Client {
     kept: Vec<u8>,
     kept_count: u64,
     conflated: Conflated,
+    /// Bytes of the queue that came at once, by a snapshot or the end of a replay, and are no sign of a slow client.
+    allowance: usize,
     is_warned: bool,
     /// Records left out since the client fell behind; `None` while it has not.
     skipping: Option<u64>,
@@ -333,6 +345,8 @@ pub(super) struct Client {
     is_shut: bool,
     last_sent: Nanos,
     last_empty: Nanos,
+    /// When the turn began.
+    turn: Nanos,
     records: u64,
     bytes: u64,
     skipped: u64,
@@ -391,12 +405,14 @@ impl Client {
             kept: Vec::new(),
             kept_count: 0,
             conflated: Conflated::default(),
+            allowance: 0,
             is_warned: false,
             skipping: None,
             is_over: false,
             is_shut: false,
             last_sent: now,
             last_empty: now,
+            turn: now,
             records: 0,
             bytes: 0,
             skipped: 0,
@@ -432,6 +448,46 @@ impl Client {
     /// Bytes that wait for it, or are kept for it.
     pub(super) fn waiting(&self) -> usize {
         self.outbox.len() + self.kept.len()
+    }
+
+    /// Bytes that wait to be sent.
+    pub(super) fn queued(&self) -> usize {
+        self.outbox.len()
+    }
+
+    /// Whether it has everything that there is for it.
+    pub(super) fn has_all(&self) -> bool {
+        self.waiting() == 0
+            && self.transport.is_settled()
+            && self.replay.is_none()
+            && self.conflated.is_empty()
+            && self.skipping.is_none()
+    }
+
+    /// Bytes that wait as they came faster than it reads.
+    fn backlog(&self) -> usize {
+        self.outbox.len().saturating_sub(self.allowance)
+    }
+
+    /// Puts the records of a snapshot into the queue; `false` when more than `limit` bytes of snapshots would wait.
+    pub(super) fn put_snapshot(
+        &mut self,
+        batch: &Batch,
+        now: Nanos,
+        limit: usize,
+        counters: &mut Counters,
+    ) -> bool {
+        if self.allowance.saturating_add(batch.bytes().len()) > limit {
+            return false;
+        }
+        let before = self.outbox.len();
+        for item in batch.items() {
+            if self.sees(item.publisher) {
+                self.put_record(batch.record(item), now, counters);
+            }
+        }
+        self.allowance += self.outbox.len() - before;
+        true
     }
 
     /// Whether it is to see records of this feed.
@@ -590,19 +646,31 @@ impl Client {
         }
     }
 
-    /// An instrument has appeared: whether it is wanted now, and whether it is on a list that it was not on before.
-    pub(super) fn resolve(&mut self, event: u64, instrument: InstrumentId, symbol: Symbol) -> (bool, bool) {
-        let (mut is_wanted, mut is_changed) = (false, false);
-        for interest in self.interests.iter_mut().flatten() {
-            if interest.pending.remove(&symbol)
-                && let Some(group) = interest.groups.first_mut()
-            {
-                insert(&mut group.instruments, instrument);
-                is_changed = true;
+    /// An instrument has appeared: where its records go from now on, and the lanes on whose lists it is now.
+    pub(super) fn resolve(
+        &mut self,
+        event: u64,
+        instrument: InstrumentId,
+        symbol: Symbol,
+    ) -> (Option<Wanting>, Vec<usize>) {
+        let (mut wanting, mut lanes) = (None, Vec::new());
+        for (lane, interest) in self.interests.iter_mut().enumerate() {
+            let Some(interest) = interest else { continue };
+            if interest.pending.remove(&symbol) {
+                // It may be on the list by its number already.
+                let is_listed =
+                    interest.groups.iter().any(|one| one.instruments.contains(instrument.index()));
+                if let Some(group) = interest.groups.first_mut() {
+                    insert(&mut group.instruments, instrument);
+                }
+                lanes.extend((!is_listed && !interest.is_all()).then_some(lane));
             }
-            is_wanted |= interest.wants(instrument, event);
+            if interest.wants(instrument, event) {
+                let is_kept = interest.start.is_some() && self.replay.is_some();
+                wanting = if is_kept { wanting.or(Some(Wanting::Kept)) } else { Some(Wanting::Now) };
+            }
         }
-        (is_wanted, is_changed)
+        (wanting, lanes)
     }
 
     /// Tells an instrument's symbol, once.
@@ -613,18 +681,20 @@ impl Client {
         }
     }
 
-    pub(super) fn tell_mapping(&mut self, now: Nanos, instrument: InstrumentId, symbol: Symbol) {
-        if self.is_keeping() {
-            live::symbol_mapping(now, instrument, symbol, false, &mut self.kept);
+    /// Tells the symbol of an instrument that has appeared, before the records of it.
+    pub(super) fn tell_mapping(
+        &mut self,
+        wanting: Wanting,
+        now: Nanos,
+        instrument: InstrumentId,
+        symbol: Symbol,
+    ) {
+        if wanting == Wanting::Now {
+            self.name(now, instrument, symbol, false);
+        } else if !self.named.contains(instrument.index()) {
             insert(&mut self.named, instrument);
-            return;
+            live::symbol_mapping(now, instrument, symbol, false, &mut self.kept);
         }
-        self.name(now, instrument, symbol, false);
-    }
-
-    /// Whether a replay is under way and records of the present wait for its end.
-    fn is_keeping(&self) -> bool {
-        self.replay.is_some() && self.interests().any(|(_, interest)| interest.start.is_some())
     }
 
     /// Puts a message about the session into the queue, which has room for it.
@@ -632,7 +702,7 @@ impl Client {
         if self.has_ts_out() {
             let mut record = Vec::new();
             write(&mut record);
-            live::with_ts_out(&record, self.last_sent, self.outbox.own());
+            live::with_ts_out(&record, self.turn, self.outbox.own());
         } else {
             write(self.outbox.own());
         }
@@ -668,7 +738,7 @@ impl Client {
             && !self.is_over
             && self.skipping.is_none()
             && self.conflated.is_empty()
-            && self.waiting() + batch.bytes().len() <= limit / 8
+            && self.backlog() + batch.bytes().len() <= limit / 8
             && matches!(groups, Some([group]) if group.is_all && group.from <= first)
     }
 
@@ -704,7 +774,7 @@ impl Client {
             self.is_over = self.kept.len() > limit;
             return;
         }
-        let waiting = self.outbox.len() + record.len();
+        let waiting = self.backlog() + record.len();
         match self.slow_reader() {
             SlowReader::Skip if self.skipping.is_some() || waiting > limit => {
                 *self.skipping.get_or_insert(0) += 1;
@@ -714,7 +784,8 @@ impl Client {
             SlowReader::Conflate
                 if is_of_quotes(lane) && (waiting > limit / 4 || !self.conflated.is_empty()) =>
             {
-                let publisher = if lane == lane_of(Schema::Cmbp1) { 0 } else { item.publisher };
+                let is_across = [Schema::Cmbp1, Schema::Cbbo1S, Schema::Cbbo1M].map(lane_of).contains(&lane);
+                let publisher = if is_across { 0 } else { item.publisher };
                 if self.conflated.put((lane, publisher, item.instrument), record) {
                     self.conflated_count += 1;
                     counters.conflated += 1;
@@ -727,7 +798,7 @@ impl Client {
 
     /// What a client that has fallen behind, or has caught up, is told.
     fn keep_up(&mut self, now: Nanos, limit: usize, counters: &mut Counters) {
-        let waiting = self.outbox.len();
+        let waiting = self.backlog();
         if self.slow_reader() != SlowReader::Skip && waiting > limit / 2 && !self.is_warned {
             self.is_warned = true;
             let text = format!("slow reader: {waiting} of {limit} bytes wait for it");
@@ -751,6 +822,7 @@ impl Client {
 
     /// Writes what the socket takes. Returns whether the client is too slow to go on.
     pub(super) fn write(&mut self, now: Nanos, limit: usize, counters: &mut Counters) -> io::Result<bool> {
+        self.turn = now;
         if self.phase == Phase::Live {
             self.keep_up(now, limit, counters);
         }
@@ -771,12 +843,13 @@ impl Client {
                 Err(error) => return Err(error),
             }
         }
-        if self.outbox.is_empty() {
+        self.allowance = self.allowance.min(self.outbox.len());
+        if self.outbox.is_empty() && self.transport.is_settled() {
             self.last_empty = now;
             if matches!(self.phase, Phase::Closing { .. }) && !self.is_shut {
                 self.is_shut = true;
                 // The other side reads to the end and closes; if not, time is up some seconds later.
-                self.transport.stream().shutdown(Shutdown::Write)?;
+                self.transport.finish()?;
             }
         }
         Ok(self.is_over && self.phase == Phase::Live)
@@ -822,6 +895,8 @@ impl Client {
             self.tell(|bytes| live::system(now, SystemCode::ReplayCompleted, &text, bytes));
         }
         let kept = std::mem::take(&mut self.kept);
+        // The replay waited for room, but what was kept did not.
+        self.allowance = self.outbox.len() + kept.len();
         let count = std::mem::take(&mut self.kept_count);
         self.put_records(&kept, count, now, counters);
     }

@@ -1,0 +1,159 @@
+//! Many clients at once, one of them stalled; and whether memory stays what it is.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use tapeworks_plant::clients::keys::Key;
+use tapeworks_plant::live::service::Service;
+use tapeworks_plant::venues::Venues;
+
+use super::{DATASET, KEY, heading, histogram, line, now_ns, plant, row, subscribe, venue};
+
+const CLIENTS: usize = 200;
+const RATE: u64 = 20_000;
+const SECONDS: u64 = 6;
+
+/// A connection that has subscribed to all trades and quotes and is then only read from, or not even that.
+fn connect(address: SocketAddr) -> TcpStream {
+    let key = Key::new("bench", KEY).expect("a key");
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    let mut greeting = Vec::new();
+    let mut byte = [0];
+    while greeting.iter().filter(|byte| **byte == b'\n').count() < 2 {
+        stream.read_exact(&mut byte).expect("a greeting comes");
+        greeting.push(byte[0]);
+    }
+    let greeting = String::from_utf8(greeting).expect("text");
+    let (_, challenge) = greeting.trim_end().rsplit_once("cram=").expect("a challenge");
+    let answer: String = key.answer(challenge).iter().map(|byte| format!("{byte:02x}")).collect();
+    let request = format!(
+        "auth={answer}-{}|dataset={DATASET}|encoding=dbn|ts_out=0|client=bench|slow_reader_behavior=skip\nschema=mbo|stype_in=raw_symbol|symbols=ALL_SYMBOLS|is_last=1\nstart_session\n",
+        key.bucket()
+    );
+    stream.write_all(request.as_bytes()).expect("it reads");
+    stream
+}
+
+/// The delays of one client among many.
+fn probe(clients: usize, stalled: usize) -> (Histogram<u64>, String) {
+    let line = line();
+    let mut config = plant(line);
+    if let Some(clients) = &mut config.clients {
+        clients.queue_bytes = 4 << 20;
+    }
+    let service = Service::start(&config, None).expect("the plant starts");
+    let address = service.clients_address().expect("clients are served");
+    let mut readers: Vec<TcpStream> = (0..clients).map(|_| connect(address)).collect();
+    readers.iter().for_each(|reader| reader.set_nonblocking(true).expect("a socket has this option"));
+    let mut subscriber = subscribe(address, "mbo");
+    let venues = Venues::start(venue(line, RATE, RATE * SECONDS)).expect("the venue starts");
+    let started = now_ns();
+    let mut delays = histogram();
+    let (is_over, bytes) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let (is_over, bytes) = (&is_over, &bytes);
+        let reading = readers.split_off(stalled);
+        scope.spawn(move || {
+            let mut buffer = vec![0; 1 << 16];
+            while !is_over.load(Ordering::Acquire) {
+                for mut reader in &reading {
+                    while let Ok(read @ 1..) = reader.read(&mut buffer) {
+                        bytes.fetch_add(read as u64, Ordering::Relaxed);
+                    }
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        loop {
+            match subscriber.next_record() {
+                Ok(Some(record)) => {
+                    let (now, sent) = (now_ns(), record.header().ts_event);
+                    if sent > started + 1_000_000_000 && record.has::<dbn::MboMsg>() {
+                        delays.saturating_record(now.saturating_sub(sent));
+                    }
+                }
+                Ok(None) => break,
+                Err(error) if error.is_timeout() => {
+                    if venues.is_finished() {
+                        break;
+                    }
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        is_over.store(true, Ordering::Release);
+    });
+    let stats = service.clients().expect("clients are served");
+    let skipped: u64 = stats.clients.iter().map(|client| client.skipped).sum();
+    let note = format!(
+        "{} MB to the others, {skipped} records skipped for the stalled",
+        bytes.load(Ordering::Relaxed) >> 20
+    );
+    let _report = venues.stop();
+    drop(readers);
+    service.stop().expect("the plant ends well");
+    (delays, note)
+}
+
+pub fn run() {
+    heading(&format!(
+        "clients: {RATE} messages a second, every client wants all orders; delays of one that reads"
+    ));
+    let (alone, note) = probe(0, 0);
+    row("alone", &alone, None, &note);
+    let floor = alone.value_at_quantile(0.5) as f64 / 1e3;
+    let (many, note) = probe(CLIENTS - 1, 0);
+    row(&format!("one of {CLIENTS}"), &many, Some(floor), &note);
+    let (stalled, note) = probe(CLIENTS - 1, 1);
+    row(&format!("one of {CLIENTS}, another stalled"), &stalled, Some(floor), &note);
+    println!();
+}
+
+/// Bytes of this process in memory.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|kilobytes| kilobytes.parse::<u64>().ok()).unwrap_or(0) << 10
+}
+
+/// 200,000 messages a second for twenty minutes.
+pub fn soak() {
+    const RATE: u64 = 200_000;
+    let minutes: u64 = std::env::var("SOAK_MINUTES").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
+    let line = line();
+    let service = Service::start(&plant(line), None).expect("the plant starts");
+    let mut subscriber = subscribe(service.clients_address().expect("clients are served"), "cmbp-1");
+    let venues = Venues::start(venue(line, RATE, RATE * 60 * minutes)).expect("the venue starts");
+    println!("soak: {RATE} messages a second for {minutes} minutes");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Acquire) {
+                if let Ok(None) = subscriber.next_record() {
+                    return;
+                }
+            }
+        });
+        let started = Instant::now();
+        while !venues.is_finished() && started.elapsed() < Duration::from_secs(60 * minutes + 30) {
+            std::thread::sleep(Duration::from_secs(60.min(6 * minutes)));
+            let status = service.status();
+            let [p50, .., p999, max] = status.delay;
+            println!(
+                "  {:>5} s: {:>6} MB resident, {} messages, delay to the ring p50 {:.1} us, p99.9 {:.1}, max {:.1}",
+                started.elapsed().as_secs(),
+                resident() >> 20,
+                status.messages,
+                p50 as f64 / 1e3,
+                p999 as f64 / 1e3,
+                max as f64 / 1e3
+            );
+        }
+        is_over.store(true, Ordering::Release);
+    });
+    let _report = venues.stop();
+    service.stop().expect("the plant ends well");
+}

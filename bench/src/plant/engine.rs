@@ -1,0 +1,132 @@
+//! The engine alone: what a message costs from its datagram to the NBBO, without sockets.
+
+use std::time::Instant;
+
+use hdrhistogram::Histogram;
+use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario};
+use tapeworks_feed::Application;
+use tapeworks_feed::FeedOptions;
+use tapeworks_feed::arbitration::ArbiterOptions;
+use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed};
+use tapeworks_flow::{Inline, Sink, Through};
+use tapeworks_market::book::BATCH;
+use tapeworks_market::nbbo::NbboRules;
+use tapeworks_market::{BookStage, Capacity, Event, Line, Nanos, NbboStage, NbboUpdate, Publisher};
+use tapeworks_plant::live::Engine;
+use tapeworks_wire::Ascii;
+use tapeworks_wire::nasdaq::moldudp64::DownstreamPacketFields;
+
+use crate::Options;
+
+/// Messages in a datagram: what a venue at a million a second and holds of 5 us sends.
+const PER_PACKET: usize = 5;
+
+struct Nothing(u64);
+
+impl Sink<NbboUpdate<'_>> for Nothing {
+    #[inline]
+    fn put(&mut self, update: NbboUpdate<'_>) {
+        self.0 = self.0.wrapping_add(u64::from(update.changed));
+    }
+}
+
+fn packets(messages: u64, symbols: u32) -> Vec<Vec<u8>> {
+    let mut generator =
+        Generator::new(&Scenario::benchmark(messages, symbols)).expect("the scenario is sound");
+    let mut bytes = [0; MAX_MESSAGE_BYTES];
+    let mut packets = Vec::new();
+    let (mut sequence, mut count, mut blocks) = (1u64, 0u16, Vec::new());
+    let mut close = |sequence: &mut u64, count: &mut u16, blocks: &mut Vec<u8>| {
+        let fields = DownstreamPacketFields {
+            session: Ascii(*b"BENCHMARK1"),
+            sequence_number: *sequence,
+            message_count: *count,
+            messages: blocks,
+        };
+        let mut packet = vec![0; 20 + blocks.len()];
+        fields.encode_into(&mut packet).expect("it fits");
+        packets.push(packet);
+        *sequence += u64::from(*count);
+        *count = 0;
+        blocks.clear();
+    };
+    while let Some(made) = generator.next_message(&mut bytes) {
+        blocks.extend_from_slice(&(made.length as u16).to_be_bytes());
+        blocks.extend_from_slice(&bytes[..made.length]);
+        count += 1;
+        if usize::from(count) == PER_PACKET {
+            close(&mut sequence, &mut count, &mut blocks);
+        }
+    }
+    if count > 0 {
+        close(&mut sequence, &mut count, &mut blocks);
+    }
+    packets
+}
+
+pub fn run(options: &Options) {
+    let messages = options.messages.min(5_000_000);
+    println!(
+        "engine: {messages} messages of {} random symbols, {PER_PACKET} to a datagram, lines A and B in turns",
+        options.symbols
+    );
+    let packets = packets(messages, options.symbols);
+    let capacity = Capacity::for_messages(messages);
+    let mut best = f64::MAX;
+    let mut times = Histogram::<u64>::new_with_bounds(1, 1_000_000_000, 3).expect("the bounds are valid");
+    let mut record_ns = 0.0;
+    for _ in 0..options.rounds.min(5) {
+        let channel = LiveChannelOptions {
+            name: "Nasdaq".to_owned(),
+            application: Application::TotalViewItch50,
+            publisher: Publisher::XNAS_ITCH,
+            arbiter: ArbiterOptions::default(),
+            snapshot: None,
+        };
+        let mut engine = Engine::new(LiveFeed::new(FeedOptions::default(), vec![channel]));
+        let mut market = Through::new(
+            BookStage::new([(Publisher::XNAS_ITCH, capacity)]),
+            NbboStage::new(NbboRules::default(), [Publisher::XNAS_ITCH], capacity.instruments),
+        );
+        let mut buffer: Vec<Event> = Vec::with_capacity(BATCH);
+        let mut events = Vec::with_capacity(4_096);
+        let mut nothing = Nothing(0);
+        let clock = quanta::Clock::new();
+        let started = Instant::now();
+        for (at, packet) in packets.iter().enumerate() {
+            let before = clock.raw();
+            for line in [Line::A, Line::B] {
+                let received = Nanos(1_763_130_600_000_000_000 + at as u64 * 5_000);
+                engine.input(&Input::Packet { channel: 0, line, received, payload: packet }, &mut events);
+                let mut edge = Inline::new(&mut market, &mut buffer, &mut nothing);
+                events.iter().for_each(|event| edge.put(*event));
+                edge.end_of_batch();
+                events.clear();
+            }
+            let took = clock.delta_as_nanos(before, clock.raw());
+            times.saturating_record_n(took / PER_PACKET as u64, PER_PACKET as u64);
+        }
+        let ns = started.elapsed().as_nanos() as f64 / messages as f64;
+        best = best.min(ns);
+        assert_eq!(engine.feed().feed().messages(), messages, "every message once");
+        // What recording a delay costs.
+        let mut delays =
+            Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are valid");
+        let started = Instant::now();
+        for value in 0..10_000_000u64 {
+            delays.saturating_record(1_000 + (value & 0xFFFF));
+        }
+        record_ns = started.elapsed().as_nanos() as f64 / 1e7;
+        assert_eq!(delays.len(), 10_000_000);
+    }
+    println!("  arbitration, decode, book, NBBO: least {best:.0} ns a message = {:.1} M/s", 1e3 / best);
+    println!(
+        "  service time of a datagram by its messages: p50 {} ns, p90 {}, p99 {}, p99.9 {}, max {} (target: p99.9 under 750)",
+        times.value_at_quantile(0.5),
+        times.value_at_quantile(0.9),
+        times.value_at_quantile(0.99),
+        times.value_at_quantile(0.999),
+        times.max()
+    );
+    println!("  recording a delay in a histogram: {record_ns:.1} ns (target: under 5)\n");
+}

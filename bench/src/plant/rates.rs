@@ -1,0 +1,305 @@
+//! Delays at stated rates, and a burst.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use tapeworks_exchange::live::LiveBurst;
+use tapeworks_feed::clock;
+use tapeworks_market::{EventKind, Nanos};
+use tapeworks_plant::live::service::Service;
+use tapeworks_plant::live::{JournalSetting, Published, SHARED_MEANING, Topology};
+use tapeworks_plant::venues::Venues;
+use tapeworks_ring::broadcast::{Read as Shared, Reader, Start};
+
+use super::{free_address, heading, histogram, line, now_ns, plant, row, subscribe, venue};
+use crate::Options;
+
+/// Seconds of each run.
+const SECONDS: u64 = 4;
+
+/// Of them, how many at the start do not count: the directory, the first touch of memory.
+const WARM_UP_NS: u64 = 1_000_000_000;
+
+pub fn run(options: &Options) {
+    let rates: &[u64] =
+        if options.rounds < 2 { &[100_000] } else { &[100_000, 500_000, 1_000_000, 1_500_000, 2_000_000] };
+    for &rate in rates {
+        heading(&format!("{rate} messages a second for {SECONDS} s, from the intended send time"));
+        let floor = echo(rate);
+        row("floor: UDP to TCP by a bare thread", &floor, None, "");
+        let median = floor.value_at_quantile(0.5) as f64 / 1e3;
+        for (name, topology, journal, schema) in [
+            ("DBN live, mbo", Topology::Inline, false, "mbo"),
+            ("DBN live, cmbp-1 (synthetic NBBO)", Topology::Inline, false, "cmbp-1"),
+            ("DBN live, mbo, pipeline", Topology::Pipeline, false, "mbo"),
+            ("DBN live, mbo, behind the journal", Topology::Inline, true, "mbo"),
+        ] {
+            let (delays, note) = live(rate, topology, journal, schema);
+            row(name, &delays, Some(median), &note);
+        }
+        let (from_send, from_receive, note) = shared(rate);
+        row("shared memory", &from_send, Some(median), &note);
+        row("shared memory, from the receive stamp", &from_receive, None, "(target: p50 under 2 us)");
+        println!();
+    }
+}
+
+/// A thread that takes datagrams and writes each to a TCP connection; a client at its end.
+fn echo(rate: u64) -> Histogram<u64> {
+    let line = line();
+    let udp = UdpSocket::bind(SocketAddr::V4(line)).expect("the group's port is free");
+    udp.join_multicast_v4(line.ip(), &Ipv4Addr::LOCALHOST).expect("loopback has multicast");
+    udp.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket has a timeout");
+    let listener = TcpListener::bind(free_address()).expect("the port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let ended = Arc::new(AtomicBool::new(false));
+    let mut delays = histogram();
+    std::thread::scope(|scope| {
+        let has_ended = Arc::clone(&ended);
+        scope.spawn(move || {
+            let (mut stream, _) = listener.accept().expect("the client comes");
+            stream.set_nodelay(true).expect("a socket has this option");
+            let mut packet = [0; 2_048];
+            while !has_ended.load(Ordering::Acquire) {
+                let Ok(length) = udp.recv(&mut packet[2..]) else { continue };
+                packet[..2].copy_from_slice(&(length as u16).to_be_bytes());
+                if stream.write_all(&packet[..2 + length]).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        let venues = Venues::start(venue(line, rate, rate * SECONDS)).expect("the venue starts");
+        let started = now_ns();
+        let midnight = clock::midnight_before(Nanos(started)).expect("there was a midnight").0;
+        stream.set_read_timeout(Some(Duration::from_millis(300))).expect("a socket has a timeout");
+        let mut bytes = Vec::new();
+        let mut buffer = vec![0; 1 << 18];
+        loop {
+            match stream.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(read) => bytes.extend_from_slice(&buffer[..read]),
+                Err(_) if venues.is_finished() => break,
+                Err(_) => continue,
+            }
+            let now = now_ns();
+            let mut used = 0;
+            while let Some(length) = bytes.get(used..used + 2) {
+                let length = usize::from(u16::from_be_bytes([length[0], length[1]]));
+                let Some(packet) = bytes.get(used + 2..used + 2 + length) else { break };
+                used += 2 + length;
+                let count = u16::from_be_bytes([packet[18], packet[19]]);
+                if count == 0 || count == u16::MAX || now < started + WARM_UP_NS {
+                    continue;
+                }
+                // Each message of the datagram has its own time.
+                let mut at = 20;
+                while let Some(message) = packet.get(at + 2..) {
+                    let length = usize::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
+                    let Some(time) = message.get(5..11) else { break };
+                    let time = time.iter().fold(0u64, |time, byte| time << 8 | u64::from(*byte));
+                    delays.saturating_record(now.saturating_sub(midnight + time));
+                    at += 2 + length;
+                }
+            }
+            bytes.drain(..used);
+        }
+        ended.store(true, Ordering::Release);
+        let _report = venues.stop();
+    });
+    delays
+}
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let memory = PathBuf::from("/dev/shm");
+        let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };
+        let path = parent.join(format!("tapeworks-bench-{}", std::process::id()));
+        let _not_there = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).expect("a folder can be made");
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What went wrong in a run, if anything.
+fn note(service: &Service) -> String {
+    let status = service.status();
+    let drops: u64 =
+        status.channels.iter().flat_map(|channel| &channel.lines).map(|line| line.kernel_drops).sum();
+    let mut note = format!("ring at most {}", status.ring_highest);
+    if drops > 0 {
+        note.push_str(&format!(", NOT HELD: the kernel dropped {drops}"));
+    }
+    note
+}
+
+/// A client of the DBN live server.
+fn live(rate: u64, topology: Topology, journal: bool, schema: &str) -> (Histogram<u64>, String) {
+    let line = line();
+    let folder = Folder::new();
+    let mut config = plant(line);
+    config.plant.topology = topology;
+    if journal {
+        config.plant.journal = Some(JournalSetting::new(folder.0.join("journal")));
+    }
+    let service = Service::start(&config, None).expect("the plant starts");
+    let mut subscriber = subscribe(service.clients_address().expect("clients are served"), schema);
+    let venues = Venues::start(venue(line, rate, rate * SECONDS)).expect("the venue starts");
+    let started = now_ns();
+    let mut delays = histogram();
+    loop {
+        match subscriber.next_record() {
+            Ok(Some(record)) => {
+                let now = now_ns();
+                let sent = record.header().ts_event;
+                let is_market = !record.has::<dbn::SystemMsg>() && !record.has::<dbn::SymbolMappingMsg>();
+                if is_market && sent > started && now > started + WARM_UP_NS {
+                    delays.saturating_record(now.saturating_sub(sent));
+                }
+            }
+            Ok(None) => break,
+            Err(error) if error.is_timeout() => {
+                if venues.is_finished() {
+                    break;
+                }
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let note = note(&service);
+    let _report = venues.stop();
+    service.stop().expect("the plant ends well");
+    (delays, note)
+}
+
+/// A reader of the shared memory: delays from the intended time, and from the kernel's receive time.
+fn shared(rate: u64) -> (Histogram<u64>, Histogram<u64>, String) {
+    let line = line();
+    let folder = Folder::new();
+    let mut config = plant(line);
+    config.clients = None;
+    config.plant.shared_memory = Some(folder.0.join("shared"));
+    let service = Service::start(&config, None).expect("the plant starts");
+    let mut reader = Reader::<Published>::attach(&folder.0.join("shared"), SHARED_MEANING, Start::Newest)
+        .expect("the shared memory is there");
+    let venues = Venues::start(venue(line, rate, rate * SECONDS)).expect("the venue starts");
+    let started = now_ns();
+    let (mut from_send, mut from_receive, mut lost) = (histogram(), histogram(), 0);
+    let mut last = Instant::now();
+    loop {
+        match reader.read() {
+            Shared::Item(item) => {
+                let now = now_ns();
+                last = Instant::now();
+                if item.kind != EventKind::SymbolMapping as u8
+                    && item.ts_event > started
+                    && now > started + WARM_UP_NS
+                {
+                    from_send.saturating_record(now.saturating_sub(item.ts_event));
+                    from_receive.saturating_record(now.saturating_sub(item.ts_recv));
+                }
+            }
+            Shared::Lost(count) => lost += count,
+            Shared::Closed => break,
+            Shared::Empty => {
+                if last.elapsed() > Duration::from_millis(500) && venues.is_finished() {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+        }
+    }
+    let note =
+        if lost == 0 { note(&service) } else { format!("{}, reader overrun by {lost}", note(&service)) };
+    let _report = venues.stop();
+    service.stop().expect("the plant ends well");
+    (from_send, from_receive, note)
+}
+
+/// 4 million messages a second for a quarter of a second on top of 200,000: how far behind, and how long until it is drained.
+pub fn burst() {
+    let line = line();
+    let config = plant(line);
+    let service = Service::start(&config, None).expect("the plant starts");
+    let mut subscriber = subscribe(service.clients_address().expect("clients are served"), "mbo");
+    let mut sending = venue(line, 200_000, 2_000_000);
+    sending.bursts =
+        vec![LiveBurst { at_ns: 2_000_000_000, length_ns: 250_000_000, messages_per_second: 4_000_000 }];
+    let venues = Venues::start(sending).expect("the venue starts");
+    let received = AtomicU64::new(0);
+    let is_over = AtomicBool::new(false);
+    println!("burst: 200,000 messages a second, and 4,000,000 for 250 ms after 2 s");
+    println!("  {:>8} {:>12} {:>12} {:>12} {:>10}", "ms", "sent", "in the plant", "behind", "ring");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // A client that reads what comes.
+            while !is_over.load(Ordering::Acquire) {
+                match subscriber.next_record() {
+                    Ok(Some(_)) => {
+                        received.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Ok(None) => return,
+                    Err(_) => {}
+                }
+            }
+        });
+        let started = Instant::now();
+        let mut worst = (0, 0);
+        let mut drained = None;
+        while !venues.is_finished() || started.elapsed() < Duration::from_secs(5) {
+            std::thread::sleep(Duration::from_millis(50));
+            let elapsed = started.elapsed().as_millis() as u64;
+            let sent = venues.report().messages;
+            let status = service.status();
+            let behind = sent.saturating_sub(status.messages);
+            if behind > worst.0 {
+                worst = (behind, elapsed);
+            }
+            // The status is up to 200 ms old: at 200,000 a second that looks like 40,000.
+            if elapsed > 2_300 && drained.is_none() && behind < 60_000 {
+                drained = Some(elapsed);
+            }
+            if (1_900..4_000).contains(&elapsed) && elapsed % 200 < 50 {
+                println!(
+                    "  {elapsed:>8} {sent:>12} {:>12} {behind:>12} {:>10}",
+                    status.messages, status.ring_fill
+                );
+            }
+            if elapsed > 12_000 {
+                break;
+            }
+        }
+        is_over.store(true, Ordering::Release);
+        let status = service.status();
+        let drops: u64 =
+            status.channels.iter().flat_map(|channel| &channel.lines).map(|line| line.kernel_drops).sum();
+        println!(
+            "  at most {} behind (at {} ms), drained at {} ms; ring at most {}; the kernel dropped {drops} packets, {} messages missing",
+            worst.0,
+            worst.1,
+            drained.map_or_else(|| "?".to_owned(), |at| at.to_string()),
+            status.ring_highest,
+            status.channels.iter().map(|channel| channel.counters.missing).sum::<u64>()
+        );
+    });
+    let report = venues.stop().expect("the venue ends");
+    println!(
+        "  sender: at most {:.1} ms late; client read {} records\n",
+        report.worst_late_ns as f64 / 1e6,
+        received.load(Ordering::Relaxed)
+    );
+    service.stop().expect("the plant ends well");
+}

@@ -1,0 +1,178 @@
+//! The live part of the demonstration: simulated venues on loopback multicast, the plant, a client.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use tapeworks_plant::live::config::Config as PlantConfig;
+use tapeworks_plant::live::service::Service;
+use tapeworks_plant::live::{JournalSetting, Status};
+use tapeworks_plant::subscriber::{Subscriber, SubscriberOptions};
+use tapeworks_plant::venues::{Config as VenuesConfig, Report, Venues, Wait};
+
+use crate::commands::plant;
+use crate::commands::subscribe::{self, DEMO_KEY, Figures};
+use crate::ending::{Ending, Failure, Result};
+use crate::table::{Align, Table, number, thousands};
+use crate::{complain, interrupt, output, terminal};
+
+/// The configurations of `examples/`, in the program.
+const VENUES: &str = include_str!("../../../../../examples/exchange/loopback.toml");
+const PLANT: &str = include_str!("../../../../../examples/plant/loopback.toml");
+
+/// What the user may choose.
+pub(super) struct Choice {
+    pub(super) port: u16,
+    pub(super) web_port: u16,
+    pub(super) rate: u64,
+    /// `None`: until Ctrl-C.
+    pub(super) seconds: Option<f64>,
+}
+
+fn config(errors: &[tapeworks_plant::flow_config::ConfigError]) -> Failure {
+    Failure::Config(errors.iter().map(ToString::to_string).collect())
+}
+
+/// A port of this machine that is free now.
+fn address(port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+}
+
+pub(super) fn run(out: &Path, choice: &Choice) -> Result {
+    let mut venues =
+        VenuesConfig::parse("examples/exchange/loopback.toml", VENUES).map_err(|errors| config(&errors))?;
+    venues.rate = choice.rate;
+    venues.wait = Wait::Rest;
+    venues.injected = Some(out.join("injected.json"));
+    for venue in &mut venues.venues {
+        venue.retransmission = Some(address(0));
+        venue.snapshot = Some(address(0));
+    }
+    let mut plant =
+        PlantConfig::parse("examples/plant/loopback.toml", PLANT).map_err(|errors| config(&errors))?;
+    let journal = out.join("journal");
+    if journal.exists() {
+        // Of an earlier demonstration.
+        std::fs::remove_dir_all(&journal).map_err(|error| {
+            Failure::Failed(format!("{}: cannot remove the earlier journal: {error}", journal.display()))
+        })?;
+    }
+    plant.plant.journal = Some(JournalSetting::new(journal));
+    plant.plant.shared_memory = Some(out.join("shared-memory"));
+    if let Some(clients) = &mut plant.clients {
+        clients.address = address(choice.port);
+    }
+    if let Some(web) = &mut plant.web {
+        web.address = address(choice.web_port);
+    }
+    let venues = Venues::start(venues)?;
+    for (venue, addresses) in plant.plant.venues.iter_mut().zip(venues.addresses()) {
+        venue.retransmission = addresses.retransmission;
+        venue.snapshot = addresses.snapshot;
+    }
+    let (told, refusals) = channel();
+    let on_refusal = Box::new(move |refused: &tapeworks_plant::clients::distributor::Refused| {
+        // Where the log has ended nobody listens.
+        let _unheard = told.send(refused.clone());
+    });
+    let service = Service::start(&plant, Some(on_refusal))
+        .map_err(|error| Failure::Failed(format!("{error} (another port: --port, --web-port)")))?;
+    let mut text = String::new();
+    if let Some(clients) = service.clients_address() {
+        text.push_str(&format!(
+            "clients   {clients}  databento.Live(key=\"{DEMO_KEY}\", gateway=\"127.0.0.1\", port={}), dataset TAPEWORKS.DEMO\n",
+            clients.port()
+        ));
+        text.push_str(&format!(
+            "          tapeworks subscribe {clients} --schema cmbp-1 --snapshot --limit 20\n"
+        ));
+    }
+    if let Some(web) = service.web_address() {
+        text.push_str(&format!("page      http://{web}/\n"));
+    }
+    text.push_str(&format!("memory    tapeworks tap {} --limit 20\n\n", out.join("shared-memory").display()));
+    output::print(&text)?;
+    let Some(seconds) = choice.seconds else {
+        complain("serving until Ctrl-C");
+        plant::watch(&service, &refusals, |_| interrupt::is_requested());
+        let has_failed = service.has_ended();
+        finish(venues, service, None)?;
+        return Ok(if has_failed { Ending::WithProblems } else { Ending::Complete });
+    };
+    let figures = listen(&service, seconds)?;
+    if interrupt::is_requested() {
+        return Ok(Ending::Interrupted);
+    }
+    finish(venues, service, figures.as_ref())?;
+    Ok(Ending::Complete)
+}
+
+/// A client of the NBBO for so many seconds.
+fn listen(service: &Service, seconds: f64) -> Result<Option<Figures>> {
+    let Some(address) = service.clients_address() else { return Ok(None) };
+    let mut subscriber = Subscriber::connect(&SubscriberOptions {
+        address,
+        key: DEMO_KEY.to_owned(),
+        dataset: "TAPEWORKS.DEMO".to_owned(),
+        schemas: vec!["cmbp-1".to_owned()],
+        symbols: Vec::new(),
+        snapshot: false,
+        start: None,
+        slow_reader: None,
+        ts_out: false,
+        timeout: Some(Duration::from_millis(100)),
+    })?;
+    let until = Instant::now() + Duration::from_secs_f64(seconds);
+    subscribe::receive(&mut subscriber, None, Some(until), |_| Ok(()), || Ok(()), |_| {}).map(Some)
+}
+
+/// Stops the venues, then the plant when it has everything, and shows what both say.
+fn finish(venues: Venues, service: Service, figures: Option<&Figures>) -> Result<()> {
+    let began = Instant::now();
+    let before = venues.report();
+    let handles = service.handles();
+    let report = venues.stop()?;
+    let status = || handles.plant.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+    let is_done = |status: &Status| {
+        status.messages >= before.messages && status.channels.iter().all(|channel| !channel.is_recovering)
+    };
+    while !is_done(&status()) && began.elapsed() < Duration::from_secs(2) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    service.stop()?;
+    let status = status();
+    output::print(&plant::show(&status))?;
+    output::print(&compare(&report, &status))?;
+    if let Some(figures) = figures {
+        output::print(&format!("\na client of cmbp-1, the synthetic NBBO: {}\n", figures.text()))?;
+    }
+    Ok(())
+}
+
+/// What the venues say that they lost, beside what the plant counted.
+fn compare(report: &Report, status: &Status) -> String {
+    let mut table = Table::new(&[
+        ("line", Align::Left),
+        ("messages left out by the venue", Align::Right),
+        ("missed by the plant", Align::Right),
+        ("sent twice", Align::Right),
+        ("seen twice", Align::Right),
+    ]);
+    for (venue, channel) in report.venues.iter().zip(&status.channels) {
+        for ((sent, line), name) in venue.live.lines.iter().zip(&channel.lines).zip(["A", "B"]) {
+            table.row([
+                format!("{} {name}", channel.name),
+                thousands(sent.injected.dropped_messages),
+                thousands(line.counters.lost),
+                thousands(sent.injected.duplicated_messages),
+                thousands(line.counters.repeated),
+            ]);
+        }
+    }
+    format!(
+        "\nWhat the venues did to their lines, and what the plant saw of it (it joined late, by snapshots; {} messages a second):\n{}",
+        number(report.rate()),
+        table.render(terminal::width(), terminal::paint())
+    )
+}

@@ -1,0 +1,298 @@
+//! `tapeworks subscribe`: a client of the live protocol.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use dbn::encode::dbn::Encoder as DbnEncoder;
+use dbn::encode::json::Encoder as JsonEncoder;
+use dbn::encode::{EncodeRecordRef as _, EncodeRecordTextExt as _};
+use dbn::{ErrorMsg, Record as _, RecordRef, SymbolMappingMsg, SystemMsg};
+use hdrhistogram::Histogram;
+use serde_json::json;
+use tapeworks_plant::subscriber::{SubscribeError, Subscriber, SubscriberOptions};
+
+use crate::ending::{Ending, Failure, Result};
+use crate::table::{counted, number, thousands};
+use crate::{complain, interrupt, output};
+
+/// Subscribe to a plant, or to any server of the DBN live protocol, and print or write what comes.
+///
+/// Records of the market go to standard output as JSON with their symbols, a line each, or into a DBN file with all that the
+/// server says. At the end the delays are told: from the time at
+/// which a record's datagram was received (`ts_recv`) until the record was here. They mean something on the machine of the
+/// plant, or where clocks agree.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tapeworks subscribe --schema cmbp-1 --symbols TWAA,TWAB --limit 20
+  tapeworks subscribe 127.0.0.1:13000 --schema mbo --snapshot --quiet --seconds 10
+  tapeworks subscribe --schema trades --start 2026-01-05T14:30:00Z --out trades.dbn")]
+pub(crate) struct Arguments {
+    /// The server.
+    #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:13000")]
+    address: String,
+    /// The key; the demonstration's unless given.
+    #[arg(long, env = "TAPEWORKS_KEY", hide_env_values = true, default_value = DEMO_KEY, hide_default_value = true)]
+    key: String,
+    /// The dataset.
+    #[arg(long, default_value = "TAPEWORKS.DEMO")]
+    dataset: String,
+    /// The schemas: mbo, mbp-1, mbp-10, trades, bbo-1s, cmbp-1, cbbo-1s, ohlcv-1s, status, definition and others.
+    #[arg(short, long, value_name = "SCHEMAS", value_delimiter = ',', default_value = "cmbp-1")]
+    schema: Vec<String>,
+    /// The symbols; all unless given.
+    #[arg(long, value_name = "SYMBOLS", value_delimiter = ',')]
+    symbols: Vec<String>,
+    /// First the current state, then what happens.
+    #[arg(long)]
+    snapshot: bool,
+    /// Replay from this time, an RFC 3339 time or ns since the epoch, and go on live. 0: the whole day.
+    #[arg(long, value_name = "TIME", value_parser = parse_start)]
+    start: Option<u64>,
+    /// What the server does when this client is slow: warn, skip or conflate.
+    #[arg(long, value_name = "BEHAVIOUR")]
+    slow_reader: Option<String>,
+    /// End after so many records of the market.
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// End after so many seconds.
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<f64>,
+    /// Write a DBN file instead of printing.
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print no records, only the figures at the end.
+    #[arg(short, long)]
+    quiet: bool,
+    /// The figures at the end as one JSON object on standard error.
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+/// The key of `tapeworks demo`.
+pub(crate) const DEMO_KEY: &str = "db-TapeworksDemoKey0000000000000";
+
+/// How often it is looked whether it is to end.
+const LOOK: Duration = Duration::from_millis(200);
+
+fn parse_start(text: &str) -> std::result::Result<u64, String> {
+    if let Ok(nanoseconds) = text.parse() {
+        return Ok(nanoseconds);
+    }
+    let time: jiff::Timestamp = text.parse().map_err(|error| format!("{error}"))?;
+    u64::try_from(time.as_nanosecond()).map_err(|_| "a time before 1970".to_owned())
+}
+
+impl From<SubscribeError> for Failure {
+    fn from(error: SubscribeError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+/// What came.
+pub(crate) struct Figures {
+    pub(crate) records: u64,
+    pub(crate) elapsed: Duration,
+    pub(crate) delays: Histogram<u64>,
+}
+
+impl Figures {
+    pub(crate) fn text(&self) -> String {
+        let us = |nanoseconds: u64| number(nanoseconds as f64 / 1e3);
+        let mut text =
+            format!("{} in {:.1} s", counted(self.records, "record", "records"), self.elapsed.as_secs_f64());
+        if !self.delays.is_empty() {
+            let at = |quantile| us(self.delays.value_at_quantile(quantile));
+            text.push_str(&format!(
+                "; from datagram to here, in us: min {}, mean {}, p50 {}, p90 {}, p99 {}, p99.9 {}, max {}",
+                us(self.delays.min()),
+                us(self.delays.mean() as u64),
+                at(0.5),
+                at(0.9),
+                at(0.99),
+                at(0.999),
+                us(self.delays.max()),
+            ));
+        }
+        text
+    }
+
+    fn to_json(&self) -> serde_json::Value {
+        let at = |quantile| self.delays.value_at_quantile(quantile);
+        json!({
+            "records": self.records,
+            "seconds": self.elapsed.as_secs_f64(),
+            "delay_ns": {
+                "count": self.delays.len(),
+                "min": self.delays.min(),
+                "mean": self.delays.mean(),
+                "p50": at(0.5),
+                "p90": at(0.9),
+                "p99": at(0.99),
+                "p99.9": at(0.999),
+                "max": self.delays.max(),
+            },
+        })
+    }
+}
+
+enum Sink {
+    Nothing,
+    Json(JsonEncoder<BufWriter<std::io::Stdout>>, HashMap<u32, String>),
+    Dbn(PathBuf, Box<DbnEncoder<BufWriter<File>>>),
+}
+
+impl Sink {
+    fn put(&mut self, record: RecordRef<'_>) -> Result<()> {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Json(encoder, symbols) => {
+                let instrument = record.header().instrument_id;
+                if let Some(mapping) = record.get::<SymbolMappingMsg>() {
+                    let symbol = mapping.stype_out_symbol().unwrap_or_default();
+                    symbols.insert(instrument, symbol.to_owned());
+                }
+                if !is_market(&record) {
+                    return Ok(());
+                }
+                let symbol = symbols.get(&instrument).map(String::as_str);
+                encoder.encode_ref_with_sym(record, symbol).map_err(|error| match error {
+                    dbn::Error::Io { source, .. } => Failure::from_stdout(&source),
+                    error => Failure::Failed(error.to_string()),
+                })
+            }
+            Self::Dbn(path, encoder) => encoder
+                .encode_record_ref(record)
+                .map_err(|error| Failure::Failed(format!("{}: cannot write: {error}", path.display()))),
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Json(encoder, _) => encoder.get_mut().flush().map_err(|error| Failure::from_stdout(&error)),
+            Self::Dbn(path, encoder) => {
+                encoder.get_mut().flush().map_err(|error| Failure::from_file(path, &error))
+            }
+        }
+    }
+}
+
+/// Whether a record is of the market, and not of the session.
+fn is_market(record: &RecordRef<'_>) -> bool {
+    !record.has::<SystemMsg>() && !record.has::<ErrorMsg>() && !record.has::<SymbolMappingMsg>()
+}
+
+fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Reads until the limits are reached, the server ends, or the user does. `each` is given every record.
+pub(crate) fn receive(
+    subscriber: &mut Subscriber,
+    limit: Option<u64>,
+    until: Option<Instant>,
+    mut each: impl FnMut(RecordRef<'_>) -> Result<()>,
+    mut pause: impl FnMut() -> Result<()>,
+    mut say: impl FnMut(&str),
+) -> Result<Figures> {
+    // Delays up to a minute, to three digits.
+    let delays = Histogram::new_with_bounds(1, 60_000_000_000, 3)
+        .map_err(|error| Failure::Failed(format!("no histogram: {error}")))?;
+    let started = Instant::now();
+    let mut figures = Figures { records: 0, elapsed: Duration::ZERO, delays };
+    while limit.is_none_or(|limit| figures.records < limit)
+        && until.is_none_or(|until| Instant::now() < until)
+        && !interrupt::is_requested()
+    {
+        if !subscriber.has_more() {
+            pause()?;
+        }
+        match subscriber.next_record() {
+            Ok(Some(record)) => {
+                if is_market(&record) {
+                    figures.records += 1;
+                    let is_snapshot = record.rtype().is_ok_and(|rtype| rtype == dbn::RType::InstrumentDef);
+                    let received = record.raw_index_ts();
+                    if !is_snapshot && received != u64::MAX {
+                        figures.delays.saturating_record(now_ns().saturating_sub(received));
+                    }
+                } else if let Some(system) = record.get::<SystemMsg>() {
+                    if !system.is_heartbeat() {
+                        say(system.msg().unwrap_or("a system message that is not text"));
+                    }
+                } else if let Some(error) = record.get::<ErrorMsg>() {
+                    say(error.err().unwrap_or("an error that is not text"));
+                }
+                each(record)?;
+            }
+            Ok(None) => break,
+            Err(error) if error.is_timeout() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    pause()?;
+    figures.elapsed = started.elapsed();
+    Ok(figures)
+}
+
+/// The address that a host and port stand for.
+pub(crate) fn resolve(text: &str) -> Result<SocketAddr> {
+    text.to_socket_addrs().ok().and_then(|mut all| all.next()).ok_or_else(|| {
+        Failure::Usage(format!("'{text}' is not an address with a port, such as 127.0.0.1:13000"))
+    })
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result {
+    let mut subscriber = Subscriber::connect(&SubscriberOptions {
+        address: resolve(&arguments.address)?,
+        key: arguments.key.clone(),
+        dataset: arguments.dataset.clone(),
+        schemas: arguments.schema.clone(),
+        symbols: arguments.symbols.clone(),
+        snapshot: arguments.snapshot,
+        start: arguments.start,
+        slow_reader: arguments.slow_reader.clone(),
+        ts_out: false,
+        timeout: Some(LOOK),
+    })?;
+    let mut sink = match &arguments.out {
+        Some(path) => {
+            let file = File::create(path).map_err(|error| Failure::from_file(path, &error))?;
+            let encoder = DbnEncoder::new(BufWriter::new(file), subscriber.metadata());
+            let encoder = encoder.map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))?;
+            Sink::Dbn(path.clone(), Box::new(encoder))
+        }
+        None if arguments.quiet => Sink::Nothing,
+        None => {
+            let encoder = JsonEncoder::new(BufWriter::new(std::io::stdout()), false, true, true);
+            Sink::Json(encoder, HashMap::new())
+        }
+    };
+    let until =
+        arguments.seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
+    let shared = std::cell::RefCell::new(&mut sink);
+    let figures = receive(
+        &mut subscriber,
+        arguments.limit,
+        until,
+        |record| shared.borrow_mut().put(record),
+        || shared.borrow_mut().flush(),
+        complain,
+    )?;
+    if arguments.json {
+        eprintln!("{}", figures.to_json());
+    } else {
+        complain(&figures.text());
+    }
+    if let Some(path) = &arguments.out {
+        output::print(&format!("{}: {} records\n", path.display(), thousands(figures.records)))?;
+    }
+    Ok(Ending::Complete)
+}

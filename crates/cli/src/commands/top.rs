@@ -1,0 +1,243 @@
+//! `tapeworks top`: a plant at a glance, in a terminal.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal as _, Read, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::Value;
+
+use crate::commands::subscribe::resolve;
+use crate::ending::{Ending, Failure, Result};
+use crate::table::{Align, Table, bytes, thousands};
+use crate::{interrupt, output, terminal};
+
+/// Watch a plant: rates, delays, lines, gaps, clients, ring fill, renewed each second.
+///
+/// It asks the plant's web page's address for `/status.json`. Where standard output is no terminal it prints once.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tapeworks top
+  tapeworks top 127.0.0.1:8081 --interval 0.5
+  tapeworks top --once")]
+pub(crate) struct Arguments {
+    /// Where the plant's page is.
+    #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    address: String,
+    /// The page's token, if it has one.
+    #[arg(long, env = "TAPEWORKS_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    /// Seconds between two looks.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    interval: f64,
+    /// Print once and end.
+    #[arg(long)]
+    once: bool,
+}
+
+/// The longest answer that is read, in bytes.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// Asks for the status.
+fn ask(address: SocketAddr, token: Option<&str>) -> std::result::Result<Value, String> {
+    let told = |error: std::io::Error| format!("{address}: {error}");
+    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2)).map_err(told)?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).map_err(told)?;
+    let mut request = format!("GET /status.json HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n");
+    if let Some(token) = token {
+        let _infallible = write!(request, "Authorization: Bearer {token}\r\n");
+    }
+    stream.write_all((request + "\r\n").as_bytes()).map_err(told)?;
+    let mut answer = Vec::new();
+    stream.take(MOST_BYTES).read_to_end(&mut answer).map_err(told)?;
+    let answer = String::from_utf8_lossy(&answer);
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| format!("{address}: not a web server"))?;
+    match head.split(' ').nth(1) {
+        Some("200") => serde_json::from_str(body).map_err(|error| format!("{address}: not a plant: {error}")),
+        Some("401" | "403") => Err(format!("{address}: the page wants a token: --token")),
+        Some(code) => Err(format!("{address}: answered with {code}")),
+        None => Err(format!("{address}: not a web server")),
+    }
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_default()
+}
+
+/// What happened in a second, from two looks.
+fn rate(now: &Value, before: Option<&Value>, key: &str) -> u64 {
+    let Some(before) = before else { return 0 };
+    let elapsed = number(&now["now_ns"]).saturating_sub(number(&before["now_ns"])).max(1);
+    let more = u128::from(number(&now[key]).saturating_sub(number(&before[key])));
+    u64::try_from(more * 1_000_000_000 / u128::from(elapsed)).unwrap_or(u64::MAX)
+}
+
+fn show(now: &Value, before: Option<&Value>, address: SocketAddr) -> String {
+    let (width, paint) = (terminal::width(), terminal::paint());
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let us = |value: &Value| format!("{:.1}", number(value) as f64 / 1e3);
+    let uptime = number(&now["now_ns"]).saturating_sub(number(&now["started_ns"])) / 1_000_000_000;
+    let delay = &now["delay_ns"];
+    let ring = &now["ring"];
+    let mut out = format!(
+        "{}  {address}, up {}:{:02}:{:02}, {}\n\n",
+        paint.strong("tapeworks top"),
+        uptime / 3_600,
+        uptime / 60 % 60,
+        uptime % 60,
+        if now["is_ready"].as_bool() == Some(true) { paint.good("ready") } else { paint.bad("not ready") },
+    );
+    for reason in now["reasons"].as_array().into_iter().flatten() {
+        let _infallible = writeln!(out, "  {}", text(reason));
+    }
+    let _infallible = writeln!(
+        out,
+        "  messages {} a second, {} in all; symbols {}; problems {}\n  to the ring, us: p50 {}, p90 {}, p99 {}, p99.9 {}, max {}\n  ring {} of {} (at most {}), stalls {}; NBBO changes {}, crossed {}",
+        thousands(rate(now, before, "messages")),
+        thousands(number(&now["messages"])),
+        thousands(number(&now["symbols"])),
+        thousands(number(&now["problems"])),
+        us(&delay["p50"]),
+        us(&delay["p90"]),
+        us(&delay["p99"]),
+        us(&delay["p99.9"]),
+        us(&delay["max"]),
+        thousands(number(&ring["fill"])),
+        thousands(number(&ring["capacity"])),
+        thousands(number(&ring["highest"])),
+        thousands(number(&ring["stalls"])),
+        thousands(number(&now["nbbo"]["changes"])),
+        thousands(number(&now["nbbo"]["crossed"])),
+    );
+    if let Some(journal) = now["journal"].as_object() {
+        let lost = journal.get("lost").map_or(0, number);
+        let _infallible = writeln!(
+            out,
+            "  journal {} records, {} written, lost {}",
+            thousands(journal.get("records").map_or(0, number)),
+            bytes(journal.get("written_bytes").map_or(0, number)),
+            if lost == 0 { "0".to_owned() } else { paint.bad(&thousands(lost)) },
+        );
+    }
+    out.push('\n');
+    let mut venues = Table::new(&[
+        ("venue", Align::Left),
+        ("state", Align::Left),
+        ("next", Align::Right),
+        ("won A, B", Align::Right),
+        ("lost A, B", Align::Right),
+        ("holes", Align::Right),
+        ("asked", Align::Right),
+        ("gaps", Align::Right),
+        ("missing", Align::Right),
+        ("snapshots", Align::Right),
+        ("drops", Align::Right),
+    ]);
+    for venue in now["venues"].as_array().into_iter().flatten() {
+        let lines = || venue["lines"].as_array().into_iter().flatten();
+        let each = |key: &str| {
+            lines().take(2).map(|line| thousands(number(&line[key]))).collect::<Vec<_>>().join(", ")
+        };
+        venues.row([
+            text(&venue["venue"]),
+            text(&venue["state"]),
+            thousands(number(&venue["next"])),
+            each("won"),
+            each("lost"),
+            thousands(number(&venue["holes"])),
+            thousands(number(&venue["requests"])),
+            thousands(number(&venue["gaps"])),
+            thousands(number(&venue["missing"])),
+            thousands(number(&venue["snapshots"]["applied"])),
+            thousands(lines().map(|line| number(&line["kernel_drops"])).sum()),
+        ]);
+    }
+    out.push_str(&venues.render(width, paint));
+    let mut clients = Table::new(&[
+        ("client", Align::Left),
+        ("key", Align::Left),
+        ("schemas", Align::Left),
+        ("state", Align::Left),
+        ("records", Align::Right),
+        ("queue", Align::Right),
+        ("lag ms", Align::Right),
+        ("skipped", Align::Right),
+        ("conflated", Align::Right),
+    ]);
+    for client in now["clients"]["sessions"].as_array().into_iter().flatten() {
+        let schemas: Vec<String> = client["schemas"].as_array().into_iter().flatten().map(text).collect();
+        clients.row([
+            // What a client calls itself comes from outside.
+            format!("{} {}", text(&client["address"]), text(&client["name"]))
+                .chars()
+                .map(|letter| if letter.is_control() { '?' } else { letter })
+                .collect(),
+            text(&client["key"]),
+            schemas.join(","),
+            text(&client["state"]),
+            thousands(number(&client["records"])),
+            bytes(number(&client["queued_bytes"])),
+            format!("{:.1}", number(&client["lag_ns"]) as f64 / 1e6),
+            thousands(number(&client["skipped"])),
+            thousands(number(&client["conflated"])),
+        ]);
+    }
+    if !clients.is_empty() {
+        out.push('\n');
+        out.push_str(&clients.render(width, paint));
+    }
+    out
+}
+
+/// The terminal's other screen, left however this ends.
+struct Screen;
+
+impl Screen {
+    fn enter() -> Result<Self> {
+        output::print("\x1b[?1049h\x1b[?25l")?;
+        Ok(Self)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // A terminal that is gone needs no other screen.
+        let _gone = output::print("\x1b[?25h\x1b[?1049l");
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result {
+    let address = resolve(&arguments.address)?;
+    let token = arguments.token.as_deref();
+    let mut before = ask(address, token).map_err(Failure::Failed)?;
+    let interval = Duration::from_secs_f64(arguments.interval.clamp(0.1, 3_600.0));
+    if arguments.once || !std::io::stdout().is_terminal() || terminal::is_dumb() {
+        std::thread::sleep(interval.min(Duration::from_secs(1)));
+        let now = ask(address, token).map_err(Failure::Failed)?;
+        output::print(&show(&now, Some(&before), address))?;
+        return Ok(Ending::Complete);
+    }
+    let _screen = Screen::enter()?;
+    let mut text = show(&before, None, address);
+    while !interrupt::is_requested() {
+        let (_, height) = terminal::stderr_size();
+        let shown: Vec<&str> = text.lines().take(height.saturating_sub(1)).collect();
+        output::print(&format!("\x1b[H\x1b[J{}\r\n", shown.join("\r\n")))?;
+        let began = Instant::now();
+        while began.elapsed() < interval && !interrupt::is_requested() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        text = match ask(address, token) {
+            Ok(now) => {
+                let text = show(&now, Some(&before), address);
+                before = now;
+                text
+            }
+            // The plant may be back in a moment: its last words stay below what is wrong.
+            Err(error) => format!("{error}; asking again\n\n{}", show(&before, None, address)),
+        };
+    }
+    Ok(Ending::Complete)
+}

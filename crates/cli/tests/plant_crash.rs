@@ -1,0 +1,251 @@
+//! A plant that is killed at any moment: the journal is whole, and a client that resumes has every record once.
+//!
+//! `TAPEWORKS_KILLS=100` kills as often; 5 unless told.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use dbn::MboMsg;
+use tapeworks_exchange::VenueKind;
+use tapeworks_plant::subscriber::{Subscriber, SubscriberOptions};
+use tapeworks_plant::venues::{Config, Venue, Venues};
+
+const KEY: &str = "db-TapeworksDemoKey0000000000000";
+
+/// A port that is free for UDP and TCP, below those that the system gives out.
+fn free_port(number: u32) -> SocketAddr {
+    (0..1_000)
+        .map(|more| 10_000 + (97 * std::process::id() + 131 * number + more) % 20_000)
+        .map(|port| SocketAddr::from(([127, 0, 0, 1], port as u16)))
+        .find(|address| UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok())
+        .unwrap()
+}
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("tapeworks-crash-{}", std::process::id()));
+        let _not_there = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running plant; killed when it is dropped.
+struct Plant(Child);
+
+impl Plant {
+    /// Starts it and waits until clients can connect.
+    fn start(config: &Path, clients: SocketAddr) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tapeworks"))
+            .arg("plant")
+            .arg(config)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let wanted = format!("clients are served on {clients}");
+        let mut said = String::new();
+        loop {
+            let mut line = String::new();
+            assert!(log.read_line(&mut line).unwrap() > 0, "the plant ended: {said}");
+            said.push_str(&line);
+            if line.contains(&wanted) {
+                break;
+            }
+        }
+        // Whoever does not read holds the writer up.
+        std::thread::spawn(move || log.lines().for_each(drop));
+        Self(child)
+    }
+
+    fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Plant {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _gone = self.0.wait();
+    }
+}
+
+/// A record with all that tells it from others.
+type Seen = (u64, u16, u32, u64, i8, u32, u64, u8);
+
+fn seen(record: &MboMsg) -> Seen {
+    (
+        record.ts_recv,
+        record.hd.publisher_id,
+        record.sequence,
+        record.order_id,
+        record.action,
+        record.size,
+        record.hd.ts_event,
+        record.flags.raw(),
+    )
+}
+
+fn subscribe(address: SocketAddr, start: Option<u64>) -> Subscriber {
+    Subscriber::connect(&SubscriberOptions {
+        address,
+        key: KEY.to_owned(),
+        dataset: "TAPEWORKS.DEMO".to_owned(),
+        schemas: vec!["mbo".to_owned()],
+        symbols: Vec::new(),
+        snapshot: false,
+        start,
+        slow_reader: None,
+        ts_out: false,
+        timeout: Some(Duration::from_millis(200)),
+    })
+    .unwrap()
+}
+
+/// Records until the connection breaks, it is `until`, or nothing came for a while when `until_quiet`.
+fn read(subscriber: &mut Subscriber, until: Instant, until_quiet: bool, count: &AtomicUsize) -> Vec<Seen> {
+    let mut records = Vec::new();
+    let mut last = Instant::now();
+    while Instant::now() < until {
+        match subscriber.next_record() {
+            Ok(Some(record)) => {
+                if let Some(record) = record.get::<MboMsg>() {
+                    records.push(seen(record));
+                    count.store(records.len(), Ordering::Release);
+                    last = Instant::now();
+                }
+            }
+            Ok(None) => break,
+            Err(error) if error.is_timeout() => {
+                if until_quiet && last.elapsed() > Duration::from_secs(3) {
+                    break;
+                }
+            }
+            // Killed in the middle of a record.
+            Err(_) => break,
+        }
+    }
+    records
+}
+
+#[test]
+fn a_plant_that_is_killed_has_lost_and_doubled_nothing_for_who_resumes() {
+    let kills: u32 = std::env::var("TAPEWORKS_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(5);
+    let folder = Folder::new();
+    let port = 12_000 + (std::process::id() % 10_000) as u16;
+    let mut text = String::new();
+    let mut venues = Vec::new();
+    for (number, (name, kind, protocol, publisher)) in [
+        ("Nasdaq", VenueKind::Nasdaq, "itch", "XNAS.ITCH"),
+        ("BX", VenueKind::Bx, "itch", "XBOS.ITCH"),
+        ("IEX", VenueKind::IexDeep, "deep", "IEXG.DEEP"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let group = |line| SocketAddrV4::new(Ipv4Addr::new(239, 196, number as u8, line), port);
+        let mut venue = Venue::new(name, kind, vec![group(1), group(2)]);
+        venue.live.faults.iter_mut().for_each(|faults| faults.lost_per_million = 5_000);
+        venue.retransmission = Some(free_port(2 * number as u32));
+        venue.snapshot = Some(free_port(2 * number as u32 + 1));
+        text.push_str(&format!(
+            "[[venue]]\nname = \"{name}\"\nprotocol = \"{protocol}\"\npublisher = \"{publisher}\"\nlines = [\"{}\", \"{}\"]\nretransmission = \"{}\"\nsnapshot = \"{}\"\n",
+            group(1), group(2), venue.retransmission.unwrap(), venue.snapshot.unwrap(),
+        ));
+        venues.push(venue);
+    }
+    let clients = free_port(50);
+    let config = folder.0.join("plant.toml");
+    let text = format!(
+        "interface = \"127.0.0.1\"\n[journal]\nfolder = \"journal\"\nsegment_mb = 4\n[clients]\nlisten = \"{clients}\"\ndataset = [{{ name = \"TAPEWORKS.DEMO\" }}]\nkey = [{{ name = \"demo\", key = \"{KEY}\" }}]\n{text}"
+    );
+    std::fs::write(&config, text).unwrap();
+    let mut plant = Plant::start(&config, clients);
+    let mut serving = Config::new(venues);
+    serving.rate = 10_000;
+    serving.symbols = 30;
+    serving.wait = tapeworks_plant::venues::Wait::Rest;
+    let venues = Venues::start(serving).unwrap();
+
+    let mut collected: Vec<Seen> = Vec::new();
+    let mut random = u64::from(std::process::id());
+    println!("seed {random}");
+    for kill in 0..=kills {
+        let mut subscriber = subscribe(clients, Some(collected.last().map_or(0, |last| last.0)));
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let alive = Duration::from_millis(300 + (random >> 33) % 900);
+        // Resumed from the time of the last record: what is of that time and was seen comes again.
+        let again = match collected.last() {
+            Some(last) => collected.iter().rev().take_while(|record| record.0 == last.0).count(),
+            None => 0,
+        };
+        // Killed by a thread, so that the client is reading when it happens; and only when it has got on.
+        let count = AtomicUsize::new(0);
+        let (mut records, next) = std::thread::scope(|scope| {
+            let killer = scope.spawn(|| {
+                let began = Instant::now();
+                while count.load(Ordering::Acquire) <= again && began.elapsed() < Duration::from_secs(60) {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                std::thread::sleep(alive);
+                if kill < kills {
+                    plant.kill();
+                    None
+                } else {
+                    Some(plant)
+                }
+            });
+            let until = Instant::now() + Duration::from_secs(if kill < kills { 90 } else { 2 });
+            let records = read(&mut subscriber, until, false, &count);
+            (records, killer.join().unwrap())
+        });
+        let before = &collected[collected.len() - again..];
+        assert_eq!(records.get(..again), Some(before), "kill {kill}: what was seen is no longer there");
+        records.drain(..again);
+        collected.append(&mut records);
+        if let Some(last_plant) = next {
+            plant = last_plant;
+            break;
+        }
+        let checked = Command::new(env!("CARGO_BIN_EXE_tapeworks"))
+            .args(["journal", "repair"])
+            .arg(folder.0.join("journal"))
+            .status()
+            .unwrap();
+        assert!(checked.success());
+        let verified = tapeworks_store::journal::verify(&folder.0.join("journal")).unwrap();
+        assert_eq!(verified.damage, [], "kill {kill}");
+        plant = Plant::start(&config, clients);
+    }
+    venues.stop().unwrap();
+    // The whole day as the journal has it: what the client collected is a piece of it, without hole or double.
+    let mut subscriber = subscribe(clients, Some(0));
+    let whole = read(&mut subscriber, Instant::now() + Duration::from_secs(120), true, &AtomicUsize::new(0));
+    plant.kill();
+    assert!(collected.len() > 300 * kills as usize, "{} records over {kills} kills", collected.len());
+    let differs = collected.iter().zip(&whole).position(|(one, other)| one != other);
+    assert_eq!(
+        differs.map(|at| (at, collected[at], whole[at])),
+        None,
+        "of {} and {}",
+        collected.len(),
+        whole.len()
+    );
+    assert!(whole.len() >= collected.len());
+}

@@ -1,0 +1,156 @@
+//! Conflation of quotes: of several quotes of one side that wait, only the last counts.
+//!
+//! When the stage behind lags, old quotes only make it lag more. A quote replaces the whole side of a venue's quote, so
+//! nobody who comes late needs any but the last ([`EventKind::Quote`]). Orders and levels are changes, each of which needs the
+//! one before: they pass untouched, and so does everything else. What concerns a feed as a whole, or the instrument, does not
+//! overtake quotes and is not overtaken by them.
+//!
+//! Cost: an event of a feed without waiting quotes costs a compare for each feed that has some; a quote one look into a table.
+
+use std::collections::HashMap;
+
+use crate::event::{Event, EventKind, Side};
+use crate::instrument::InstrumentId;
+use crate::venue::Publisher;
+
+/// Where a side's quote waits: the feed, the instrument, the side.
+type Key = (Publisher, InstrumentId, u8);
+
+/// Conflates the quotes of batches.
+#[derive(Debug, Default)]
+pub struct QuoteConflation {
+    /// What waits, in the order in which it came; those that a later one replaced are gone.
+    waiting: Vec<Option<Event>>,
+    places: HashMap<Key, usize>,
+    /// The feeds of which something waits.
+    feeds: Vec<Publisher>,
+    conflated: u64,
+}
+
+const fn side_of(side: Side) -> u8 {
+    side as u8
+}
+
+impl QuoteConflation {
+    /// Quotes that gave way to later ones.
+    pub const fn conflated(&self) -> u64 {
+        self.conflated
+    }
+
+    /// Hands the events of a batch to `put`, in their order, without the quotes that a later one of the batch replaces.
+    pub fn batch(&mut self, events: &[Event], mut put: impl FnMut(Event)) {
+        for event in events {
+            if event.kind == EventKind::Quote {
+                let key = (event.publisher, event.instrument, side_of(event.side));
+                let place = self.waiting.len();
+                if let Some(before) = self.places.insert(key, place)
+                    && let Some(replaced) = self.waiting.get_mut(before)
+                {
+                    *replaced = None;
+                    self.conflated += 1;
+                }
+                self.waiting.push(Some(*event));
+                if !self.feeds.contains(&event.publisher) {
+                    self.feeds.push(event.publisher);
+                }
+                continue;
+            }
+            if self.feeds.contains(&event.publisher) && self.concerns_waiting(event) {
+                self.flush(&mut put);
+            }
+            put(*event);
+        }
+        self.flush(&mut put);
+    }
+
+    /// Whether an event that is no quote must not overtake what waits.
+    fn concerns_waiting(&self, event: &Event) -> bool {
+        self.waiting.iter().flatten().any(|quote| {
+            quote.publisher == event.publisher
+                && (event.instrument == InstrumentId::ALL || event.instrument == quote.instrument)
+        })
+    }
+
+    fn flush(&mut self, put: &mut impl FnMut(Event)) {
+        self.places.clear();
+        self.feeds.clear();
+        self.waiting.drain(..).flatten().for_each(put);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::book::{BookStage, BookUpdate, Capacity};
+    use crate::event::Gap;
+    use crate::price::Price;
+
+    fn quote(instrument: u32, side: Side, price: i64, size: u32) -> Event {
+        let mut event = Event::new(EventKind::Quote, Publisher::IEXG_TOPS, InstrumentId(instrument));
+        (event.side, event.price, event.size) = (side, Price::from_e9(price), size);
+        event
+    }
+
+    fn batch(events: &[Event]) -> (Vec<Event>, u64) {
+        let mut conflation = QuoteConflation::default();
+        let mut out = Vec::new();
+        conflation.batch(events, |event| out.push(event));
+        (out, conflation.conflated())
+    }
+
+    #[test]
+    fn of_a_sides_quotes_the_last_stays_and_nothing_else_goes() {
+        let gap = Event::new(EventKind::Gap, Publisher::IEXG_TOPS, InstrumentId::ALL)
+            .with_gap(Gap { first: 1, count: 1 });
+        let order = Event::new(EventKind::Add, Publisher::XNAS_ITCH, InstrumentId(1));
+        let events = [
+            quote(1, Side::Bid, 5, 1),
+            quote(1, Side::Ask, 6, 1),
+            order,
+            quote(1, Side::Bid, 7, 1),
+            order,
+            gap,
+            quote(1, Side::Bid, 8, 1),
+        ];
+        let (out, conflated) = batch(&events);
+        assert_eq!(out, [order, order, events[1], events[3], gap, events[6]]);
+        assert_eq!(conflated, 1);
+    }
+
+    proptest! {
+        #[test]
+        fn the_books_end_as_without(
+            steps in prop::collection::vec((0u8..10, 0u32..3, any::<bool>(), 1i64..20, 0u32..5), 0..200),
+            cut in 0usize..200,
+        ) {
+            let events: Vec<Event> = steps
+                .iter()
+                .map(|(kind, instrument, is_bid, price, size)| match kind {
+                    0 => Event::new(EventKind::Clear, Publisher::IEXG_TOPS, InstrumentId(*instrument)),
+                    1 => Event::new(EventKind::Gap, Publisher::IEXG_TOPS, InstrumentId::ALL)
+                        .with_gap(Gap { first: 1, count: 1 }),
+                    _ => quote(*instrument, if *is_bid { Side::Bid } else { Side::Ask }, *price, *size),
+                })
+                .collect();
+            let (one, two) = events.split_at(cut.min(events.len()));
+            let mut conflated = batch(one).0;
+            conflated.extend(batch(two).0);
+            let state = |events: &[Event]| {
+                let capacity = Capacity { instruments: 4, orders: 16, levels: 64 };
+                let mut stage = BookStage::new([(Publisher::IEXG_TOPS, capacity)]);
+                for event in events {
+                    tapeworks_flow::Stage::process(&mut stage, std::slice::from_ref(event), &mut |_: BookUpdate<'_>| {});
+                }
+                (0..3)
+                    .map(|instrument| {
+                        let book = stage.feeds()[0].book(InstrumentId(instrument));
+                        (book.best(Side::Bid), book.best(Side::Ask), book.is_stale())
+                    })
+                    .collect::<Vec<_>>()
+            };
+            prop_assert_eq!(state(&events), state(&conflated));
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! A client of the DBN live protocol: what `tapeworks subscribe` and the plant's own measurements use.
+//!
+//! It speaks as Databento's public clients do (a challenge, an answer, subscriptions, a start), blocks, and gives record
+//! after record. Source of the protocol: the public client libraries of Databento.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use dbn::decode::DbnMetadata;
+use dbn::decode::dbn::Decoder;
+use dbn::{Metadata, RecordRef};
+
+use crate::clients::keys::{Key, KeyError};
+
+/// What to ask for.
+#[derive(Clone, Debug)]
+pub struct SubscriberOptions {
+    /// The server.
+    pub address: SocketAddr,
+    /// The key: 32 characters that begin with `db-`.
+    pub key: String,
+    /// The dataset.
+    pub dataset: String,
+    /// The schemas, by DBN's names.
+    pub schemas: Vec<String>,
+    /// The symbols; empty for all.
+    pub symbols: Vec<String>,
+    /// Whether the current state comes first.
+    pub snapshot: bool,
+    /// Replay from this time, in ns since the epoch.
+    pub start: Option<u64>,
+    /// `warn`, `skip` or `conflate`.
+    pub slow_reader: Option<String>,
+    /// Whether each record has the time at which it was sent.
+    pub ts_out: bool,
+    /// How long a read may wait; [`SubscribeError::is_timeout`] tells of it.
+    pub timeout: Option<Duration>,
+}
+
+/// Why a subscription fails.
+#[derive(thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum SubscribeError {
+    /// No connection, or it broke.
+    #[error("{address}: {source}")]
+    Connection {
+        /// The server.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What is no key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The server said no, or what no server says.
+    #[error("{address}: {said}")]
+    Refused {
+        /// The server.
+        address: SocketAddr,
+        /// What it said.
+        said: String,
+    },
+    /// What came is not DBN.
+    #[error("{address}: not DBN: {source}")]
+    Decode {
+        /// The server.
+        address: SocketAddr,
+        /// What is wrong.
+        source: dbn::Error,
+    },
+}
+
+impl SubscribeError {
+    /// Whether nothing came for as long as was to be waited; the subscription goes on.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        let kind = match self {
+            Self::Connection { source, .. } | Self::Decode { source: dbn::Error::Io { source, .. }, .. } => {
+                source.kind()
+            }
+            _ => return false,
+        };
+        matches!(kind, io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+    }
+}
+
+/// A subscription under way.
+pub struct Subscriber {
+    address: SocketAddr,
+    decoder: Decoder<BufReader<TcpStream>>,
+    session: String,
+}
+
+impl std::fmt::Debug for Subscriber {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Subscriber({}, session {})", self.address, self.session)
+    }
+}
+
+fn line(reader: &mut impl BufRead, address: SocketAddr) -> Result<String, SubscribeError> {
+    let mut text = String::new();
+    // No line of the protocol is nearly as long.
+    let read = reader.by_ref().take(64 << 10).read_line(&mut text);
+    match read {
+        Ok(0) => Err(SubscribeError::Refused { address, said: "the connection was closed".to_owned() }),
+        Ok(_) => Ok(text.trim_end().to_owned()),
+        Err(source) => Err(SubscribeError::Connection { address, source }),
+    }
+}
+
+/// The value of a key in a control line.
+fn value<'l>(line: &'l str, key: &str) -> Option<&'l str> {
+    line.split('|').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
+}
+
+/// Symbols in one line of a subscription.
+const SYMBOLS_A_LINE: usize = 500;
+
+impl Subscriber {
+    /// Connects, shows the key, subscribes and starts.
+    ///
+    /// # Errors
+    /// [`SubscribeError`].
+    pub fn connect(options: &SubscriberOptions) -> Result<Self, SubscribeError> {
+        let address = options.address;
+        let broken = |source| SubscribeError::Connection { address, source };
+        let key = Key::new("", &options.key)?;
+        let stream = TcpStream::connect_timeout(&address, Duration::from_secs(10)).map_err(broken)?;
+        stream.set_nodelay(true).map_err(broken)?;
+        stream.set_read_timeout(Some(Duration::from_secs(10))).map_err(broken)?;
+        let mut writer = stream.try_clone().map_err(broken)?;
+        let mut reader = BufReader::with_capacity(1 << 18, stream);
+        let greeting = line(&mut reader, address)?;
+        let challenge = line(&mut reader, address)?;
+        let Some(cram) = value(&challenge, "cram").filter(|_| greeting.starts_with("lsg_version=")) else {
+            let said = format!("not a live server: '{greeting}'");
+            return Err(SubscribeError::Refused { address, said });
+        };
+        let mut request = format!(
+            "auth={}-{}|dataset={}|encoding=dbn|compression=none|ts_out={}|client=tapeworks {}",
+            hex::encode(key.answer(cram)),
+            key.bucket(),
+            options.dataset,
+            u8::from(options.ts_out),
+            env!("CARGO_PKG_VERSION"),
+        );
+        if let Some(behaviour) = &options.slow_reader {
+            request.push_str("|slow_reader_behavior=");
+            request.push_str(behaviour);
+        }
+        request.push('\n');
+        writer.write_all(request.as_bytes()).map_err(broken)?;
+        let answer = line(&mut reader, address)?;
+        if value(&answer, "success") != Some("1") {
+            let said = value(&answer, "error").unwrap_or(&answer).to_owned();
+            return Err(SubscribeError::Refused { address, said });
+        }
+        let session = value(&answer, "session_id").unwrap_or_default().to_owned();
+        let mut lines = String::new();
+        for schema in &options.schemas {
+            let pieces: Vec<String> = if options.symbols.is_empty() {
+                vec!["ALL_SYMBOLS".to_owned()]
+            } else {
+                options.symbols.chunks(SYMBOLS_A_LINE).map(|symbols| symbols.join(",")).collect()
+            };
+            for (at, symbols) in pieces.iter().enumerate() {
+                let is_last = u8::from(at + 1 == pieces.len());
+                lines.push_str(&format!(
+                    "schema={schema}|stype_in=raw_symbol|symbols={symbols}|snapshot={}|is_last={is_last}",
+                    u8::from(options.snapshot)
+                ));
+                if let Some(start) = options.start {
+                    lines.push_str(&format!("|start={start}"));
+                }
+                lines.push('\n');
+            }
+        }
+        lines.push_str("start_session\n");
+        writer.write_all(lines.as_bytes()).map_err(broken)?;
+        let decoder = Decoder::new(reader).map_err(|source| SubscribeError::Decode { address, source })?;
+        decoder.get_ref().get_ref().set_read_timeout(options.timeout).map_err(broken)?;
+        Ok(Self { address, decoder, session })
+    }
+
+    /// The session's number, as the server says it.
+    pub fn session(&self) -> &str {
+        &self.session
+    }
+
+    /// The head of the stream.
+    pub fn metadata(&self) -> &Metadata {
+        self.decoder.metadata()
+    }
+
+    /// Whether records are there already, so that the next read does not wait.
+    pub fn has_more(&self) -> bool {
+        !self.decoder.get_ref().buffer().is_empty()
+    }
+
+    /// The next record; `None` when the server has ended the session.
+    ///
+    /// # Errors
+    /// [`SubscribeError`]; see [`SubscribeError::is_timeout`].
+    pub fn next_record(&mut self) -> Result<Option<RecordRef<'_>>, SubscribeError> {
+        let address = self.address;
+        dbn::decode::DecodeRecordRef::decode_record_ref(&mut self.decoder)
+            .map_err(|source| SubscribeError::Decode { address, source })
+    }
+}
