@@ -5,7 +5,7 @@
 // Screenshots are left in FOLDER. Exits with 1 and a line for what is not as it should be.
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, connect } from "node:net";
@@ -104,7 +104,9 @@ function client(name) {
 
 // ---- the browser
 
-const browser = await chromium.launch({ executablePath: option("chromium", "chromium"), args: ["--no-sandbox"] });
+// Playwright wants a path.
+const executablePath = execFileSync("sh", ["-c", 'command -v "$0"', option("chromium", "chromium")], { encoding: "utf8" }).trim();
+const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
 const faults = [];
 let isExpected = false;
 async function open(url, settings) {
