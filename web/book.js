@@ -1,6 +1,6 @@
 // The chosen symbol: its NBBO, and ten levels of each venue or of all together.
 
-import { count, spread, venueName } from "./format.js";
+import { count, short, spread, venueName } from "./format.js";
 import { dress, fill, tagged, write } from "./rows.js";
 
 const LEVELS = 10;
@@ -62,7 +62,9 @@ function levels(part, rows) {
 }
 
 function shown(side, level, most, hasVenues) {
-  const bar = { text: level ? count(level.size) : "", classes: `n ${side} bar` };
+  // Five digits find no room, and a number that is cut off is another number.
+  const size = level ? (level.size < 10000 ? count(level.size) : short(level.size)) : "";
+  const bar = { text: size, classes: `n ${side} bar`, title: level ? count(level.size) : "" };
   const price = { text: level?.price ?? "", classes: `${side} ${side === "bid" ? "n" : ""}` };
   const venues = { text: level?.venues?.join(" ") ?? "", classes: "venue", title: level?.venues?.join(", ") ?? "" };
   const cells = hasVenues ? [venues, bar, price] : [bar, price];

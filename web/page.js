@@ -20,6 +20,8 @@ let chosen = decodeURIComponent(location.hash.slice(1)).slice(0, 16) || null;
 let at = null;
 let isMerged = true;
 let pause = 500;
+// Keys that were pressed before the list came that they are about.
+let waiting = { steps: 0, enter: false };
 
 // ---- what is looked at
 
@@ -170,7 +172,7 @@ function showVenues(status, seconds) {
         { text: venue.session || "–", classes: "text wide" },
         { text: count(venue.next), classes: "n wide" },
         number(venue.holes),
-        { ...number(venue.filled_by_lines + venue.filled_by_retransmission), title: `${count(venue.filled_by_lines)} by lines, ${count(venue.filled_by_retransmission)} by retransmission` },
+        { ...number(venue.filled_by_lines + venue.filled_by_retransmission, "", "", "wide"), title: `${count(venue.filled_by_lines)} by lines, ${count(venue.filled_by_retransmission)} by retransmission` },
         number(venue.requests, "", "", "wide"),
         number(venue.gaps, "bad"),
         number(venue.missing, "bad"),
@@ -259,10 +261,25 @@ function showEngine(status, seconds) {
   }
 }
 
+/** Whether the list is of what is searched now. */
+function isFresh(list) {
+  return list.search === byId("search").value.trim().toUpperCase();
+}
+
 function showSymbols(list) {
+  if (!isFresh(list)) return;
   const { rows } = list;
-  if (!rows.some((row) => row.symbol === at)) at = rows.find((row) => row.symbol === chosen)?.symbol ?? rows[0]?.symbol ?? null;
-  const isSearched = byId("search").value.trim() !== "";
+  const isSearched = list.search !== "";
+  if (!rows.some((row) => row.symbol === at)) {
+    at = (isSearched ? null : rows.find((row) => row.symbol === chosen)?.symbol) ?? rows[0]?.symbol ?? null;
+  }
+  const { steps, enter } = waiting;
+  waiting = { steps: 0, enter: false };
+  if (steps !== 0) {
+    const place = rows.findIndex((row) => row.symbol === at);
+    at = rows[Math.min(rows.length - 1, Math.max(0, place + steps))]?.symbol ?? null;
+  }
+  if (enter && at) return choose(at);
   byId("symbols-empty").hidden = rows.length > 0;
   write(byId("symbols-empty"), list.total === 0 ? "No symbol has a quote yet." : "No symbol matches.");
   const more = list.matching > rows.length ? `, the first ${count(rows.length)} shown` : "";
@@ -295,23 +312,21 @@ function showSymbols(list) {
 // ---- hands
 
 function move(steps) {
-  const rows = [...byId("symbols").tBodies[0].rows];
-  const place = rows.findIndex((row) => row.dataset.key === at);
-  const row = rows[Math.min(rows.length - 1, Math.max(0, place + steps))];
-  if (!row) return;
-  at = row.dataset.key;
+  waiting.steps += steps;
   showSymbols(last.list);
-  row.scrollIntoView({ block: "nearest" });
+  byId("symbols").querySelector("tr.at")?.scrollIntoView({ block: "nearest" });
 }
 
 byId("search").addEventListener("input", () => {
   at = null;
+  waiting = { steps: 0, enter: false };
   byId("symbols-scroll").scrollTop = 0;
   ask();
 });
 document.addEventListener("keydown", (event) => {
   const search = byId("search");
-  if (event.key === "/" && document.activeElement !== search && !event.ctrlKey && !event.metaKey && !event.altKey) {
+  // No symbol has a slash: in the field too it begins anew.
+  if (event.key === "/" && !event.ctrlKey && !event.metaKey && !event.altKey) {
     event.preventDefault();
     search.focus();
     search.select();
@@ -323,12 +338,14 @@ document.addEventListener("keydown", (event) => {
   if (steps) {
     event.preventDefault();
     move(steps);
-  } else if (event.key === "Enter" && at) {
+  } else if (event.key === "Enter") {
     event.preventDefault();
-    choose(at);
+    waiting.enter = true;
+    showSymbols(last.list);
   } else if (event.key === "Escape") {
     search.value = "";
     search.blur();
+    at = null;
     ask();
   }
 });

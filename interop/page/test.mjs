@@ -5,7 +5,7 @@
 // Screenshots are left in FOLDER. Exits with 1 and a line for what is not as it should be.
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, connect } from "node:net";
@@ -104,7 +104,9 @@ function client(name) {
 
 // ---- the browser
 
-const browser = await chromium.launch({ executablePath: option("chromium", "/usr/bin/chromium"), args: ["--no-sandbox"] });
+// Playwright wants a path.
+const executablePath = execFileSync("sh", ["-c", 'command -v "$0"', option("chromium", "chromium")], { encoding: "utf8" }).trim();
+const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
 const faults = [];
 let isExpected = false;
 async function open(url, settings) {
@@ -120,6 +122,7 @@ async function open(url, settings) {
   return page;
 }
 const text = (page, selector) => page.locator(selector).innerText();
+const cutOff = (page) => page.locator("#depth td:is(.bid, .ask)").evaluateAll((cells) => cells.filter((cell) => cell.scrollWidth > cell.clientWidth).length);
 const shot = (page, name) => page.screenshot({ path: join(folder, `${name}.png`), fullPage: true });
 const until = (page, what, argument) => page.waitForFunction(what, argument);
 const says = (page, selector, wanted) =>
@@ -155,6 +158,8 @@ async function main() {
   await step("venues are heard", async () => {
     await says(page, "#state", "live");
     await until(page, () => document.querySelectorAll("#symbols tbody tr").length > 20);
+    // Until no more symbols appear, which would move the others.
+    for (let [before, now] = ["", "?"]; before !== now; [before, now] = [now, await text(page, "#symbol-count")]) await page.waitForTimeout(1500);
     assert.equal(await page.isVisible("#venues-empty"), false);
     assert.match(await text(page, "#symbols-panel h2"), /Synthetic NBBO/);
     await until(page, () => Number.parseFloat(document.querySelector("#message-rate").textContent) > 0);
@@ -163,13 +168,22 @@ async function main() {
   });
 
   await step("a click chooses", async () => {
-    const row = page.locator("#symbols tbody tr").nth(3);
-    const symbol = await row.getAttribute("data-key");
-    await row.click();
+    // Symbols that appear meanwhile move the others: it is told by its name.
+    const symbol = await page.locator("#symbols tbody tr").nth(3).getAttribute("data-key");
+    await page.click(`#symbols tr[data-key="${symbol}"]`);
     await says(page, "#book-symbol", symbol);
     await until(page, () => document.querySelectorAll("#depth tbody tr").length === 10);
     await until(page, () => /\d/.test(document.querySelector("#bid").textContent) && document.querySelector("#bid-venues").textContent !== "");
     assert.equal(new URL(page.url()).hash, `#${symbol}`);
+    // Another symbol's levels are never shown below its name.
+    const [name, levels] = await page.evaluate((symbol) => {
+      [...document.querySelectorAll("#symbols tbody tr")].findLast((row) => row.dataset.key !== symbol).click();
+      return [document.querySelector("#book-symbol").textContent, getComputedStyle(document.querySelector("#depth")).display];
+    }, symbol);
+    assert.notEqual(name, symbol);
+    assert.equal(levels, "none");
+    await until(page, () => document.querySelectorAll("#depth tbody tr").length === 10 && !document.querySelector("#depth").hidden);
+    assert.equal(await cutOff(page), 0, "no price or size is cut off");
   });
 
   await step("the keyboard finds and chooses", async () => {
@@ -189,6 +203,11 @@ async function main() {
     assert.equal(await page.locator("#symbols tr.at").getAttribute("data-key"), wanted);
     await page.keyboard.press("Enter");
     await says(page, "#book-symbol", wanted);
+    // As fast as one types: Enter is about what was typed, not about what was listed before.
+    await page.keyboard.press("/");
+    await page.keyboard.type(symbols.at(-1));
+    await page.keyboard.press("Enter");
+    await says(page, "#book-symbol", symbols.at(-1));
     await page.keyboard.press("/");
     await page.fill("#search", "ZZZZZZZZ");
     await says(page, "#symbols-empty", "No symbol matches.");
@@ -196,10 +215,19 @@ async function main() {
     await until(page, () => document.querySelectorAll("#symbols tbody tr").length > 20);
   });
 
+  await step("numbers as people read them", async () => {
+    const read = await page.evaluate(async () => {
+      const { bytes, delay, short, span, spread } = await import("/format.js");
+      return [spread("10.00", "9.99"), spread("0.0001", "0.0002"), spread("-1.50", "1.25"), spread("9007199254.740993", "0.00"), short(999), short(12345), short(4560000), delay(999), delay(1500), delay(123456789), bytes(2500), span(61), span(90061)];
+    });
+    assert.deepEqual(read, ["0.01", "-0.0001", "-2.75", "9007199254.740993", "999", "12.3k", "4.56M", "999 ns", "1.50 µs", "123 ms", "2.50 kB", "1m 01s", "1d 01h"]);
+  });
+
   await step("depth by venue", async () => {
     await page.click("#by-venue");
     await until(page, () => document.querySelectorAll("#depth table").length >= 2);
     assert.equal(await page.locator("#depth table").first().locator("tbody tr").count(), 10);
+    assert.equal(await cutOff(page), 0, "no price or size is cut off");
     await shot(page, "by-venue");
     await page.click("#merged");
     await until(page, () => document.querySelectorAll("#depth table").length === 1);
@@ -259,6 +287,8 @@ async function main() {
     assert.ok(wide <= window, `${wide} px wide in ${window}`);
     await phone.locator("#symbols tbody tr").nth(1).tap();
     await until(phone, () => document.querySelector("#symbols tr.chosen")?.dataset.key === document.querySelector("#book-symbol").textContent);
+    await until(phone, () => !document.querySelector("#depth").hidden);
+    assert.equal(await cutOff(phone), 0, "no price or size is cut off");
     await shot(phone, "phone");
     await phone.context().close();
   });

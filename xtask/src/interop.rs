@@ -27,6 +27,22 @@ pub(crate) fn python() -> Result<String, Lack> {
     Ok(format!("{} counterparts read the same records", PYTHON.len()))
 }
 
+/// The plant's page in Chromium, as a person uses it.
+pub(crate) fn page() -> Result<String, Lack> {
+    tools::debian("chromium", "chromium")?;
+    let folder = tools::node("interop/page")?;
+    process::program("node")
+        .arg(folder.join("test.mjs"))
+        .arg("--tapeworks")
+        .arg(tools::release_binary()?)
+        .arg("--work")
+        .arg(process::target_folder().join("interop"))
+        .args(["--chromium", "chromium"])
+        .run()
+        .map_err(Lack::Failed)?;
+    Ok("the page does in Chromium what it should".into())
+}
+
 /// What the official clients get from the live server, against the files of the same session.
 pub(crate) fn live() -> Result<String, Lack> {
     let build = ["build", "--locked", "--package", "tapeworks-plant", "--example", "live_server"];

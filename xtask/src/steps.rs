@@ -77,6 +77,7 @@ const STEPS: &[Step] = &[
         run: interop::tshark,
     },
     Step { name: "python", what: "databento, DuckDB and Polars read what was written", run: interop::python },
+    Step { name: "page", what: "the plant's page works in Chromium", run: interop::page },
     Step {
         name: "live",
         what: "the official clients get from the live server what the files hold",

@@ -118,3 +118,35 @@ pub(crate) fn python() -> Result<PathBuf, Lack> {
     std::fs::write(&stamp, wanted).map_err(failed)?;
     Ok(python)
 }
+
+/// A folder with the JavaScript of `source` and the packages that its lock file pins. It is made once, and made anew when
+/// the pins change; the scripts are always those of `source`.
+pub(crate) fn node(source: &str) -> Result<PathBuf, Lack> {
+    let failed = |error: std::io::Error| Lack::Failed(error.to_string());
+    let source = process::root().join(source);
+    let folder = process::target_folder().join("interop-node");
+    let (lock, stamp) = ("package-lock.json", folder.join("installed.json"));
+    let wanted = std::fs::read_to_string(source.join(lock)).map_err(failed)?;
+    let is_there = std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted);
+    if !is_there && !process::is_ci() && std::env::var_os("TAPEWORKS_INTEROP").is_none() {
+        return Err(Lack::Skipped(format!(
+            "{} is not there; run once with TAPEWORKS_INTEROP=1 to let npm install what {lock} pins into it",
+            folder.display()
+        )));
+    }
+    debian("node", "nodejs")?;
+    std::fs::create_dir_all(&folder).map_err(failed)?;
+    for entry in std::fs::read_dir(&source).map_err(failed)?.flatten() {
+        if entry.path().is_file() {
+            std::fs::copy(entry.path(), folder.join(entry.file_name())).map_err(failed)?;
+        }
+    }
+    if !is_there {
+        debian("npm", "npm")?;
+        let install =
+            process::program("npm").args(["ci", "--no-audit", "--no-fund", "--prefix"]).arg(&folder);
+        install.run().map_err(Lack::Failed)?;
+        std::fs::write(&stamp, wanted).map_err(failed)?;
+    }
+    Ok(folder)
+}

@@ -295,6 +295,7 @@ impl Tick {
     }
 
     /// The symbols that have `search` in their names, those that begin with it first; at most `most`.
+    /// It says what was searched, since the page may search for something else by now.
     pub(super) fn list(&self, search: &str, most: usize) -> Value {
         let begins = self.list.iter().filter(|(symbol, _)| symbol.as_str().starts_with(search));
         let contains = self
@@ -309,7 +310,7 @@ impl Tick {
                 rows.push(self.nbbo(symbol, nbbo));
             }
         }
-        json!({ "total": self.list.len(), "matching": matching, "rows": rows })
+        json!({ "search": search, "total": self.list.len(), "matching": matching, "rows": rows })
     }
 
     /// The NBBO and the books of a symbol; nothing while they are not known.
@@ -374,5 +375,96 @@ impl Tick {
             object.insert("books".to_owned(), venues.into());
         }
         value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use tapeworks_market::price::Price;
+
+    use super::*;
+    use crate::live::view::VenueBook;
+
+    fn side(price: i64, venues: u32) -> BestSide {
+        BestSide {
+            price: Price::from_e9(price),
+            size: 300,
+            venue_size: 200,
+            publisher: Publisher::XBOS_ITCH,
+            venues,
+        }
+    }
+
+    fn tick() -> Tick {
+        let symbol = |name: &str| Symbol::from_bytes(name.as_bytes());
+        let crossed = Nbbo {
+            bid: side(12_510_000_000, 0b11),
+            ask: side(12_500_000_000, 0b10),
+            flags: Flags::MAYBE_BAD_BOOK,
+        };
+        let locked = Nbbo { ask: side(12_510_000_000, 0b10), flags: Flags(0), ..crossed };
+        let one_sided = Nbbo { ask: BestSide::default(), ..locked };
+        let book = VenueBook {
+            publisher: Publisher::XNAS_ITCH,
+            bids: Price::from_e9(1_000_000_001)
+                .map(|price| Level { price, size: 7, orders: 2 })
+                .into_iter()
+                .collect(),
+            asks: Vec::new(),
+            is_stale: true,
+            is_trading: false,
+        };
+        let shown = SymbolView { nbbo: crossed, venues: vec![book] };
+        let view = View {
+            venues: vec![Publisher::XNAS_ITCH, Publisher::XBOS_ITCH],
+            symbols: BTreeMap::from([(symbol("ABC"), shown)]),
+            ..View::default()
+        };
+        Tick {
+            view: Arc::new(view),
+            list: vec![(symbol("ABC"), crossed), (symbol("BAB"), locked), (symbol("CAB"), one_sided)],
+            ..Tick::default()
+        }
+    }
+
+    #[test]
+    fn symbols_that_begin_with_what_is_searched_come_first() {
+        let tick = tick();
+        let found = |search: &str, most| {
+            let list = tick.list(search, most);
+            let rows = list["rows"].as_array().unwrap();
+            let names: Vec<_> = rows.iter().map(|row| row["symbol"].as_str().unwrap().to_owned()).collect();
+            (names.join(" "), list["matching"].as_u64().unwrap(), list["total"].as_u64().unwrap())
+        };
+        assert_eq!(found("", 9), ("ABC BAB CAB".to_owned(), 3, 3));
+        assert_eq!(found("B", 9), ("BAB ABC CAB".to_owned(), 3, 3));
+        assert_eq!(found("AB", 2), ("ABC BAB".to_owned(), 3, 3));
+        assert_eq!(found("X", 9), (String::new(), 0, 3));
+    }
+
+    #[test]
+    fn locked_crossed_and_doubtful_markets_are_told_with_the_venues_of_each_side() {
+        let tick = tick();
+        let rows = tick.list("", 9)["rows"].clone();
+        let states: Vec<_> = (0..3).map(|at| rows[at]["state"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(states, ["crossed", "locked", "one-sided"]);
+        assert_eq!((&rows[0]["maybe_bad_book"], &rows[1]["maybe_bad_book"]), (&json!(true), &json!(false)));
+        assert_eq!(rows[0]["bid"]["venues"], json!(["Nasdaq", "Nasdaq BX"]));
+        assert_eq!(rows[0]["bid"]["venue"], "Nasdaq BX");
+        assert_eq!((&rows[0]["bid"]["price"], &rows[2]["ask"]["price"]), (&json!("12.51"), &Value::Null));
+    }
+
+    #[test]
+    fn a_book_has_exact_prices_and_its_doubts() {
+        let tick = tick();
+        let book = tick.book(Symbol::from_bytes(b"ABC"));
+        assert_eq!(book["books"][0]["bids"], json!([["1.000000001", 7, 2]]));
+        assert_eq!(
+            (&book["books"][0]["is_stale"], &book["books"][0]["is_trading"]),
+            (&json!(true), &json!(false))
+        );
+        assert_eq!(tick.book(Symbol::from_bytes(b"NONE")), Value::Null);
     }
 }
