@@ -30,7 +30,7 @@ impl Sink<NbboUpdate<'_>> for Nothing {
     }
 }
 
-fn packets(messages: u64, symbols: u32) -> Vec<Vec<u8>> {
+pub fn packets(messages: u64, symbols: u32) -> Vec<Vec<u8>> {
     let mut generator =
         Generator::new(&Scenario::benchmark(messages, symbols)).expect("the scenario is sound");
     let mut bytes = [0; MAX_MESSAGE_BYTES];

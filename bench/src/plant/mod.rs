@@ -9,6 +9,7 @@
 mod clients;
 mod engine;
 mod rates;
+mod warm;
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -37,6 +38,9 @@ pub fn run(options: &Options) {
     let wants = |name| part.is_none_or(|part| part == name);
     if wants("engine") {
         engine::run(options);
+    }
+    if wants("warm") {
+        warm::run();
     }
     if wants("rates") {
         rates::run(options);
