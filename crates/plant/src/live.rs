@@ -35,6 +35,7 @@ use tapeworks_ring::{cpu, spsc};
 use tapeworks_store::journal::JournalError;
 
 pub mod config;
+pub mod describe;
 mod engine;
 mod ingest;
 mod journal;

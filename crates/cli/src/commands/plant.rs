@@ -6,12 +6,11 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use serde_json::json;
 use tapeworks_plant::clients::distributor::Refused;
-use tapeworks_plant::live::Status;
 use tapeworks_plant::live::config::Config;
 use tapeworks_plant::live::monitor::{Monitor, Severity};
 use tapeworks_plant::live::service::{self, Service, ServiceError, ServiceFailure};
+use tapeworks_plant::live::{Status, describe};
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, counted, thousands};
@@ -186,8 +185,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     let clients = service.clients();
     service.stop()?;
     let status = status_of.plant.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-    let text =
-        if arguments.json { format!("{:#}\n", to_json(&status, clients.as_ref())) } else { show(&status) };
+    let text = if arguments.json {
+        format!("{:#}\n", describe::status(&status, clients.as_ref()))
+    } else {
+        show(&status)
+    };
     output::print(&text)?;
     let missing: u64 = status.channels.iter().map(|channel| channel.counters.missing).sum();
     Ok(match (has_failed, missing) {
@@ -254,81 +256,4 @@ pub(crate) fn show(status: &Status) -> String {
         );
     }
     out
-}
-
-/// The summary for programs. Times in ns.
-pub(crate) fn to_json(
-    status: &Status,
-    clients: Option<&tapeworks_plant::clients::server::Stats>,
-) -> serde_json::Value {
-    let channels: Vec<serde_json::Value> = status
-        .channels
-        .iter()
-        .map(|channel| {
-            let lines: Vec<serde_json::Value> = channel
-                .lines
-                .iter()
-                .map(|line| {
-                    let counters = &line.counters;
-                    json!({
-                        "address": line.address.to_string(),
-                        "packets": counters.packets,
-                        "messages": counters.messages,
-                        "won": counters.won,
-                        "duplicate": counters.duplicate,
-                        "late": counters.late,
-                        "lost": counters.lost,
-                        "reordered": counters.reordered,
-                        "repeated": counters.repeated,
-                        "malformed": counters.malformed,
-                        "kernel_drops": line.kernel_drops,
-                        "receive_buffer_bytes": line.buffer_bytes,
-                    })
-                })
-                .collect();
-            let counters = &channel.counters;
-            json!({
-                "venue": channel.name,
-                "session": channel.session,
-                "next": channel.next,
-                "messages": counters.messages,
-                "holes": counters.holes,
-                "filled_by_lines": counters.filled_by_lines,
-                "filled_by_retransmission": counters.filled_by_retransmission,
-                "requests": counters.requests,
-                "gaps": counters.gaps,
-                "missing": counters.missing,
-                "late": counters.late,
-                "session_changes": counters.session_changes,
-                "sequence_resets": counters.sequence_resets,
-                "silences": counters.silences,
-                "snapshots": channel.snapshots.applied,
-                "snapshots_failed": channel.snapshots.failed,
-                "is_stale": channel.is_stale,
-                "lines": lines,
-            })
-        })
-        .collect();
-    let [p50, p90, p99, p999, max] = status.delay;
-    json!({
-        "messages": status.messages,
-        "events": status.events,
-        "symbols": status.symbols,
-        "problems": status.problems,
-        "ring_highest": status.ring_highest,
-        "stalls": status.stalls,
-        "delay_ns": { "p50": p50, "p90": p90, "p99": p99, "p99.9": p999, "max": max },
-        "nbbo_changes": status.nbbo.changes,
-        "journal": status.journal.as_ref().map(|journal| json!({
-            "records": journal.next,
-            "written_bytes": journal.written_bytes,
-            "lost": journal.lost,
-        })),
-        "clients": clients.map(|clients| json!({
-            "admitted": clients.counters.admitted,
-            "records": clients.counters.records,
-            "bytes": clients.counters.bytes,
-        })),
-        "venues": channels,
-    })
 }

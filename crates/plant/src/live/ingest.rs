@@ -7,7 +7,6 @@
 //! Cost: the kernel's calls, shared by what they bring; per datagram the engine, a place in the journal's queue and one
 //! publication in the ring; per turn one read of the clock.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
@@ -24,7 +23,7 @@ use tapeworks_store::journal::Opened;
 
 use super::engine::Engine;
 use super::journal::{self, JournalReplayed};
-use super::receive::{Arrived, LineReceiver, Receivers};
+use super::receive::{Arrived, Asker, LineReceiver, Receivers};
 use super::records::Owned;
 use super::shared::MarketStage;
 use super::snapshots::{Asks, Wanted};
@@ -110,7 +109,7 @@ impl Delays {
 pub(super) struct Ingest {
     receivers: Receivers,
     /// Where each channel's requests go, and the line whose socket sends them.
-    servers: Vec<Option<(usize, SocketAddr)>>,
+    servers: Vec<Asker>,
     arrived: Vec<Arrived>,
     events: Vec<Event>,
     producer: Producer<Event, Waiting>,

@@ -61,6 +61,9 @@ pub(super) struct Arrived {
     pub(super) payload: (u32, u32),
 }
 
+/// Of a channel: the place of the socket that asks its retransmission server, and where that is.
+pub(super) type Asker = Option<(usize, SocketAddr)>;
+
 /// A ring of frames.
 enum Frames {
     Packet(PacketReceiver),
@@ -87,9 +90,7 @@ pub(super) struct Receivers {
 
 impl Receivers {
     /// Opens the lines, and for each retransmission server a socket. With them, which socket asks which server.
-    pub(super) fn open(
-        options: &PlantOptions,
-    ) -> Result<(Self, Vec<Option<(usize, SocketAddr)>>), PlantError> {
+    pub(super) fn open(options: &PlantOptions) -> Result<(Self, Vec<Asker>), PlantError> {
         let by_frames = options.receive.source != Source::Sockets;
         let mut lines = Vec::new();
         let mut servers = Vec::new();

@@ -4,53 +4,19 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use serde_json::{Value, json};
-use tapeworks_market::event::Line;
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::levels::Level;
 use tapeworks_market::nbbo::{BestSide, MarketState, Nbbo};
-use tapeworks_market::{Flags, Nanos, Publisher};
+use tapeworks_market::{Flags, Nanos};
 
 use super::App;
-use crate::clients::control::Reason;
-use crate::clients::distributor::ClientView;
 use crate::clients::server::Stats;
+use crate::live::describe::{self, feed_name};
 use crate::live::view::{SymbolView, View};
-use crate::live::{ChannelStatus, DelayPoint, LineStatus, Status, now};
+use crate::live::{DelayPoint, Status, now};
 
 /// A status older than this, in ns, means that the plant's thread stands still.
 const OLD: u64 = 3_000_000_000;
-
-/// What a line is called.
-pub(super) const fn line_name(line: Line) -> &'static str {
-    match line {
-        Line::A => "A",
-        Line::B => "B",
-        Line::Recovery => "retransmission",
-        Line::Snapshot => "snapshot",
-    }
-}
-
-/// What a feed is called in lists.
-pub(super) fn feed_name(publisher: Publisher) -> String {
-    publisher.feed().map_or_else(|| publisher.0.to_string(), |feed| feed.dataset.to_owned())
-}
-
-/// In what state a channel is, the worst first.
-pub(super) const fn channel_state(channel: &ChannelStatus) -> &'static str {
-    if channel.is_joining {
-        "joining"
-    } else if channel.next.is_none() {
-        "waiting"
-    } else if channel.is_silent {
-        "silent"
-    } else if channel.is_recovering {
-        "recovering"
-    } else if channel.is_stale {
-        "stale"
-    } else {
-        "live"
-    }
-}
 
 /// One look at everything.
 pub(super) struct Look {
@@ -102,162 +68,18 @@ impl Look {
     }
 }
 
-fn line(line: &LineStatus) -> Value {
-    let counters = &line.counters;
-    json!({
-        "line": line_name(line.line),
-        "address": line.address.to_string(),
-        "is_silent": line.is_silent,
-        "packets": counters.packets,
-        "messages": counters.messages,
-        "won": counters.won,
-        "duplicate": counters.duplicate,
-        "late": counters.late,
-        "lost": counters.lost,
-        "reordered": counters.reordered,
-        "repeated": counters.repeated,
-        "malformed": counters.malformed,
-        "silences": counters.silences,
-        "of_past_sessions": counters.of_past_sessions,
-        "implausible": counters.implausible,
-        "kernel_drops": line.kernel_drops,
-        "too_long": line.too_long,
-        "receive_buffer_bytes": line.buffer_bytes,
-    })
-}
-
-fn venue(channel: &ChannelStatus) -> Value {
-    let counters = &channel.counters;
-    let snapshots = &channel.snapshots;
-    json!({
-        "venue": channel.name,
-        "feed": feed_name(channel.publisher),
-        "state": channel_state(channel),
-        "session": channel.session.trim(),
-        "next": channel.next,
-        "is_recovering": channel.is_recovering,
-        "is_joining": channel.is_joining,
-        "is_silent": channel.is_silent,
-        "is_stale": channel.is_stale,
-        "messages": counters.messages,
-        "holes": counters.holes,
-        "filled_by_lines": counters.filled_by_lines,
-        "filled_by_retransmission": counters.filled_by_retransmission,
-        "requests": counters.requests,
-        "gaps": counters.gaps,
-        "missing": counters.missing,
-        "late": counters.late,
-        "overflows": counters.overflows,
-        "session_changes": counters.session_changes,
-        "sequence_resets": counters.sequence_resets,
-        "ends_of_session": counters.ends_of_session,
-        "silences": counters.silences,
-        "snapshots": {
-            "requests": snapshots.requests,
-            "applied": snapshots.applied,
-            "failed": snapshots.failed,
-            "messages": snapshots.messages,
-            "given_up": snapshots.given_up,
-        },
-        "lines": channel.lines.iter().map(line).collect::<Vec<_>>(),
-    })
-}
-
-fn client(client: &ClientView) -> Value {
-    json!({
-        "session": client.session,
-        "name": client.name,
-        "address": client.address.to_string(),
-        "key": client.key,
-        "dataset": client.dataset,
-        "schemas": client.schemas.iter().map(|schema| schema.as_str()).collect::<Vec<_>>(),
-        "state": client.state.as_str(),
-        "slow_reader": client.slow_reader.as_str(),
-        "since_ns": client.since.0,
-        "records": client.records,
-        "bytes": client.bytes,
-        "queued_bytes": client.queued_bytes,
-        "lag_ns": client.lag_ns,
-        "skipped": client.skipped,
-        "conflated": client.conflated,
-    })
-}
-
-fn clients(stats: &Stats) -> Value {
-    let counters = &stats.counters;
-    let refused: serde_json::Map<String, Value> = Reason::ALL
-        .into_iter()
-        .map(|reason| (reason.as_str().to_owned(), counters.refused(reason).into()))
-        .collect();
-    json!({
-        "connections": stats.clients.len(),
-        "accepted": counters.accepted,
-        "accept_errors": counters.accept_errors,
-        "admitted": counters.admitted,
-        "closed": counters.closed,
-        "displaced": counters.displaced,
-        "ended_slow": counters.ended_slow,
-        "records": counters.records,
-        "bytes": counters.bytes,
-        "skipped": counters.skipped,
-        "conflated": counters.conflated,
-        "heartbeats": counters.heartbeats,
-        "replays": counters.replays,
-        "replays_failed": counters.replays_failed,
-        "replays_joined": counters.replays_joined,
-        "gaps": counters.gaps,
-        "refused": refused,
-        "next_event": stats.next_event,
-        "ring_lag": stats.ring_lag,
-        "queued_bytes": stats.queued_bytes,
-        "sessions": stats.clients.iter().map(client).collect::<Vec<_>>(),
-    })
-}
-
 /// Everything but the books and the curve. Times in ns.
 pub(super) fn status(look: &Look) -> Value {
-    let status = &look.status;
-    let [p50, p90, p99, p999, max] = status.delay;
     let reasons = look.why_not_ready();
     let web: serde_json::Map<String, Value> =
         look.web.iter().map(|(name, _, count)| ((*name).to_owned(), (*count).into())).collect();
-    json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "now_ns": look.now.0,
-        "time_ns": status.time.0,
-        "started_ns": status.started.0,
-        "has_replayed": look.has_replayed,
-        "is_ready": reasons.is_empty(),
-        "reasons": reasons,
-        "messages": status.messages,
-        "events": status.events,
-        "symbols": status.symbols,
-        "problems": status.problems,
-        "rejected": status.rejected,
-        "shared": status.shared,
-        "ring": {
-            "fill": status.ring_fill,
-            "capacity": status.ring_capacity,
-            "highest": status.ring_highest,
-            "stalls": status.stalls,
-        },
-        "delay_ns": { "p50": p50, "p90": p90, "p99": p99, "p99.9": p999, "max": max },
-        "nbbo": {
-            "changes": status.nbbo.changes,
-            "locked": status.nbbo.locked,
-            "crossed": status.nbbo.crossed,
-        },
-        "journal": status.journal.as_ref().map(|journal| json!({
-            "records": journal.next,
-            "written_bytes": journal.written_bytes,
-            "lost": journal.lost,
-            "removed_segments": journal.removed_segments,
-            "error": journal.error,
-        })),
-        "venues": status.channels.iter().map(venue).collect::<Vec<_>>(),
-        "clients": look.clients.as_ref().map(clients),
-        "web": web,
-    })
+    let mut all = describe::status(&look.status, look.clients.as_ref());
+    all["now_ns"] = look.now.0.into();
+    all["has_replayed"] = look.has_replayed.into();
+    all["is_ready"] = reasons.is_empty().into();
+    all["reasons"] = reasons.into();
+    all["web"] = web.into();
+    all
 }
 
 /// What all pages are told at one time: made once.
@@ -383,6 +205,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use tapeworks_market::price::Price;
+
+    use tapeworks_market::Publisher;
 
     use super::*;
     use crate::live::view::VenueBook;

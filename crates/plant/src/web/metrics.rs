@@ -8,10 +8,11 @@ use std::fmt::Write as _;
 use tapeworks_feed::arbitration::{ArbiterCounters, LineCounters};
 use tapeworks_feed::live::SnapshotCounters;
 
-use super::describe::{Look, feed_name, line_name};
+use super::describe::Look;
 use crate::clients::control::Reason;
 use crate::clients::distributor::{ClientView, Counters};
 use crate::clients::server::Stats;
+use crate::live::describe::{feed_name, line_name};
 use crate::live::{ChannelStatus, DELAY_BOUNDS, LineStatus, Status};
 
 #[derive(Clone, Copy)]
