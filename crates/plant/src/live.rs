@@ -54,7 +54,7 @@ pub use engine::{Engine, EngineCounters};
 pub use journal::{JournalHistory, JournalReplayed, JournalSetting, JournalStatus, SyncPolicy, WhenFailing};
 pub use shared::{Published, SHARED_MEANING};
 pub use status::{ChannelStatus, DELAY_BOUNDS, DelayBuckets, DelayPoint, LineStatus, Status};
-pub use waiting::Waiting;
+pub use waiting::{Bell, Waiting};
 pub use warm::Warmer;
 
 /// A channel of a venue: its lines and servers.
@@ -173,7 +173,7 @@ impl Default for PlantOptions {
             venues: Vec::new(),
             receive: ReceiveOptions::default(),
             topology: Topology::default(),
-            wait: Wait::Backoff,
+            wait: Wait::Park,
             cores: [None; 2],
             ring_events: 1 << 20,
             rules: NbboRules::default(),
@@ -305,6 +305,7 @@ pub struct Plant {
     threads: Vec<(&'static str, JoinHandle<Result<(), PlantFailure>>)>,
     ready: Receiver<Result<JournalReplayed, PlantError>>,
     replayed: Option<JournalReplayed>,
+    bells: Vec<Arc<Bell>>,
 }
 
 impl Plant {
@@ -331,9 +332,12 @@ impl Plant {
         let stop = Arc::new(AtomicBool::new(false));
         let status = Arc::new(Mutex::new(Status::default()));
         let wait = options.wait;
+        let bells: Vec<Arc<Bell>> = (0..readers.len() + 2).map(|_| Arc::new(Bell::default())).collect();
+        let of_ring = bells.clone();
+        let [journal_bell, market_bell] = [readers.len(), readers.len() + 1].map(|at| Arc::clone(&bells[at]));
         let mut builder =
             Builder::new(options.ring_events.max(1024).next_power_of_two(), empty_event, move || {
-                Waiting::new(wait)
+                Waiting::with_bells(wait, &of_ring)
             });
         let keeper = options.journal.as_ref().map(|_| builder.consumer("journal", &[]));
         let follows = keeper.as_slice();
@@ -364,11 +368,18 @@ impl Plant {
             replay = Some((setting.folder.clone(), opened.opened));
             let (producer, inputs) = spsc::with_strategies(
                 setting.queue.max(64).next_power_of_two(),
-                Waiting::new(wait),
-                Waiting::new(wait),
+                Waiting::with_bells(wait, std::slice::from_ref(&journal_bell)),
+                Waiting::with_bells(wait, &[]),
             );
             to_journal = Some(producer);
-            let keeper = journal::Keeper::new(setting, opened, inputs, consumer, wait, Arc::clone(&status));
+            let keeper = journal::Keeper::new(
+                setting,
+                opened,
+                inputs,
+                consumer,
+                (wait, journal_bell),
+                Arc::clone(&status),
+            );
             spawn("journal", Box::new(move || keeper.run()))?;
         }
         let inline = options.topology == Topology::Inline;
@@ -376,7 +387,10 @@ impl Plant {
         let (inline_stage, piped_stage) = if inline { (Some(stage), None) } else { (None, Some(stage)) };
         if let (Some(stage), Some(consumer)) = (piped_stage, market.and_then(|id| ends.take(id))) {
             let (core, status) = (options.cores[1], Arc::clone(&status));
-            spawn("market", Box::new(move || shared::run(stage, consumer, core, wait, &status)))?;
+            spawn(
+                "market",
+                Box::new(move || shared::run(stage, consumer, core, (wait, &market_bell), &status)),
+            )?;
         }
         if let Some(mut consumer) = nobody.and_then(|id| ends.take(id)) {
             spawn(
@@ -426,7 +440,12 @@ impl Plant {
                 Ok(())
             }),
         )?;
-        Ok((Self { stop, status, threads, ready, replayed: None }, consumers))
+        Ok((Self { stop, status, threads, ready, replayed: None, bells }, consumers))
+    }
+
+    /// The bell of a reader, by its place: who sleeps by it is woken when there are events. Only with the waiting `park`.
+    pub fn bell(&self, reader: usize) -> Option<Arc<Bell>> {
+        self.bells.get(reader).cloned()
     }
 
     /// Waits until the journal is replayed: from then on what the lines bring is published. The consumers must be read

@@ -191,6 +191,9 @@ pub struct MissingEvents {
 /// The listener's token; clients have their places.
 const LISTENER: Token = Token(usize::MAX);
 
+/// Whoever wakes the thread that serves.
+const WAKER: Token = Token(usize::MAX - 1);
+
 /// How long a client that is told to go may take to read why.
 const FAREWELL_NS: u64 = 5 * Nanos::SECOND;
 
@@ -353,6 +356,14 @@ impl Distributor {
     /// What was done.
     pub const fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Wakes [`Distributor::serve`] from its wait.
+    ///
+    /// # Errors
+    /// What the operating system says. There can be one.
+    pub fn waker(&self) -> io::Result<mio::Waker> {
+        mio::Waker::new(self.poll.registry(), WAKER)
     }
 
     /// Every connection.

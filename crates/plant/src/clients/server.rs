@@ -10,6 +10,8 @@ use tapeworks_market::{Event, Nanos};
 use tapeworks_ring::disruptor::{Consumer, PollError, Single};
 use tapeworks_ring::wait::WaitStrategy;
 
+use crate::live::Bell;
+
 use super::distributor::{ClientView, Counters, Distributor, DistributorError, MissingEvents, Options};
 use super::history::{History, HistoryError, Read};
 
@@ -27,13 +29,15 @@ pub struct ServerOptions {
     pub nap: Duration,
     /// How long clients may take to read what waits for them when the engine has ended.
     pub linger: Duration,
+    /// Woken by this when there are events, the thread needs no naps.
+    pub bell: Option<Arc<Bell>>,
 }
 
 impl ServerOptions {
     /// From the first event of the day on; naps of 50 us, 5 s for farewells.
     pub const fn new(address: SocketAddr, distributor: Options) -> Self {
         let (nap, linger) = (Duration::from_micros(50), Duration::from_secs(5));
-        Self { address, distributor, first_event: 0, nap, linger }
+        Self { address, distributor, first_event: 0, nap, linger, bell: None }
     }
 }
 
@@ -160,6 +164,9 @@ fn now() -> Nanos {
 /// Looks for work in vain before the thread naps.
 const LOOKS: u32 = 100;
 
+/// The longest sleep of a thread that is woken.
+const SLEEP: Duration = Duration::from_millis(20);
+
 /// How often the statistics are told.
 const STATS_EVERY: Duration = Duration::from_millis(200);
 
@@ -194,7 +201,7 @@ pub fn start_on<W: WaitStrategy + 'static>(
     options: ServerOptions,
     consumer: Consumer<Event, W, Single>,
 ) -> Result<Server, ServerError> {
-    let ServerOptions { address, distributor, first_event, nap, linger } = options;
+    let ServerOptions { address, distributor, first_event, nap, linger, bell } = options;
     let history = distributor.history.clone();
     let bind = |source| ServerError::Bind { address, source };
     let bound = listener.local_addr().map_err(bind)?;
@@ -213,7 +220,11 @@ pub fn start_on<W: WaitStrategy + 'static>(
         history,
         nap,
         linger,
+        bell: bell.clone(),
     };
+    if let Some(bell) = bell {
+        bell.is_for_poll(work.distributor.waker().map_err(|source| ServerError::Bind { address, source })?);
+    }
     let thread = std::thread::Builder::new().name("clients".to_owned());
     let thread = thread.spawn(move || work.run()).map_err(ServerError::Thread)?;
     Ok(Server { address: bound, stop, stats, thread: Some(thread) })
@@ -230,6 +241,7 @@ struct Work<W: WaitStrategy> {
     history: Option<Arc<dyn History>>,
     nap: Duration,
     linger: Duration,
+    bell: Option<Arc<Bell>>,
 }
 
 impl<W: WaitStrategy> Work<W> {
@@ -251,6 +263,22 @@ impl<W: WaitStrategy> Work<W> {
             }
             if self.told.elapsed() >= STATS_EVERY {
                 self.tell();
+            }
+            if let Some(bell) = self.bell.clone() {
+                bell.arm();
+                // Once more: what came before the bell was armed rings nothing.
+                let taken = self.turn();
+                if matches!(taken, Ok(Some(0)))
+                    && let Err(error) = self.distributor.serve(now(), SLEEP)
+                {
+                    break Err(ServeError::Poll(error));
+                }
+                bell.disarm();
+                match taken {
+                    Ok(Some(_)) => continue,
+                    Ok(None) => break self.say_farewell(),
+                    Err(error) => break Err(error),
+                }
             }
             looks += 1;
             if looks > LOOKS {

@@ -218,7 +218,7 @@ impl Ingest {
             Wait::BusySpin => std::hint::spin_loop(),
             Wait::Yielding => std::thread::yield_now(),
             Wait::Backoff | Wait::Park => {
-                if quiet_since.elapsed() < LOOK {
+                if self.wait == Wait::Backoff && quiet_since.elapsed() < LOOK {
                     std::hint::spin_loop();
                     return;
                 }

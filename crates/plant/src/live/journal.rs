@@ -14,7 +14,7 @@ use tapeworks_store::journal::{JournalError, JournalOptions, JournalReader, Jour
 use super::engine::Engine;
 use super::records::{Owned, input_of, record_of};
 use super::status::Status;
-use super::waiting::{Idle, Waiting};
+use super::waiting::{Bell, Idle, Waiting};
 use super::{EventConsumer, PlantFailure, PlantOptions, now};
 use crate::clients::history::{History, HistoryError, HistoryReader, Read};
 
@@ -145,6 +145,7 @@ pub(super) struct Keeper {
     synced: Instant,
     error: Option<String>,
     idle: Wait,
+    bell: Arc<Bell>,
 }
 
 /// How often the status is told.
@@ -159,7 +160,7 @@ impl Keeper {
         journal: OpenJournal,
         inputs: spsc::Consumer<Owned, Waiting>,
         events: EventConsumer,
-        wait: Wait,
+        (idle, bell): (Wait, Arc<Bell>),
         status: Arc<Mutex<Status>>,
     ) -> Self {
         Self {
@@ -172,11 +173,13 @@ impl Keeper {
             told: Instant::now(),
             synced: Instant::now(),
             error: None,
-            idle: wait,
+            idle,
+            bell,
         }
     }
 
     pub(super) fn run(mut self) -> Result<(), PlantFailure> {
+        self.bell.is_for_this_thread();
         loop {
             // An input is queued before its events are published: those that are published now came of inputs that are
             // queued now.
@@ -249,7 +252,15 @@ impl Keeper {
             if self.told.elapsed() >= TELL {
                 break;
             }
-            idle.rest();
+            if self.idle != Wait::Park {
+                idle.rest();
+                continue;
+            }
+            self.bell.arm();
+            if self.inputs.is_empty() && self.events.lag() == 0 && !self.inputs.is_closed() {
+                std::thread::park_timeout(TELL);
+            }
+            self.bell.disarm();
         }
         false
     }

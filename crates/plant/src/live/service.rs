@@ -8,6 +8,8 @@ use super::config::Config;
 use super::journal::{JournalHistory, JournalReplayed};
 use super::view::Watch;
 use super::{Plant, PlantError, PlantFailure, Status};
+use tapeworks_flow::graph::Wait;
+
 use crate::clients::distributor::{OnRefusal, Options};
 use crate::clients::history::History;
 use crate::clients::server::{self, ServeError, Server, ServerError, ServerOptions, Stats};
@@ -84,6 +86,7 @@ impl Service {
                 let history = JournalHistory::new(&config.plant);
                 let options = ServerOptions {
                     nap: setting.nap,
+                    bell: (config.plant.wait == Wait::Park).then(|| plant.bell(0)).flatten(),
                     ..ServerOptions::new(
                         setting.address,
                         Options {

@@ -17,7 +17,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::status::Status;
 use super::view::Watch;
-use super::waiting::Idle;
+use super::waiting::{Bell, Idle};
 use super::warm::Warmer;
 use super::{EventConsumer, PlantError, PlantFailure, PlantOptions, now};
 
@@ -214,13 +214,14 @@ pub(super) fn run(
     mut stage: MarketStage,
     mut events: EventConsumer,
     core: Option<usize>,
-    wait: Wait,
+    (wait, bell): (Wait, &Bell),
     status: &Arc<Mutex<Status>>,
 ) -> Result<(), PlantFailure> {
     if let Some(core) = core {
         // Slower on another core, and no reason to end.
         let _not_pinned = cpu::pin(core);
     }
+    bell.is_for_this_thread();
     let mut batch = Vec::with_capacity(BATCH);
     let (mut conflation, mut kept) = (QuoteConflation::default(), Vec::new());
     let mut told = Instant::now();
@@ -244,7 +245,16 @@ pub(super) fn run(
         match polled {
             Ok(0) => {
                 stage.warm_up();
-                idle.rest();
+                if wait == Wait::Park {
+                    bell.arm();
+                    // With events behind the ring's end there is nothing to wait for.
+                    if events.lag() == 0 {
+                        std::thread::park_timeout(Duration::from_millis(100));
+                    }
+                    bell.disarm();
+                } else {
+                    idle.rest();
+                }
             }
             Ok(_) => idle.worked(),
             Err(PollError::Closed) => break,

@@ -1,5 +1,8 @@
 //! The way to wait that the configuration chose.
 
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
 use std::time::Duration;
 
 use tapeworks_flow::graph::Wait;
@@ -16,9 +19,16 @@ pub enum Waiting {
     Backoff(Backoff),
     /// Sleeps until it is woken.
     Park(Park),
+    /// As `Park`, for those who wait for more than one thing: see [`Bell`].
+    Bells(Arc<[Arc<Bell>]>),
 }
 
 impl Waiting {
+    /// The strategy of this name; who parks is woken by these bells.
+    pub fn with_bells(wait: Wait, bells: &[Arc<Bell>]) -> Self {
+        if wait == Wait::Park { Self::Bells(bells.into()) } else { Self::new(wait) }
+    }
+
     /// The strategy of this name.
     pub fn new(wait: Wait) -> Self {
         match wait {
@@ -38,13 +48,81 @@ impl WaitStrategy for Waiting {
             Self::Yielding(strategy) => strategy.wait_until(is_ready),
             Self::Backoff(strategy) => strategy.wait_until(is_ready),
             Self::Park(strategy) => strategy.wait_until(is_ready),
+            // Whoever waits here and not by its bell waits for room, which is rare.
+            Self::Bells(_) => Backoff::default().wait_until(is_ready),
         }
     }
 
     #[inline]
     fn notify(&self) {
-        if let Self::Park(strategy) = self {
-            strategy.notify();
+        match self {
+            Self::Park(strategy) => strategy.notify(),
+            Self::Bells(bells) => {
+                // What was published is seen by who looks after it said that it sleeps, or its word is seen here.
+                fence(Ordering::SeqCst);
+                bells.iter().for_each(|bell| bell.ring());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Wakes a thread that waits for several things at once: events, sockets, time.
+///
+/// The thread says that it will sleep ([`Bell::arm`]), looks once more, and sleeps in whatever it waits by, for a bounded time;
+/// whoever publishes rings. Costs who publishes a fence, and a call of the kernel only while somebody sleeps.
+#[derive(Debug, Default)]
+pub struct Bell {
+    is_asleep: AtomicBool,
+    sleeper: OnceLock<Sleeper>,
+}
+
+#[derive(Debug)]
+enum Sleeper {
+    Thread(Thread),
+    Poll(mio::Waker),
+}
+
+impl Bell {
+    /// It is for this thread, which parks.
+    pub fn is_for_this_thread(&self) {
+        // A bell is given away once.
+        let _twice = self.sleeper.set(Sleeper::Thread(std::thread::current()));
+    }
+
+    /// It is for a thread that polls sockets.
+    pub fn is_for_poll(&self, waker: mio::Waker) {
+        let _twice = self.sleeper.set(Sleeper::Poll(waker));
+    }
+
+    /// The thread is about to sleep, and looks once more before it does.
+    pub fn arm(&self) {
+        self.is_asleep.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// The thread is awake.
+    pub fn disarm(&self) {
+        self.is_asleep.store(false, Ordering::Relaxed);
+    }
+
+    /// Wakes the thread if it sleeps.
+    #[inline]
+    fn ring(&self) {
+        if self.is_asleep.load(Ordering::Relaxed) {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        if self.is_asleep.swap(false, Ordering::AcqRel) {
+            match self.sleeper.get() {
+                Some(Sleeper::Thread(thread)) => thread.unpark(),
+                // A poll that cannot be woken wakes by its time.
+                Some(Sleeper::Poll(waker)) => drop(waker.wake()),
+                None => {}
+            }
         }
     }
 }
