@@ -18,7 +18,7 @@
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -257,6 +257,7 @@ pub type EventConsumer = Consumer<Event, Waiting, Single>;
 pub struct Plant {
     stop: Arc<AtomicBool>,
     status: Arc<Mutex<Status>>,
+    live_from: Arc<AtomicU64>,
     threads: Vec<(&'static str, JoinHandle<Result<(), PlantFailure>>)>,
     ready: Receiver<Result<JournalReplayed, PlantError>>,
     replayed: Option<JournalReplayed>,
@@ -354,6 +355,8 @@ impl Plant {
             .collect();
         let (ready_in, ready) = std::sync::mpsc::sync_channel(1);
         let (stop_of_ingest, core) = (Arc::clone(&stop), options.cores[0]);
+        let live_from = Arc::new(AtomicU64::new(u64::MAX));
+        let live_from_in = Arc::clone(&live_from);
         spawn(
             "ingest",
             Box::new(move || {
@@ -366,6 +369,9 @@ impl Plant {
                         None => Ok(JournalReplayed::default()),
                     });
                 let is_ready = replayed.is_ok();
+                if is_ready {
+                    live_from_in.store(engine.counters().events, Ordering::Release);
+                }
                 let _nobody_waits = ready_in.send(replayed);
                 if !is_ready {
                     return Ok(());
@@ -381,7 +387,7 @@ impl Plant {
                 Ok(())
             }),
         )?;
-        Ok((Self { stop, status, threads, ready, replayed: None }, consumers))
+        Ok((Self { stop, status, live_from, threads, ready, replayed: None }, consumers))
     }
 
     /// Waits until the journal is replayed: from then on what the lines bring is published. The consumers must be read
@@ -409,6 +415,12 @@ impl Plant {
     /// A handle on [`Plant::status`] for another thread.
     pub fn status_handle(&self) -> Arc<Mutex<Status>> {
         Arc::clone(&self.status)
+    }
+
+    /// The number of the first event that is not of the journal's replay; [`u64::MAX`] until the journal is replayed. It is
+    /// told before that event is published.
+    pub fn live_from(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.live_from)
     }
 
     /// Whether a thread of it has ended, which none does before it is told to unless it failed.

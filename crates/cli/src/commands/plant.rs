@@ -12,6 +12,7 @@ use tapeworks_plant::live::Status;
 use tapeworks_plant::live::config::Config;
 use tapeworks_plant::live::monitor::{Monitor, Severity};
 use tapeworks_plant::live::service::{self, Service, ServiceError, ServiceFailure};
+use tapeworks_plant::multicast::server::MulticastStats;
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, counted, thousands};
@@ -97,6 +98,9 @@ pub(crate) fn validate(arguments: &Validate) -> Result {
     if let Some(web) = &config.web {
         let _infallible = write!(text, "; page on {}", web.address);
     }
+    if let Some(multicast) = &config.multicast {
+        let _infallible = write!(text, "; multicast to {}", multicast.group);
+    }
     if let Some(journal) = &config.plant.journal {
         let _infallible = write!(text, "; journal in {}", journal.folder.display());
     }
@@ -173,6 +177,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     if let Some(address) = service.clients_address() {
         tracing::info!("clients are served on {address}");
     }
+    if let Some(multicast) = &config.multicast {
+        let session = service.multicast().map(|stats| stats.session).unwrap_or_default();
+        tracing::info!("records go to the multicast group {}, session {session}", multicast.group);
+    }
     let until =
         arguments.seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
     watch(&service, &refusals, |_| {
@@ -181,10 +189,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     let has_failed = service.has_ended();
     let status_of = service.handles();
     let clients = service.clients();
+    let multicast_of = service.handles().multicast;
     service.stop()?;
+    let multicast =
+        multicast_of.map(|stats| stats.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone());
     let status = status_of.plant.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-    let text =
-        if arguments.json { format!("{:#}\n", to_json(&status, clients.as_ref())) } else { show(&status) };
+    let text = if arguments.json {
+        let mut told = to_json(&status, clients.as_ref());
+        if let (Some(told), Some(stats)) = (told.as_object_mut(), &multicast) {
+            told.insert("multicast".to_owned(), multicast_to_json(stats));
+        }
+        format!("{told:#}\n")
+    } else {
+        show(&status) + &multicast.as_ref().map(show_multicast).unwrap_or_default()
+    };
     output::print(&text)?;
     let missing: u64 = status.channels.iter().map(|channel| channel.counters.missing).sum();
     Ok(match (has_failed, missing) {
@@ -251,6 +269,46 @@ pub(crate) fn show(status: &Status) -> String {
         );
     }
     out
+}
+
+/// The multicast's part of the summary.
+fn show_multicast(stats: &MulticastStats) -> String {
+    format!(
+        "multicast: session {}, {} messages in {} packets, {} not taken by the system; {} requests, {} refused; \
+         {} TCP connections, {} too slow\n",
+        stats.session,
+        thousands(stats.next.saturating_sub(1)),
+        thousands(stats.packets),
+        thousands(stats.unsent),
+        thousands(stats.requests),
+        thousands(stats.refused_requests),
+        thousands(stats.connections),
+        thousands(stats.slow_clients),
+    )
+}
+
+fn multicast_to_json(stats: &MulticastStats) -> serde_json::Value {
+    json!({
+        "session": stats.session,
+        "next": stats.next,
+        "oldest": stats.oldest,
+        "packets": stats.packets,
+        "bytes": stats.bytes,
+        "unsent": stats.unsent,
+        "error": stats.error,
+        "too_long": stats.too_long,
+        "requests": stats.requests,
+        "answers": stats.answers,
+        "answered_messages": stats.answered_messages,
+        "refused_requests": stats.refused_requests,
+        "unsent_answers": stats.unsent_answers,
+        "connections": stats.connections,
+        "refused_connections": stats.refused_connections,
+        "rejected_logins": stats.rejected_logins,
+        "slow_clients": stats.slow_clients,
+        "malformed_clients": stats.malformed_clients,
+        "tcp_messages": stats.tcp_messages,
+    })
 }
 
 /// The summary for programs. Times in ns.

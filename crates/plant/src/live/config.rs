@@ -1,9 +1,10 @@
 //! The plant's configuration file.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tapeworks_exchange::snapshot::Credentials;
 use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::SnapshotOptions;
@@ -22,6 +23,7 @@ use crate::clients::distributor::{BookOptions, Dataset};
 use crate::clients::keys::{Key, Keys};
 use crate::flow_config::ConfigError;
 use crate::flow_config::reading::{Reading, Section, read_file, read_text};
+use crate::multicast::server::MulticastSetting;
 
 /// The port of the DBN live protocol.
 pub const CLIENTS_PORT: u16 = 13_000;
@@ -64,6 +66,8 @@ pub struct Config {
     pub clients: Option<ClientsSetting>,
     /// The web page, if there is to be one.
     pub web: Option<WebSetting>,
+    /// The multicast of records, if there is to be one.
+    pub multicast: Option<MulticastSetting>,
 }
 
 impl Config {
@@ -178,8 +182,11 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
     }
     let clients = top.table(reading, "clients").and_then(|clients| read_clients(reading, clients));
     let web = top.table(reading, "web").map(|web| read_web(reading, web));
+    let interface = plant.receive.interface;
+    let multicast =
+        top.table(reading, "multicast").and_then(|section| read_multicast(reading, section, interface));
     top.refuse_the_rest(reading);
-    Config { plant, clients, web }
+    Config { plant, clients, web, multicast }
 }
 
 fn read_journal(reading: &mut Reading<'_>, mut journal: Section<'_>) -> JournalSetting {
@@ -395,6 +402,52 @@ fn read_clients(reading: &mut Reading<'_>, mut clients: Section<'_>) -> Option<C
     })
 }
 
+fn read_multicast(
+    reading: &mut Reading<'_>,
+    mut section: Section<'_>,
+    interface: Option<Ipv4Addr>,
+) -> Option<MulticastSetting> {
+    let group =
+        section.parsed(reading, "group", "an IPv4 address with a port such as 239.192.100.1:34000", |text| {
+            text.parse::<SocketAddrV4>().ok().filter(|group| group.port() != 0)
+        });
+    if !section.has("group") {
+        section.missing(reading, "group");
+    }
+    let mut setting = MulticastSetting::new(group.unwrap_or(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1)));
+    let out_of =
+        section.parsed(reading, "interface", "the IPv4 address of an interface", |text| text.parse().ok());
+    setting.interface = out_of.or(interface).unwrap_or(setting.interface);
+    setting.hops = section.integer(reading, "hops", 0..=255).map_or(setting.hops, |(hops, _)| hops as u32);
+    setting.retransmission = address(reading, &mut section, "retransmission");
+    setting.soupbintcp = address(reading, &mut section, "soupbintcp");
+    setting.login = section.table(reading, "login").map(|mut login| {
+        let mut word = |key: &'static str, longest: usize| {
+            let Some((text, span)) = login.required_text(reading, key) else { return String::new() };
+            if text.is_empty() || text.len() > longest || !text.is_ascii() {
+                reading.wrong(span, format!("'{key}' must have 1 to {longest} letters or digits"));
+            }
+            text
+        };
+        let credentials = Credentials { user: word("user", 6), password: word("password", 10) };
+        login.refuse_the_rest(reading);
+        credentials
+    });
+    let schemas =
+        section.each(reading, "schemas", "a schema such as \"mbo\" or \"cmbp-1\"", |text| text.parse().ok());
+    setting.schemas = schemas.unwrap_or(setting.schemas);
+    let time = section.parsed(reading, "symbols_every", "a time such as \"10s\"", |text| {
+        duration(text).filter(|every| !every.is_zero())
+    });
+    setting.mappings_every = time.unwrap_or(setting.mappings_every);
+    let store = section.integer(reading, "store_mb", 1..=65_536);
+    setting.store_bytes = store.map_or(setting.store_bytes, |(megabytes, _)| megabytes << 20);
+    let most = section.integer(reading, "max_connections", 1..=4_096);
+    setting.max_connections = most.map_or(setting.max_connections, |(most, _)| most);
+    section.refuse_the_rest(reading);
+    group.map(|_| setting)
+}
+
 fn read_web(reading: &mut Reading<'_>, mut web: Section<'_>) -> WebSetting {
     let listen =
         address(reading, &mut web, "listen").unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], WEB_PORT)));
@@ -427,6 +480,16 @@ mod tests {
         nbbo = { stale_books = "exclude", odd_lots = true }
         journal = { folder = "journal", segment_mb = 64, keep_gb = 10, sync = "250ms", when_failing = "stop" }
         web = { listen = "0.0.0.0:8080", token = "secret" }
+        [multicast]
+        group = "239.192.100.1:34000"
+        hops = 3
+        retransmission = "127.0.0.1:34001"
+        soupbintcp = "127.0.0.1:34002"
+        login = { user = "me", password = "secret" }
+        schemas = ["trades", "cmbp-1"]
+        symbols_every = "5s"
+        store_mb = 8
+        max_connections = 3
         [clients]
         listen = "127.0.0.1:13000"
         queue_mb = 4
@@ -485,6 +548,20 @@ mod tests {
         assert_eq!(clients.keys.get(0).unwrap().max_connections, 3);
         assert_eq!(config.web.as_ref().unwrap().token.as_deref(), Some("secret"));
         assert_eq!(config.books().feeds, [Publisher::XNAS_ITCH, Publisher::IEXG_DEEP]);
+        let login = Credentials { user: "me".to_owned(), password: "secret".to_owned() };
+        let multicast = MulticastSetting {
+            interface: Ipv4Addr::new(10, 0, 0, 1),
+            hops: 3,
+            retransmission: Some(SocketAddr::from(([127, 0, 0, 1], 34_001))),
+            soupbintcp: Some(SocketAddr::from(([127, 0, 0, 1], 34_002))),
+            login: Some(login),
+            schemas: vec![tapeworks_store::Schema::Trades, tapeworks_store::Schema::Cmbp1],
+            mappings_every: Duration::from_secs(5),
+            store_bytes: 8 << 20,
+            max_connections: 3,
+            ..MulticastSetting::new(SocketAddrV4::new(Ipv4Addr::new(239, 192, 100, 1), 34_000))
+        };
+        assert_eq!(config.multicast, Some(multicast));
     }
 
     #[test]
@@ -504,6 +581,8 @@ mod tests {
         }
         assert_eq!(told.len(), expect.len(), "{told:?}");
         assert_eq!(problems("").len(), 1);
+        let nothing = problems(&WHOLE.replace("group = \"239.192.100.1:34000\"", "schemas_ = 1"));
+        assert!(nothing.iter().any(|told| told.contains("multicast lacks the key 'group'")), "{nothing:?}");
         let short = WHOLE.replace("db-TapeworksDemoKey0000000000000", "db-short");
         assert!(problems(&short)[0].contains("a key has 32"), "{:?}", problems(&short));
         assert!(!problems(&short)[0].contains("db-short"), "secrets are not told");

@@ -10,6 +10,9 @@ use super::{Plant, PlantError, PlantFailure, Status};
 use crate::clients::distributor::{OnRefusal, Options};
 use crate::clients::history::History;
 use crate::clients::server::{self, ServeError, Server, ServerError, ServerOptions, Stats};
+use crate::multicast::server::{
+    self as multicast, Multicast, MulticastError, MulticastFailure, MulticastStats,
+};
 
 /// Why a service does not start.
 #[derive(thiserror::Error, Debug)]
@@ -21,6 +24,9 @@ pub enum ServiceError {
     /// The clients' server.
     #[error(transparent)]
     Clients(#[from] ServerError),
+    /// The multicast.
+    #[error(transparent)]
+    Multicast(#[from] MulticastError),
 }
 
 /// Why a service ended before it was told to.
@@ -33,6 +39,9 @@ pub enum ServiceFailure {
     /// The clients' server.
     #[error(transparent)]
     Clients(#[from] ServeError),
+    /// The multicast.
+    #[error(transparent)]
+    Multicast(#[from] MulticastFailure),
 }
 
 /// A running plant with its servers. Dropping it stops all.
@@ -40,6 +49,7 @@ pub enum ServiceFailure {
 pub struct Service {
     // The servers end before the plant does: they are dropped first.
     clients: Option<Server>,
+    multicast: Option<Multicast>,
     plant: Plant,
     watch: Watch,
     replayed: JournalReplayed,
@@ -52,11 +62,23 @@ impl Service {
     /// [`ServiceError`]: a busy port, a line that cannot be listened to, a journal that cannot be used.
     pub fn start(config: &Config, on_refusal: Option<OnRefusal>) -> Result<Self, ServiceError> {
         let watch = Watch::default();
-        let readers: &[&str] = if config.clients.is_some() { &["clients"] } else { &[] };
+        let mut readers = Vec::new();
+        readers.extend(config.clients.is_some().then_some("clients"));
+        readers.extend(config.multicast.is_some().then_some("multicast"));
         // The port is taken before the plant starts, so that a busy one costs nothing.
         let listening = config.clients.as_ref().map(|clients| server::bind(clients.address)).transpose()?;
-        let (mut plant, consumers) = Plant::start_watched(config.plant.clone(), readers, watch.clone())?;
-        let clients = match (&config.clients, listening, consumers.into_iter().next()) {
+        let sockets = config.multicast.as_ref().map(multicast::bind).transpose()?;
+        let (mut plant, consumers) = Plant::start_watched(config.plant.clone(), &readers, watch.clone())?;
+        let mut consumers = consumers.into_iter();
+        let for_clients = if config.clients.is_some() { consumers.next() } else { None };
+        let multicast = match (&config.multicast, sockets, consumers.next()) {
+            (Some(setting), Some(sockets), Some(consumer)) => {
+                let setting = setting.clone();
+                Some(multicast::start(sockets, setting, &config.books(), consumer, plant.live_from())?)
+            }
+            _ => None,
+        };
+        let clients = match (&config.clients, listening, for_clients) {
             (Some(setting), Some(listener), Some(consumer)) => {
                 let history = JournalHistory::new(&config.plant);
                 let options = ServerOptions {
@@ -80,7 +102,7 @@ impl Service {
             _ => None,
         };
         let replayed = plant.replayed()?;
-        Ok(Self { clients, plant, watch, replayed })
+        Ok(Self { clients, multicast, plant, watch, replayed })
     }
 
     /// Where live clients are served.
@@ -108,6 +130,19 @@ impl Service {
         self.clients.as_ref().map(Server::stats)
     }
 
+    /// What the multicast is doing.
+    pub fn multicast(&self) -> Option<MulticastStats> {
+        self.multicast.as_ref().map(Multicast::stats)
+    }
+
+    /// Where the multicast's messages are asked for again (UDP), and where SoupBinTCP is served.
+    pub fn multicast_addresses(&self) -> [Option<std::net::SocketAddr>; 2] {
+        let of = |address: fn(&Multicast) -> Option<std::net::SocketAddr>| {
+            self.multicast.as_ref().and_then(address)
+        };
+        [of(Multicast::retransmission), of(Multicast::soupbintcp)]
+    }
+
     /// Who looks at books asks here.
     pub const fn watch(&self) -> &Watch {
         &self.watch
@@ -118,13 +153,16 @@ impl Service {
         Handles {
             plant: self.plant.status_handle(),
             clients: self.clients.as_ref().map(Server::stats_handle),
+            multicast: self.multicast.as_ref().map(Multicast::stats_handle),
             watch: self.watch.clone(),
         }
     }
 
     /// Whether something of it has ended, which nothing does before it is told to unless it failed.
     pub fn has_ended(&self) -> bool {
-        self.plant.has_ended() || self.clients.as_ref().is_some_and(Server::is_finished)
+        self.plant.has_ended()
+            || self.clients.as_ref().is_some_and(Server::is_finished)
+            || self.multicast.as_ref().is_some_and(Multicast::is_finished)
     }
 
     /// Stops all, the lines first: what was received is published, journaled and, for clients that read, sent.
@@ -134,8 +172,10 @@ impl Service {
     pub fn stop(self) -> Result<(), ServiceFailure> {
         let plant = self.plant.stop();
         let clients = self.clients.map_or(Ok(()), Server::join);
+        let multicast = self.multicast.map_or(Ok(()), Multicast::join);
         plant?;
-        Ok(clients?)
+        clients?;
+        Ok(multicast?)
     }
 }
 
@@ -146,6 +186,8 @@ pub struct Handles {
     pub plant: Arc<std::sync::Mutex<Status>>,
     /// The clients'.
     pub clients: Option<Arc<std::sync::Mutex<Stats>>>,
+    /// The multicast's.
+    pub multicast: Option<Arc<std::sync::Mutex<MulticastStats>>>,
     /// The books.
     pub watch: Watch,
 }
