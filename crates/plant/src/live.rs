@@ -29,17 +29,21 @@ use tapeworks_feed::{Application, FeedOptions};
 use tapeworks_flow::graph::Wait;
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::NbboRules;
-use tapeworks_market::{Event, Nanos, Publisher};
+use tapeworks_market::{Capacity, Event, Nanos, Publisher};
 use tapeworks_ring::disruptor::{Builder, Consumer, Single};
 use tapeworks_ring::{cpu, spsc};
 use tapeworks_store::journal::JournalError;
 
+use crate::clients::distributor::BookOptions;
+
 pub mod config;
 mod engine;
+pub mod export;
 mod ingest;
 mod journal;
 pub mod monitor;
 mod records;
+pub mod roll;
 pub mod service;
 mod shared;
 mod snapshots;
@@ -159,6 +163,17 @@ impl Default for PlantOptions {
 }
 
 impl PlantOptions {
+    /// How the books of whoever makes records of the events are to be: as the plant's own.
+    pub fn books(&self) -> BookOptions {
+        let mut feeds = Vec::new();
+        for venue in &self.venues {
+            if !feeds.contains(&venue.publisher) {
+                feeds.push(venue.publisher);
+            }
+        }
+        BookOptions { feeds, capacity: Capacity::default(), rules: self.rules }
+    }
+
     /// The feed of these venues, of which nothing was heard.
     pub fn live_feed(&self) -> LiveFeed {
         let channels = self

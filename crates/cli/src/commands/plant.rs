@@ -78,7 +78,8 @@ impl From<ServiceFailure> for Failure {
     }
 }
 
-fn load(path: &Path) -> Result<Config> {
+/// Reads a plant's configuration.
+pub(crate) fn load(path: &Path) -> Result<Config> {
     service::load(path).map_err(|errors| Failure::Config(errors.iter().map(ToString::to_string).collect()))
 }
 

@@ -40,6 +40,16 @@ impl Default for BookOptions {
     }
 }
 
+impl BookOptions {
+    /// Empty books and NBBO.
+    pub(crate) fn market(&self) -> Through<BookStage, NbboStage> {
+        let feeds = self.feeds.iter().map(|feed| (*feed, self.capacity));
+        let books = BookStage::with_unnamed(feeds, self.capacity);
+        let nbbo = NbboStage::new(self.rules, self.feeds.iter().copied(), self.capacity.instruments);
+        Through::new(books, nbbo)
+    }
+}
+
 /// What is done for a schema.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
@@ -110,12 +120,9 @@ const fn is_alone(event: &Event) -> bool {
 
 impl Replica {
     pub(crate) fn new(options: &BookOptions) -> Self {
-        let feeds = options.feeds.iter().map(|feed| (*feed, options.capacity));
-        let books = BookStage::with_unnamed(feeds, options.capacity);
-        let nbbo = NbboStage::new(options.rules, options.feeds.iter().copied(), options.capacity.instruments);
         let lane = |schema| Lane { maker: Maker::new(schema), mode: Mode::Off, batch: Batch::default() };
         Self {
-            market: Through::new(books, nbbo),
+            market: options.market(),
             instruments: Instruments::default(),
             lanes: Schema::ALL.into_iter().map(lane).collect(),
             next: 0,

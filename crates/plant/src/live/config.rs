@@ -9,15 +9,17 @@ use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::SnapshotOptions;
 use tapeworks_flow::graph::Wait;
+use tapeworks_market::Publisher;
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::{NbboRules, StaleBooks};
 use tapeworks_market::venue::FEEDS;
-use tapeworks_market::{Capacity, Publisher};
 use tapeworks_store::journal::JournalOptions;
 use toml::Spanned;
 use toml::de::DeTable;
 
+use super::export::is_ending;
 use super::journal::{JournalSetting, SyncPolicy, WhenFailing};
+use super::roll::RollSetting;
 use super::{PlantOptions, Topology, VenueOptions};
 use crate::clients::distributor::{BookOptions, Dataset};
 use crate::clients::keys::{Key, Keys};
@@ -68,6 +70,8 @@ pub struct Config {
     pub web: Option<WebSetting>,
     /// The multicast of records, if there is to be one.
     pub multicast: Option<MulticastSetting>,
+    /// The daily roll, if there is to be one.
+    pub roll: Option<RollSetting>,
 }
 
 impl Config {
@@ -90,13 +94,7 @@ impl Config {
 
     /// How the books of whoever makes records of the events are to be: as the plant's own.
     pub fn books(&self) -> BookOptions {
-        let mut feeds = Vec::new();
-        for venue in &self.plant.venues {
-            if !feeds.contains(&venue.publisher) {
-                feeds.push(venue.publisher);
-            }
-        }
-        BookOptions { feeds, capacity: Capacity::default(), rules: self.plant.rules }
+        self.plant.books()
     }
 }
 
@@ -185,8 +183,9 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
     let interface = plant.receive.interface;
     let multicast =
         top.table(reading, "multicast").and_then(|section| read_multicast(reading, section, interface));
+    let roll = top.table(reading, "roll").and_then(|roll| read_roll(reading, roll, plant.journal.is_some()));
     top.refuse_the_rest(reading);
-    Config { plant, clients, web, multicast }
+    Config { plant, clients, web, multicast, roll }
 }
 
 fn read_journal(reading: &mut Reading<'_>, mut journal: Section<'_>) -> JournalSetting {
@@ -448,6 +447,26 @@ fn read_multicast(
     group.map(|_| setting)
 }
 
+fn read_roll(reading: &mut Reading<'_>, mut roll: Section<'_>, has_journal: bool) -> Option<RollSetting> {
+    let folder = roll.required_text(reading, "folder");
+    if let (Some((_, span)), false) = (&folder, has_journal) {
+        reading
+            .wrong(span.clone(), "the daily roll makes files of journals: it needs a [journal]".to_owned());
+    }
+    let schemas =
+        roll.each(reading, "schemas", "a schema such as \"mbo\" or \"cmbp-1\"", |text| text.parse().ok());
+    if !roll.has("schemas") {
+        roll.missing(reading, "schemas");
+    }
+    let ending =
+        roll.parsed(reading, "format", "\"dbn.zst\", \"parquet\" or another ending of files", |text| {
+            is_ending(text).then(|| text.to_owned())
+        });
+    roll.refuse_the_rest(reading);
+    let ending = ending.unwrap_or_else(|| "dbn.zst".to_owned());
+    Some(RollSetting { folder: PathBuf::from(folder?.0), schemas: schemas?, ending })
+}
+
 fn read_web(reading: &mut Reading<'_>, mut web: Section<'_>) -> WebSetting {
     let listen =
         address(reading, &mut web, "listen").unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], WEB_PORT)));
@@ -480,6 +499,7 @@ mod tests {
         nbbo = { stale_books = "exclude", odd_lots = true }
         journal = { folder = "journal", segment_mb = 64, keep_gb = 10, sync = "250ms", when_failing = "stop" }
         web = { listen = "0.0.0.0:8080", token = "secret" }
+        roll = { folder = "days", schemas = ["mbo", "cmbp-1"], format = "parquet" }
         [multicast]
         group = "239.192.100.1:34000"
         hops = 3
@@ -562,6 +582,12 @@ mod tests {
             ..MulticastSetting::new(SocketAddrV4::new(Ipv4Addr::new(239, 192, 100, 1), 34_000))
         };
         assert_eq!(config.multicast, Some(multicast));
+        let roll = RollSetting {
+            folder: PathBuf::from("days"),
+            schemas: vec![tapeworks_store::Schema::Mbo, tapeworks_store::Schema::Cmbp1],
+            ending: "parquet".to_owned(),
+        };
+        assert_eq!(config.roll, Some(roll));
     }
 
     #[test]
@@ -583,6 +609,8 @@ mod tests {
         assert_eq!(problems("").len(), 1);
         let nothing = problems(&WHOLE.replace("group = \"239.192.100.1:34000\"", "schemas_ = 1"));
         assert!(nothing.iter().any(|told| told.contains("multicast lacks the key 'group'")), "{nothing:?}");
+        let wrong = problems(&WHOLE.replace("format = \"parquet\"", "format = \"xlsx\""));
+        assert!(wrong.len() == 1 && wrong[0].contains("'format'"), "{wrong:?}");
         let short = WHOLE.replace("db-TapeworksDemoKey0000000000000", "db-short");
         assert!(problems(&short)[0].contains("a key has 32"), "{:?}", problems(&short));
         assert!(!problems(&short)[0].contains("db-short"), "secrets are not told");

@@ -57,6 +57,18 @@ impl Monitor {
             let text = format!("ingest waited {} times for room", status.stalls - before.stalls);
             notices.push(Notice { severity: Severity::Warning, subject: "ring".to_owned(), text });
         }
+        for day in status.roll.done.iter().skip(before.roll.done.len()) {
+            let (severity, text) = match &day.outcome {
+                Ok((files, records)) => (
+                    Severity::Info,
+                    format!("the journal of {} is rolled: {files} files, {records} records", day.date),
+                ),
+                Err(why) => {
+                    (Severity::Error, format!("the journal of {} could not be rolled: {why}", day.date))
+                }
+            };
+            notices.push(Notice { severity, subject: "roll".to_owned(), text });
+        }
         if let Some(clients) = clients {
             self.compare_clients(clients, &mut notices);
         }
@@ -155,6 +167,7 @@ fn compare(before: Option<&ChannelStatus>, now: &ChannelStatus, say: &mut impl F
 mod tests {
     use tapeworks_market::Publisher;
 
+    use super::super::roll::RolledDay;
     use super::*;
 
     fn channel() -> ChannelStatus {
@@ -194,5 +207,14 @@ mod tests {
         assert_eq!(monitor.look(&status, None), []);
         status.channels[0].is_silent = false;
         assert_eq!(texts(monitor.look(&status, None)), ["it is heard again"]);
+        for outcome in [Ok((2, 30)), Err("the disk is full".to_owned())] {
+            status.roll.done.push(RolledDay { date: jiff::civil::date(2025, 11, 14), outcome });
+        }
+        let expected = [
+            "the journal of 2025-11-14 is rolled: 2 files, 30 records",
+            "the journal of 2025-11-14 could not be rolled: the disk is full",
+        ];
+        assert_eq!(texts(monitor.look(&status, None)), expected);
+        assert_eq!(monitor.look(&status, None), []);
     }
 }

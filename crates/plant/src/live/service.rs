@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::config::Config;
 use super::journal::{JournalHistory, JournalReplayed};
+use super::roll::Roll;
 use super::view::Watch;
 use super::{Plant, PlantError, PlantFailure, Status};
 use crate::clients::distributor::{OnRefusal, Options};
@@ -50,6 +51,8 @@ pub struct Service {
     // The servers end before the plant does: they are dropped first.
     clients: Option<Server>,
     multicast: Option<Multicast>,
+    /// It ends when this is dropped.
+    _roll: Option<Roll>,
     plant: Plant,
     watch: Watch,
     replayed: JournalReplayed,
@@ -102,7 +105,12 @@ impl Service {
             _ => None,
         };
         let replayed = plant.replayed()?;
-        Ok(Self { clients, multicast, plant, watch, replayed })
+        // Behind the replay: until then the plant has better things to do.
+        let roll = config
+            .roll
+            .clone()
+            .map(|setting| Roll::start(setting, config.plant.clone(), plant.status_handle()));
+        Ok(Self { clients, multicast, _roll: roll.transpose()?, plant, watch, replayed })
     }
 
     /// Where live clients are served.
@@ -204,6 +212,9 @@ pub fn load(path: &Path) -> Result<Config, Vec<crate::flow_config::ConfigError>>
     }
     if let Some(shared) = &mut config.plant.shared_memory {
         *shared = folder.join(&shared);
+    }
+    if let Some(roll) = &mut config.roll {
+        roll.folder = folder.join(&roll.folder);
     }
     Ok(config)
 }

@@ -8,9 +8,7 @@ use tapeworks_flow::graph::Wait;
 use tapeworks_flow::{Inline, Sink, Through};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::Nbbo;
-use tapeworks_market::{
-    BookStage, Capacity, Event, EventKind, InstrumentId, Instruments, NbboStage, NbboUpdate,
-};
+use tapeworks_market::{BookStage, Event, EventKind, InstrumentId, Instruments, NbboStage, NbboUpdate};
 use tapeworks_ring::broadcast::Writer;
 use tapeworks_ring::cpu;
 use tapeworks_ring::disruptor::{PollError, PublishError};
@@ -149,17 +147,8 @@ pub(super) struct MarketStage {
 
 impl MarketStage {
     pub(super) fn new(options: &PlantOptions, shared: Option<Writer<Published>>, watch: Watch) -> Self {
-        let capacity = Capacity::default();
-        let mut feeds = Vec::new();
-        for venue in &options.venues {
-            if !feeds.contains(&venue.publisher) {
-                feeds.push(venue.publisher);
-            }
-        }
-        let books = BookStage::with_unnamed(feeds.iter().map(|feed| (*feed, capacity)), capacity);
-        let nbbo = NbboStage::new(options.rules, feeds, capacity.instruments);
         Self {
-            market: Through::new(books, nbbo),
+            market: options.books().market(),
             buffer: Vec::with_capacity(BATCH),
             outlet: Outlet { shared, count: 0 },
             instruments: Instruments::default(),

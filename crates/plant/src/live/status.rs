@@ -8,6 +8,7 @@ use tapeworks_market::nbbo::NbboCounts;
 use tapeworks_market::{Nanos, Publisher};
 
 use super::journal::JournalStatus;
+use super::roll::RollStatus;
 
 /// A line of a channel, or the answers of its retransmission server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,4 +108,6 @@ pub struct Status {
     pub rejected: u64,
     /// Items published to the shared memory.
     pub shared: u64,
+    /// The daily roll.
+    pub roll: RollStatus,
 }
