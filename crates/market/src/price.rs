@@ -105,6 +105,7 @@ impl fmt::Debug for Price {
 }
 
 /// Nanoseconds since the UNIX epoch, UTC.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(transparent)]
 pub struct Nanos(pub u64);
