@@ -120,6 +120,7 @@ pub enum Line {
 }
 
 /// DBN's flags.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(transparent)]
 pub struct Flags(pub u8);

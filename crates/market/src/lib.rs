@@ -18,6 +18,7 @@
 
 pub mod book;
 pub mod event;
+pub mod image;
 pub mod instrument;
 pub mod levels;
 pub mod nbbo;
