@@ -36,6 +36,7 @@ use tapeworks_store::journal::JournalError;
 
 use crate::clients::distributor::BookOptions;
 
+mod checkpoint;
 pub mod config;
 mod engine;
 pub mod export;
@@ -51,6 +52,7 @@ mod status;
 pub mod view;
 mod waiting;
 
+pub use checkpoint::CheckpointStatus;
 pub use engine::{Engine, EngineCounters};
 pub use journal::{JournalHistory, JournalReplayed, JournalSetting, JournalStatus, SyncPolicy, WhenFailing};
 pub use shared::{Published, SHARED_MEANING};
@@ -176,6 +178,11 @@ impl PlantOptions {
 
     /// The feed of these venues, of which nothing was heard.
     pub fn live_feed(&self) -> LiveFeed {
+        let (options, channels) = self.feed_options();
+        LiveFeed::new(options, channels)
+    }
+
+    fn feed_options(&self) -> (FeedOptions, Vec<LiveChannelOptions>) {
         let channels = self
             .venues
             .iter()
@@ -192,7 +199,7 @@ impl PlantOptions {
                 snapshot: venue.snapshot.map(|_| venue.snapshots),
             })
             .collect();
-        LiveFeed::new(FeedOptions { symbols: self.symbols.clone(), ..FeedOptions::default() }, channels)
+        (FeedOptions { symbols: self.symbols.clone(), ..FeedOptions::default() }, channels)
     }
 }
 
@@ -272,6 +279,7 @@ pub type EventConsumer = Consumer<Event, Waiting, Single>;
 pub struct Plant {
     stop: Arc<AtomicBool>,
     status: Arc<Mutex<Status>>,
+    first_event: u64,
     live_from: Arc<AtomicU64>,
     threads: Vec<(&'static str, JoinHandle<Result<(), PlantFailure>>)>,
     ready: Receiver<Result<JournalReplayed, PlantError>>,
@@ -326,13 +334,26 @@ impl Plant {
 
         // The journal is read to its end before it is written on.
         let mut engine = Engine::new(options.live_feed());
+        let mut stage = shared::MarketStage::new(&options, shared, watch);
         let mut to_journal = None;
         let mut replay = None;
         if let (Some(setting), Some(id)) = (&options.journal, keeper)
             && let Some(consumer) = ends.take(id)
         {
             let opened = journal::open(setting)?;
-            replay = Some((setting.folder.clone(), opened.opened));
+            let mut from = None;
+            if setting.snapshot_every.is_some() && options.topology == Topology::Inline {
+                let (restored, refused) = checkpoint::newest(&setting.folder, &opened.opened, &options);
+                let mut status = status.lock().unwrap_or_else(PoisonError::into_inner);
+                status.snapshots.refused = refused;
+                if let Some(restored) = restored {
+                    from = Some(restored.record);
+                    engine = restored.engine;
+                    stage.restore(restored.market, restored.instruments);
+                }
+                status.snapshots.restored = from;
+            }
+            replay = Some((setting.folder.clone(), opened.opened, from));
             let (producer, inputs) = spsc::with_strategies(
                 setting.queue.max(64).next_power_of_two(),
                 Waiting::new(wait),
@@ -343,7 +364,7 @@ impl Plant {
             spawn("journal", Box::new(move || keeper.run()))?;
         }
         let inline = options.topology == Topology::Inline;
-        let stage = shared::MarketStage::new(&options, shared, watch);
+        let first_event = engine.counters().events;
         let (inline_stage, piped_stage) = if inline { (Some(stage), None) } else { (None, Some(stage)) };
         if let (Some(stage), Some(consumer)) = (piped_stage, market.and_then(|id| ends.take(id))) {
             let (core, status) = (options.cores[1], Arc::clone(&status));
@@ -380,7 +401,7 @@ impl Plant {
                 let replayed = pinned
                     .map_err(|source| PlantError::Pin { thread: "ingest", source })
                     .and_then(|()| match replay {
-                        Some((folder, opened)) => ingest.replay(&mut engine, &folder, &opened),
+                        Some((folder, opened, from)) => ingest.replay(&mut engine, &folder, &opened, from),
                         None => Ok(JournalReplayed::default()),
                     });
                 let is_ready = replayed.is_ok();
@@ -402,7 +423,7 @@ impl Plant {
                 Ok(())
             }),
         )?;
-        Ok((Self { stop, status, live_from, threads, ready, replayed: None }, consumers))
+        Ok((Self { stop, status, first_event, live_from, threads, ready, replayed: None }, consumers))
     }
 
     /// Waits until the journal is replayed: from then on what the lines bring is published. The consumers must be read
@@ -430,6 +451,11 @@ impl Plant {
     /// A handle on [`Plant::status`] for another thread.
     pub fn status_handle(&self) -> Arc<Mutex<Status>> {
         Arc::clone(&self.status)
+    }
+
+    /// The number of the first event that consumers see: those before it are in a state snapshot, and in the journal.
+    pub const fn first_event(&self) -> u64 {
+        self.first_event
     }
 
     /// The number of the first event that is not of the journal's replay; [`u64::MAX`] until the journal is replayed. It is

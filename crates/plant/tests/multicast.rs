@@ -17,7 +17,7 @@ use tapeworks_exchange::snapshot::Credentials;
 use tapeworks_market::{Event, EventKind};
 use tapeworks_plant::clients::distributor::BookOptions;
 use tapeworks_plant::multicast::receiver::{Receiver, ReceiverOptions};
-use tapeworks_plant::multicast::server::{self, Multicast, MulticastSetting};
+use tapeworks_plant::multicast::server::{self, Begin, Multicast, MulticastSetting};
 use tapeworks_plant::subscriber::Records;
 use tapeworks_ring::disruptor::{Builder, Producer};
 use tapeworks_ring::wait::Yielding;
@@ -43,8 +43,9 @@ impl Plant {
         let live_from = Arc::new(AtomicU64::new(u64::MAX));
         let sockets = server::bind(&setting).unwrap();
         let books = BookOptions::default();
+        let begin = Begin { first_event: 0, history: None, live_from: Arc::clone(&live_from) };
         let consumer = ends.take(reader).unwrap();
-        let multicast = server::start(sockets, setting, &books, consumer, Arc::clone(&live_from)).unwrap();
+        let multicast = server::start(sockets, setting, &books, consumer, begin).unwrap();
         Self { multicast, producer, live_from }
     }
 

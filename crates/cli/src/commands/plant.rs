@@ -171,6 +171,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
             "the journal is replayed"
         );
     }
+    if let Some(record) = service.status().snapshots.restored {
+        tracing::info!(record, "went on from the state snapshot of this record of the journal");
+    }
     for venue in &config.plant.venues {
         let lines: Vec<String> = venue.lines.iter().map(ToString::to_string).collect();
         tracing::info!(subject = %venue.name, "listening to {}", lines.join(" and "));

@@ -292,7 +292,7 @@ pub fn earlier_days(journal: &Path) -> Result<Vec<(Date, PathBuf)>, ExportError>
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::BTreeMap;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::{Duration, Instant};
@@ -313,10 +313,10 @@ mod tests {
     use super::*;
 
     /// A folder that is removed in the end.
-    struct Temporary(PathBuf);
+    pub(in crate::live) struct Temporary(pub(in crate::live) PathBuf);
 
     impl Temporary {
-        fn new() -> Self {
+        pub(in crate::live) fn new() -> Self {
             static NEXT: AtomicU32 = AtomicU32::new(0);
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let name = format!("tapeworks-export-{}-{number}", std::process::id());
@@ -337,7 +337,7 @@ mod tests {
         (VenueKind::Bx, Application::TotalViewItch50, Publisher::XBOS_ITCH),
     ];
 
-    fn plant() -> PlantOptions {
+    pub(in crate::live) fn plant() -> PlantOptions {
         let venue = |(kind, application, publisher): (VenueKind, Application, Publisher)| VenueOptions {
             name: kind.name().to_owned(),
             application,
@@ -358,20 +358,25 @@ mod tests {
         }
     }
 
+    /// A session's packets: the channel, the receive time, the payload.
+    pub(in crate::live) fn session() -> Vec<(u16, Nanos, Vec<u8>)> {
+        let venues = KINDS[..2].iter().map(|(kind, ..)| VenueConfig { kind: *kind, share: 1 }).collect();
+        let scenario =
+            Scenario { venues, seed: 71, heartbeat_ns: 600_000_000_000, ..Scenario::full_session(3_000, 8) };
+        let mut packets = Packets::new(&scenario).unwrap();
+        let mut all = Vec::new();
+        while let Some(packet) = packets.next_packet() {
+            all.push((packet.venue as u16, Nanos(packet.timestamp_ns), packet.payload.to_vec()));
+        }
+        all
+    }
+
     /// Keeps a session as a plant would, and answers its events.
     fn keep(journal: &Path) -> Vec<Event> {
-        let venues = KINDS[..2].iter().map(|(kind, ..)| VenueConfig { kind: *kind, share: 1 }).collect();
-        let scenario = Scenario { venues, seed: 71, ..Scenario::full_session(3_000, 8) };
-        let mut packets = Packets::new(&scenario).unwrap();
         let (mut writer, _) = JournalWriter::open(journal, JournalOptions::default()).unwrap();
         let (mut engine, mut events) = (Engine::new(plant().live_feed()), Vec::new());
-        while let Some(packet) = packets.next_packet() {
-            let input = Input::Packet {
-                channel: packet.venue as u16,
-                line: Line::A,
-                received: Nanos(packet.timestamp_ns),
-                payload: packet.payload,
-            };
+        for (channel, received, payload) in &session() {
+            let input = Input::Packet { channel: *channel, line: Line::A, received: *received, payload };
             writer.append(&record_of(&input, &mut [0; 8])).unwrap();
             engine.input(&input, &mut events);
         }

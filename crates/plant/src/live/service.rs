@@ -12,7 +12,7 @@ use crate::clients::distributor::{OnRefusal, Options};
 use crate::clients::history::History;
 use crate::clients::server::{self, ServeError, Server, ServerError, ServerOptions, Stats};
 use crate::multicast::server::{
-    self as multicast, Multicast, MulticastError, MulticastFailure, MulticastStats,
+    self as multicast, Begin, Multicast, MulticastError, MulticastFailure, MulticastStats,
 };
 
 /// Why a service does not start.
@@ -77,7 +77,13 @@ impl Service {
         let multicast = match (&config.multicast, sockets, consumers.next()) {
             (Some(setting), Some(sockets), Some(consumer)) => {
                 let setting = setting.clone();
-                Some(multicast::start(sockets, setting, &config.books(), consumer, plant.live_from())?)
+                let begin = Begin {
+                    first_event: plant.first_event(),
+                    history: JournalHistory::new(&config.plant)
+                        .map(|history| Arc::new(history) as Arc<dyn History>),
+                    live_from: plant.live_from(),
+                };
+                Some(multicast::start(sockets, setting, &config.books(), consumer, begin)?)
             }
             _ => None,
         };
@@ -86,6 +92,7 @@ impl Service {
                 let history = JournalHistory::new(&config.plant);
                 let options = ServerOptions {
                     nap: setting.nap,
+                    first_event: plant.first_event(),
                     ..ServerOptions::new(
                         setting.address,
                         Options {

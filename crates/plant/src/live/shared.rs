@@ -14,6 +14,7 @@ use tapeworks_ring::cpu;
 use tapeworks_ring::disruptor::{PollError, PublishError};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use super::checkpoint::MarketImage;
 use super::status::Status;
 use super::view::Watch;
 use super::waiting::Idle;
@@ -154,6 +155,20 @@ impl MarketStage {
             instruments: Instruments::default(),
             watch,
             warm: options.warm,
+        }
+    }
+
+    /// Goes on from books that were kept.
+    pub(super) fn restore(&mut self, market: Through<BookStage, NbboStage>, instruments: Instruments) {
+        (self.market, self.instruments) = (market, instruments);
+    }
+
+    /// Books, NBBO and symbols as plain values.
+    pub(super) fn image(&self) -> MarketImage {
+        MarketImage {
+            books: self.market.first.image(),
+            nbbo: self.market.second.image(),
+            symbols: self.instruments.symbols().iter().map(|symbol| *symbol.as_bytes()).collect(),
         }
     }
 

@@ -7,6 +7,7 @@ use tapeworks_feed::live::SnapshotCounters;
 use tapeworks_market::nbbo::NbboCounts;
 use tapeworks_market::{Nanos, Publisher};
 
+use super::checkpoint::CheckpointStatus;
 use super::journal::JournalStatus;
 use super::roll::RollStatus;
 
@@ -108,6 +109,8 @@ pub struct Status {
     pub rejected: u64,
     /// Items published to the shared memory.
     pub shared: u64,
+    /// State snapshots.
+    pub snapshots: CheckpointStatus,
     /// The daily roll.
     pub roll: RollStatus,
 }

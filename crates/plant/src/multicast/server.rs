@@ -21,6 +21,7 @@ use tapeworks_store::live;
 
 use super::sequence::{Sequence, session_name};
 use super::soupbintcp::{SoupClient, SoupEnd};
+use crate::clients::history::{History, HistoryError, catch_up};
 use crate::clients::replica::{BookOptions, Mode, Replica, Special};
 use crate::live::now;
 
@@ -112,6 +113,9 @@ pub enum MulticastFailure {
     /// The ring stands still.
     #[error("the multicast gets no more events: {0}")]
     Ring(Failed),
+    /// The events of the day so far cannot be read.
+    #[error("the multicast cannot begin: {0}")]
+    History(#[from] HistoryError),
     /// The thread panicked.
     #[error("the multicast's thread panicked")]
     Panicked,
@@ -253,9 +257,19 @@ pub fn bind(setting: &MulticastSetting) -> Result<Sockets, MulticastError> {
     Ok(Sockets { sender, retransmission: retransmission.transpose()?, soupbintcp: soupbintcp.transpose()? })
 }
 
-/// Starts sending the records of the events that `consumer` gives. Those before the event numbered `live_from` are of before
-/// the session, and make books and mappings only; as long as it is [`u64::MAX`] that number is not known yet, and every
-/// event is taken for one of them.
+/// Where a session begins among the events of the day.
+#[derive(Clone)]
+pub struct Begin {
+    /// The number of the first event in the ring; those before it are read from the history.
+    pub first_event: u64,
+    /// The history; needed when the ring does not begin with event 0.
+    pub history: Option<Arc<dyn History>>,
+    /// Events before the one with this number are of before the session, and make books and mappings only. As long as it is
+    /// [`u64::MAX`] that number is not known yet, and every event is taken for one of them.
+    pub live_from: Arc<AtomicU64>,
+}
+
+/// Starts sending the records of the events that `consumer` gives.
 ///
 /// # Errors
 /// [`MulticastError`].
@@ -264,7 +278,7 @@ pub fn start<W: WaitStrategy + 'static>(
     setting: MulticastSetting,
     books: &BookOptions,
     consumer: Consumer<Event, W, Single>,
-    live_from: Arc<AtomicU64>,
+    begin: Begin,
 ) -> Result<Multicast, MulticastError> {
     let Sockets { sender, mut retransmission, mut soupbintcp } = sockets;
     let bound = |what, address: Option<SocketAddr>| {
@@ -293,7 +307,7 @@ pub fn start<W: WaitStrategy + 'static>(
         setting,
         replica,
         consumer,
-        live_from,
+        begin,
         is_live: false,
         buffer: Vec::new(),
         message: Vec::new(),
@@ -366,7 +380,7 @@ struct Work<W: WaitStrategy> {
     setting: MulticastSetting,
     replica: Replica,
     consumer: Consumer<Event, W, Single>,
-    live_from: Arc<AtomicU64>,
+    begin: Begin,
     is_live: bool,
     buffer: Vec<Event>,
     message: Vec<u8>,
@@ -393,6 +407,7 @@ struct Work<W: WaitStrategy> {
 
 impl<W: WaitStrategy> Work<W> {
     fn run(mut self) -> Result<(), MulticastFailure> {
+        self.catch_up()?;
         let mut looks = 0;
         let result = loop {
             if self.stop.load(Ordering::Acquire) {
@@ -420,6 +435,19 @@ impl<W: WaitStrategy> Work<W> {
         result
     }
 
+    /// Makes books and mappings of the events of the day so far.
+    fn catch_up(&mut self) -> Result<(), MulticastFailure> {
+        let Self { begin, consumer, stop, replica, mappings, .. } = self;
+        catch_up(begin.history.as_deref(), consumer, begin.first_event, stop, |_, events| {
+            advance(replica, events, |_, special| {
+                if let Some(Special::Mapping(instrument, symbol)) = special {
+                    mappings.push((instrument, symbol));
+                }
+            });
+            Ok(())
+        })
+    }
+
     fn now_ns(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
@@ -433,7 +461,7 @@ impl<W: WaitStrategy> Work<W> {
         let mut rest = events.as_slice();
         if !self.is_live {
             // Looked at after the events were taken: as long as the number is not known, they are from before it.
-            let live_from = self.live_from.load(Ordering::Acquire);
+            let live_from = self.begin.live_from.load(Ordering::Acquire);
             let before = usize::try_from(live_from.saturating_sub(self.replica.next)).unwrap_or(usize::MAX);
             let (old, new) = rest.split_at(before.min(rest.len()));
             self.take(old);
@@ -724,4 +752,17 @@ fn move_bytes(client: &mut Client, sequence: &Sequence, bytes: &mut [u8], now_ns
         }
     }
     soup.over()
+}
+
+/// Takes events; `each` is told what is to be said after some of them.
+fn advance(replica: &mut Replica, events: &[Event], mut each: impl FnMut(&mut Replica, Option<Special>)) {
+    let mut rest = events;
+    while !rest.is_empty() {
+        let (taken, special) = replica.advance(rest);
+        if taken == 0 {
+            return;
+        }
+        rest = rest.get(taken..).unwrap_or_default();
+        each(replica, special);
+    }
 }
