@@ -50,4 +50,4 @@ pub use scenario::{
     Burst, DEFAULT_MIDNIGHT_NS, LineFaults, MAX_MARKETS, MAX_VENUES, Popularity, Scenario, ScenarioError,
     VenueConfig, VenueKind,
 };
-pub use transport::{MAX_PAYLOAD_BYTES, Session};
+pub use transport::{MAX_PAYLOAD_BYTES, Session, Stream};

@@ -178,6 +178,15 @@ impl Store {
         }
     }
 
+    /// The numbers of the messages of the session that runs which are kept: the first, and the one after the last. Empty
+    /// without a session.
+    #[must_use]
+    pub fn kept(&self) -> std::ops::Range<u64> {
+        self.sessions.back().map_or(0..0, |session| {
+            session.packets.front().map_or(session.next, |packet| packet.first)..session.next
+        })
+    }
+
     /// Forgets packets, oldest first, until none lies between these places.
     fn forget(&mut self, start: usize, end: usize) {
         for session in &mut self.sessions {

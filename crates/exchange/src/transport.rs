@@ -93,9 +93,9 @@ impl Header {
     }
 }
 
-/// A venue's session with its open packet.
+/// A session with its open packet: messages are put into it while there is room, it is closed, sent, and the next begins.
 #[derive(Debug, Clone)]
-pub(crate) struct Stream {
+pub struct Stream {
     pub(crate) kind: VenueKind,
     pub(crate) session: Session,
     /// Room before the payload, transport header, and the messages so far.
@@ -110,7 +110,8 @@ pub(crate) struct Stream {
 
 impl Stream {
     /// A session before its first message; `headroom` bytes before each payload are the caller's.
-    pub(crate) fn new(kind: VenueKind, session: Session, headroom: usize) -> Self {
+    #[must_use]
+    pub fn new(kind: VenueKind, session: Session, headroom: usize) -> Self {
         let mut stream = Self {
             kind,
             session,
@@ -129,18 +130,42 @@ impl Stream {
         self.headroom + header_bytes(self.kind)
     }
 
+    /// The session.
+    #[must_use]
+    pub const fn session(&self) -> Session {
+        self.session
+    }
+
+    /// The number of the open packet's first message.
+    #[must_use]
+    pub const fn next_sequence(&self) -> u64 {
+        self.next_sequence
+    }
+
+    /// Messages in the open packet.
+    #[must_use]
+    pub const fn messages(&self) -> u16 {
+        self.messages
+    }
+
     /// The messages of the open packet behind their lengths.
-    pub(crate) fn blocks(&self) -> &[u8] {
+    #[must_use]
+    pub fn blocks(&self) -> &[u8] {
         self.frame.get(self.blocks_start()..self.filled).unwrap_or_default()
     }
 
-    pub(crate) fn has_room(&self, message: &[u8]) -> bool {
+    /// Whether a message of this length has room in the open packet.
+    #[must_use]
+    pub fn has_room(&self, message: &[u8]) -> bool {
         self.filled + 2 + message.len() <= self.frame.len()
     }
 
-    /// Puts a message into the open packet, which has room for it.
-    pub(crate) fn put(&mut self, message: &[u8]) {
-        // No message is longer than MAX_MESSAGE_BYTES.
+    /// Puts a message into the open packet, which has room for it ([`Stream::has_room`]); one that has none is left out.
+    pub fn put(&mut self, message: &[u8]) {
+        if !self.has_room(message) {
+            return;
+        }
+        // A packet is shorter than 64 KiB.
         let length = message.len() as u16;
         let prefix = if self.kind.is_itch() { length.to_be_bytes() } else { length.to_le_bytes() };
         let (start, end) = (self.filled, self.filled + 2 + message.len());
@@ -151,7 +176,7 @@ impl Stream {
     }
 
     /// Writes the transport's header before the messages. Answers the payload's length.
-    pub(crate) fn close(&mut self, send_time_ns: u64, content: Content) -> usize {
+    pub fn close(&mut self, send_time_ns: u64, content: Content) -> usize {
         let payload = self.filled - self.headroom;
         let header = Header {
             kind: self.kind,
@@ -167,8 +192,14 @@ impl Stream {
         payload
     }
 
+    /// The open packet's bytes behind the headroom, once it is closed.
+    #[must_use]
+    pub fn payload(&self) -> &[u8] {
+        self.frame.get(self.headroom..self.filled).unwrap_or_default()
+    }
+
     /// Goes on to the next packet after one with messages was sent.
-    pub(crate) fn begin_next(&mut self) {
+    pub fn begin_next(&mut self) {
         self.stream_offset += self.blocks().len() as u64;
         self.next_sequence += u64::from(self.messages);
         self.messages = 0;

@@ -15,6 +15,7 @@
 //! A packet in order costs the header's line and some ten compares (of its session, its place in the channel and on its
 //! line). Only what comes behind a hole is copied, into buffers that are used again.
 
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -36,7 +37,7 @@ pub const LINES: usize = 3;
 pub const MOST_AHEAD: u64 = 1 << 28;
 
 /// The transport of a channel.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum TransportKind {
     /// MoldUDP64.
     MoldUdp64,
@@ -45,7 +46,7 @@ pub enum TransportKind {
 }
 
 /// A session of a channel.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum SessionId {
     /// MoldUDP64's ten letters.
     MoldUdp64([u8; 10]),
@@ -70,7 +71,7 @@ impl std::fmt::Display for SessionId {
 }
 
 /// What a transport's header says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Header {
     /// The session.
     pub session: SessionId,
@@ -111,7 +112,7 @@ impl TransportKind {
 }
 
 /// Messages that are wanted again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Request {
     /// Their session.
     pub session: SessionId,
@@ -204,7 +205,7 @@ impl Default for ArbiterOptions {
 }
 
 /// What one line brought.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct LineCounters {
     /// Packets, heartbeats included.
     pub packets: u64,
@@ -233,7 +234,7 @@ pub struct LineCounters {
 }
 
 /// What a channel went through.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct ArbiterCounters {
     /// Messages handed on, each once.
     pub messages: u64,
@@ -319,7 +320,7 @@ pub enum Delivery<'a> {
 }
 
 /// A packet that waits.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Held {
     header: Header,
     line: Line,
@@ -328,7 +329,7 @@ struct Held {
 }
 
 /// Follows what one line brings.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct LineFollower {
     next: Option<u64>,
     holes: Ranges,
@@ -378,7 +379,7 @@ impl LineFollower {
 }
 
 /// A hole that is being worked on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Hole {
     /// When it was seen.
     since: Nanos,
@@ -387,9 +388,10 @@ struct Hole {
 }
 
 /// Makes one sequence of a channel's lines: see the [module](self).
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Arbiter {
     transport: TransportKind,
+    #[serde(skip)]
     options: ArbiterOptions,
     session: Option<SessionId>,
     /// The number of the next message; `None` before the first packet and while joining.
@@ -415,6 +417,7 @@ pub struct Arbiter {
     is_silent: bool,
     request: Option<Request>,
     wants_snapshot: bool,
+    #[serde(skip)]
     spare: Vec<Vec<u8>>,
     counters: ArbiterCounters,
 }
@@ -454,6 +457,20 @@ impl Arbiter {
             spare: Vec::new(),
             counters: ArbiterCounters::default(),
         }
+    }
+
+    /// This one, which was kept, followed as `other` is. `None` when it is of another transport.
+    pub(crate) fn with_options_of(mut self, other: &Self) -> Option<Self> {
+        self.options = other.options;
+        (self.transport == other.transport).then_some(self)
+    }
+
+    /// Whether a state that was kept is one that this can go on from.
+    pub(crate) fn is_sound(&self) -> bool {
+        let held: usize = self.held.iter().chain(&self.successor).map(|held| held.payload.len()).sum();
+        self.held_bytes <= held
+            && self.given_up.is_sound()
+            && self.lines.iter().all(|line| line.holes.is_sound())
     }
 
     /// The session; `None` before the first packet.

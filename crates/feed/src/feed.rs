@@ -1,5 +1,6 @@
 //! The feed stage: datagrams or file messages in, events out.
 
+use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
@@ -20,6 +21,7 @@ use crate::itch::{Context, ItchNormaliser};
 use crate::problem::{Problem, ProblemKind, Problems};
 use crate::recognise::{self, Application};
 use crate::sequence::{Arrival, SequenceCounters, SequenceTracker};
+use crate::state::{Reader, StateError, Writer, ensure};
 use crate::symbols::SymbolTable;
 
 pub use crate::recognise::Framing as FileFormat;
@@ -64,7 +66,7 @@ pub struct FeedOptions {
 }
 
 /// What tells one channel from another.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum ChannelIdentity {
     /// A session of MoldUDP64 at a port: both lines of a channel have the same.
     MoldUdp64 {
@@ -110,7 +112,7 @@ impl std::fmt::Display for ChannelIdentity {
 }
 
 /// What a channel carried.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct ChannelCounters {
     /// Packets, duplicates included.
     pub packets: u64,
@@ -125,7 +127,7 @@ pub struct ChannelCounters {
 }
 
 /// A channel of a venue.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Channel {
     identity: ChannelIdentity,
     application: Application,
@@ -140,7 +142,7 @@ pub struct Channel {
     counters: ChannelCounters,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 enum Normaliser {
     Itch(ItchNormaliser),
     Iex(IexNormaliser),
@@ -220,7 +222,7 @@ struct StreamPlace {
 const IN_ORDER: Arrival = Arrival { skip: 0, gap: None };
 
 /// What went in, and what was passed over.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct FeedCounters {
     /// Datagrams taken.
     pub packets: u64,
@@ -284,6 +286,40 @@ impl Feed {
             problems: Problems::default(),
             counters: FeedCounters::default(),
         }
+    }
+
+    /// What it was told to do.
+    pub(crate) const fn options(&self) -> &FeedOptions {
+        &self.options
+    }
+
+    /// Appends what channels and symbols are at. Streams and files are not among it: live lines have neither.
+    pub(crate) fn save(&self, writer: &mut Writer) -> Result<(), StateError> {
+        self.symbols.save(writer)?;
+        writer.put(&self.channels)?;
+        writer.put(&self.problems.counts())?;
+        writer.put(&self.counters)
+    }
+
+    /// The feed that was saved.
+    pub(crate) fn restore(options: FeedOptions, reader: &mut Reader<'_>) -> Result<Self, StateError> {
+        let mut feed = Self::new(options);
+        feed.symbols = SymbolTable::restore(feed.options.symbols.clone(), reader)?;
+        feed.channels = reader.take()?;
+        feed.problems = Problems::from_counts(reader.take()?);
+        feed.counters = reader.take()?;
+        for (index, channel) in feed.channels.iter().enumerate() {
+            ensure(channel.tracker.is_sound(), "a channel's gaps")?;
+            let is_fitting = match (&channel.identity, &channel.normaliser) {
+                (ChannelIdentity::MoldUdp64 { .. }, Normaliser::Itch(itch)) => itch.is_sound(&feed.symbols),
+                (ChannelIdentity::IexTp { .. }, Normaliser::Iex(_)) => true,
+                _ => false,
+            };
+            ensure(is_fitting, "a channel's instruments")?;
+            let earlier = feed.by_identity.insert(channel.identity, index);
+            ensure(earlier.is_none(), "a channel is there twice")?;
+        }
+        Ok(feed)
     }
 
     /// The symbols seen so far.

@@ -6,6 +6,7 @@
 //!
 //! Cost: the message's own line, one lookup of the symbol and the event or events.
 
+use serde::{Deserialize, Serialize};
 use tapeworks_flow::Sink;
 use tapeworks_market::event::{Definition, Imbalance, Session, Status, StatusAction};
 use tapeworks_market::instrument::Symbol;
@@ -17,7 +18,7 @@ use crate::itch::{Context, OPERATIONAL};
 use crate::symbols::{SymbolTable, UNWANTED};
 
 /// Translates the messages of one TOPS or DEEP channel.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct IexNormaliser {
     publisher: Publisher,
     /// By instrument: whether the last quote said that the symbol is halted.

@@ -7,6 +7,7 @@
 //! Cost: the message's own line, a load from the table of locates (4 bytes for each) and the event. No jump
 //! by message type for the messages about orders.
 
+use serde::{Deserialize, Serialize};
 use tapeworks_flow::Sink;
 use tapeworks_market::event::{Definition, Imbalance, Session, Status, StatusAction};
 use tapeworks_market::instrument::Symbol;
@@ -32,7 +33,7 @@ pub(crate) struct Context {
 }
 
 /// Translates the messages of one ITCH channel.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ItchNormaliser {
     publisher: Publisher,
     /// Midnight of the session's day in New York.
@@ -46,6 +47,11 @@ pub(crate) struct ItchNormaliser {
 impl ItchNormaliser {
     pub(crate) fn new(publisher: Publisher, midnight: Nanos, is_midnight_fixed: bool) -> Self {
         Self { publisher, midnight, is_midnight_fixed, instruments: Vec::new() }
+    }
+
+    /// Whether every instrument of a state that was kept is one of `symbols`.
+    pub(crate) fn is_sound(&self, symbols: &SymbolTable) -> bool {
+        self.instruments.iter().all(|instrument| symbols.is_known(*instrument))
     }
 
     /// The time in a message of whatever type and length; midnight if it is too short to have one.

@@ -27,6 +27,7 @@ mod problem;
 mod ranges;
 pub mod recognise;
 pub mod sequence;
+pub mod state;
 mod symbols;
 
 pub use feed::{

@@ -13,6 +13,7 @@
 //!
 //! Everything that enters is an [`Input`], the passing of time too. Whoever keeps the inputs can have the same events again.
 
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -25,6 +26,7 @@ use tapeworks_wire::framing::{BigEndian, Blocks, LittleEndian};
 use crate::arbitration::{Arbiter, ArbiterOptions, Delivery, Header, Request, SessionId, TransportKind};
 use crate::feed::{ChannelIdentity, Feed, FeedOptions, Packet};
 use crate::recognise::Application;
+use crate::state::{Reader, StateError, Writer, ensure};
 
 /// How snapshots are asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,7 +134,7 @@ impl Input<'_> {
 }
 
 /// What the live feed wants of a venue's servers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Ask {
     /// Messages again: [`Request::encode`] to the channel's retransmission server.
     Retransmission {
@@ -153,7 +155,7 @@ pub enum Ask {
 }
 
 /// What a channel's snapshots went through.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct SnapshotCounters {
     /// Asked for.
     pub requests: u64,
@@ -168,7 +170,7 @@ pub struct SnapshotCounters {
 }
 
 /// A snapshot on its way.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Awaited {
     attempt: u32,
     tries: u32,
@@ -199,7 +201,25 @@ pub struct LiveChannel {
     known_gaps: u64,
 }
 
+/// What is kept of a channel beside its sequence.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    place: Option<usize>,
+    attempts: u32,
+    awaited: Option<Awaited>,
+    snapshots: SnapshotCounters,
+    affected: BTreeSet<InstrumentId>,
+    is_stale: bool,
+    known_gaps: u64,
+}
+
 impl LiveChannel {
+    /// Whether a state that was kept is one that this can go on from, when the feed has so many channels.
+    pub(crate) fn check(&self, channels: usize) -> Result<(), StateError> {
+        ensure(self.arbiter.is_sound(), "what waits in a sequence")?;
+        ensure(self.place.is_none_or(|place| place < channels), "a channel's place")
+    }
+
     /// Its name and how it is followed.
     pub const fn options(&self) -> &LiveChannelOptions {
         &self.options
@@ -342,6 +362,39 @@ impl LiveFeed {
             last: None,
             clock: Nanos(0),
         }
+    }
+
+    /// Appends what the channels are at.
+    pub(crate) fn save_channels(&self, writer: &mut Writer) -> Result<(), StateError> {
+        for channel in &self.channels {
+            writer.put(&channel.arbiter)?;
+            let LiveChannel { place, attempts, awaited, snapshots, affected, is_stale, known_gaps, .. } =
+                channel;
+            // As [`Kept`], which owns what it has.
+            writer.put(&(place, attempts, awaited, snapshots, affected, is_stale, known_gaps))?;
+        }
+        writer.put(&self.asks)?;
+        writer.put(&self.deadline)
+    }
+
+    /// Takes the place of what was saved.
+    pub(crate) fn restore_channels(&mut self, feed: Feed, reader: &mut Reader<'_>) -> Result<(), StateError> {
+        self.feed = feed;
+        for channel in &mut self.channels {
+            let arbiter = reader.take::<Arbiter>()?.with_options_of(&channel.arbiter);
+            channel.arbiter = arbiter.ok_or(StateError::Foreign)?;
+            let kept: Kept = reader.take()?;
+            channel.place = kept.place;
+            channel.attempts = kept.attempts;
+            channel.awaited = kept.awaited;
+            channel.snapshots = kept.snapshots;
+            channel.affected = kept.affected;
+            channel.is_stale = kept.is_stale;
+            channel.known_gaps = kept.known_gaps;
+        }
+        self.asks = reader.take()?;
+        self.deadline = reader.take()?;
+        Ok(())
     }
 
     /// The channels, in the order of the options.

@@ -91,7 +91,38 @@ pub struct Problems {
     pub stream_holes: u64,
 }
 
+/// The counts of [`Problems`].
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct ProblemCounts([u64; 7]);
+
 impl Problems {
+    pub(crate) const fn counts(&self) -> ProblemCounts {
+        ProblemCounts([
+            self.total,
+            self.bad_headers,
+            self.cut_packets,
+            self.bad_framing,
+            self.unknown_messages,
+            self.bad_messages,
+            self.stream_holes,
+        ])
+    }
+
+    pub(crate) fn from_counts(ProblemCounts(counts): ProblemCounts) -> Self {
+        let [total, bad_headers, cut_packets, bad_framing, unknown_messages, bad_messages, stream_holes] =
+            counts;
+        Self {
+            total,
+            bad_headers,
+            cut_packets,
+            bad_framing,
+            unknown_messages,
+            bad_messages,
+            stream_holes,
+            ..Self::default()
+        }
+    }
+
     /// The first [`KEPT_PROBLEMS`] problems.
     pub fn kept(&self) -> &[Problem] {
         &self.kept

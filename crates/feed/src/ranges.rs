@@ -1,5 +1,6 @@
 //! Sets of sequence numbers, as ranges.
 
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// How many ranges one set remembers; beyond it the lowest is forgotten.
@@ -7,7 +8,7 @@ pub(crate) const MOST_RANGES: usize = 1024;
 
 /// A set of sequence numbers as ranges that lie apart, lowest first. It holds the holes of a line or a channel, which
 /// are few and short.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub(crate) struct Ranges {
     ranges: Vec<Range<u64>>,
 }
@@ -16,6 +17,13 @@ impl Ranges {
     /// The ranges, lowest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.ranges.iter().cloned()
+    }
+
+    /// Whether the ranges lie apart, in order, and are no more than remembered.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.ranges.len() <= MOST_RANGES
+            && self.ranges.iter().all(|range| range.start < range.end)
+            && self.ranges.windows(2).all(|pair| matches!(pair, [one, other] if one.end < other.start))
     }
 
     /// Whether it holds no number.

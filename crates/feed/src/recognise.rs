@@ -4,6 +4,7 @@
 //! the payload and the first messages must be of known types and right lengths. A heartbeat alone names the transport,
 //! which for us names the application.
 
+use serde::{Deserialize, Serialize};
 use tapeworks_wire::framing::{BigEndian, Blocks};
 use tapeworks_wire::iex::tp::{MessageProtocolId, Segment};
 use tapeworks_wire::iex::{deep10, tops16};
@@ -11,7 +12,7 @@ use tapeworks_wire::nasdaq::moldudp64::DownstreamPacket;
 use tapeworks_wire::nasdaq::{itch50, soupbintcp};
 
 /// What is spoken on a channel.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Application {
     /// Nasdaq TotalView-ITCH 5.0.

@@ -3,6 +3,7 @@
 //! A channel numbers its messages from 1. A packet tells the number of its first message and how many it has. The
 //! first packet sets the start (a capture may begin in mid-day); from then on each number is expected once.
 
+use serde::{Deserialize, Serialize};
 use tapeworks_market::event::Gap;
 
 /// How many gaps are remembered to tell a late message from a duplicate.
@@ -18,7 +19,7 @@ pub struct Arrival {
 }
 
 /// What a channel went through.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct SequenceCounters {
     /// Messages that came once more than needed.
     pub duplicate_messages: u64,
@@ -31,7 +32,7 @@ pub struct SequenceCounters {
 }
 
 /// Follows one channel.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SequenceTracker {
     next: Option<u64>,
     gaps: [Option<Gap>; REMEMBERED_GAPS],
@@ -43,6 +44,11 @@ impl SequenceTracker {
     /// The number expected next; `None` before the first packet.
     pub const fn next(&self) -> Option<u64> {
         self.next
+    }
+
+    /// Whether a state that was kept is one that this can go on from.
+    pub(crate) const fn is_sound(&self) -> bool {
+        self.newest_gap < REMEMBERED_GAPS
     }
 
     /// What the channel went through.

@@ -6,6 +6,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Publisher};
 
+use crate::state::{Reader, StateError, Writer, ensure};
+
 /// One multiplication: the keys are symbols of an exchange's directory, not an attacker's choice, and a million
 /// messages a second are looked up. (A hostile capture can make this slow, not wrong.)
 #[derive(Default)]
@@ -47,6 +49,41 @@ impl SymbolTable {
 
     pub(crate) const fn instruments(&self) -> &Instruments {
         &self.instruments
+    }
+
+    /// Appends what is known, in an order that follows from it alone.
+    pub(crate) fn save(&self, writer: &mut Writer) -> Result<(), StateError> {
+        let symbols: Vec<[u8; 16]> =
+            self.instruments.symbols().iter().map(|symbol| *symbol.as_bytes()).collect();
+        writer.put(&symbols)?;
+        let mut words: Vec<(u64, InstrumentId)> =
+            self.by_word.iter().map(|(word, id)| (*word, *id)).collect();
+        words.sort_unstable();
+        writer.put(&words)
+    }
+
+    /// The table that was saved.
+    pub(crate) fn restore(
+        wanted: Option<HashSet<Symbol>>,
+        reader: &mut Reader<'_>,
+    ) -> Result<Self, StateError> {
+        let symbols: Vec<[u8; 16]> = reader.take()?;
+        let words: Vec<(u64, InstrumentId)> = reader.take()?;
+        let mut instruments = Instruments::with_capacity(symbols.len());
+        for symbol in &symbols {
+            instruments.intern(Symbol::from_bytes(symbol));
+        }
+        ensure(instruments.len() == symbols.len(), "a symbol is there twice")?;
+        let mut table = Self { instruments, by_word: words.iter().copied().collect(), wanted };
+        ensure(table.by_word.len() == words.len(), "a venue's symbol is there twice")?;
+        ensure(words.iter().all(|(_, id)| table.is_known(*id)), "a symbol's instrument is not known")?;
+        table.by_word.shrink_to_fit();
+        Ok(table)
+    }
+
+    /// Whether a table may hold this number: an instrument that is known, none, or an unwanted one.
+    pub(crate) fn is_known(&self, instrument: InstrumentId) -> bool {
+        instrument.index() < self.instruments.len() || matches!(instrument, UNWANTED | InstrumentId::UNKNOWN)
     }
 
     /// The instrument of an eight-byte symbol of `publisher`; `announce` gets the mapping when it is new.

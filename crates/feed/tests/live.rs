@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario};
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::{Ask, Input, LiveChannelOptions, LiveFeed, SnapshotOptions};
+use tapeworks_feed::state::StateError;
 use tapeworks_feed::{Application, FeedOptions};
 use tapeworks_flow::{Inline, Sink, Stage};
 use tapeworks_market::{
@@ -146,6 +147,28 @@ fn run(
     options: ArbiterOptions,
     seed: u64,
 ) -> Run {
+    run_restored(messages, faults, unanswered, options, seed, &[])
+}
+
+/// A feed that has what this one has kept of itself, in its place.
+fn restored(live: &LiveFeed) -> LiveFeed {
+    let channels = live.channels().iter().map(|channel| channel.options().clone()).collect();
+    let kept = live.save().unwrap();
+    let restored = LiveFeed::restore(FeedOptions::default(), channels, &kept).unwrap();
+    assert_eq!(restored.save().unwrap(), kept);
+    restored
+}
+
+/// As [`run`]; before the inputs of these numbers the feed is kept and restored.
+fn run_restored(
+    messages: &[Vec<u8>],
+    faults: [Faults; 2],
+    unanswered: u32,
+    options: ArbiterOptions,
+    seed: u64,
+    restore_before: &[usize],
+) -> Run {
+    let mut inputs = 0;
     let mut draw = Draw(seed);
     let mut due: BinaryHeap<Reverse<Arrival>> = BinaryHeap::new();
     let mut number = 0;
@@ -186,6 +209,10 @@ fn run(
     let mut requests = 0;
     while let Some(Reverse((at, _, line, bytes))) = due.pop() {
         let line = [Line::A, Line::B, Line::Recovery][usize::from(line)];
+        if restore_before.contains(&inputs) {
+            live = restored(&live);
+        }
+        inputs += 1;
         // A timer of the plant.
         if live.deadline().is_some_and(|deadline| deadline <= Nanos(START + at)) {
             events.extend(feed(&mut live, Input::Tick { now: Nanos(START + at) }));
@@ -279,6 +306,51 @@ proptest! {
         prop_assert_eq!(counters.messages + counters.missing, messages.len() as u64);
         let gaps: u64 = run.events.iter().filter_map(Event::gap).map(|gap| gap.count).sum();
         prop_assert_eq!(gaps, counters.missing);
+    }
+
+    #[test]
+    fn a_feed_that_is_restored_goes_on_as_if_nothing_had_been(
+        a in any_faults(),
+        b in any_faults(),
+        unanswered in prop::sample::select(vec![0u32, 500, 1000]),
+        restore_before in prop::collection::vec(0usize..1_500, 1..6),
+        seed in any::<u64>(),
+    ) {
+        let messages = messages(1_000, 10, seed);
+        let lossy = |faults: Faults| Faults { lost: faults.lost * 8, ..faults };
+        let faults = [lossy(a), lossy(b)];
+        let whole = run(&messages, faults, unanswered, asks_again(), seed);
+        let parts = run_restored(&messages, faults, unanswered, asks_again(), seed, &restore_before);
+        prop_assert_eq!(whole.events, parts.events);
+        prop_assert_eq!(whole.requests, parts.requests);
+        let counters = |live: &LiveFeed| (*live.channels()[0].arbiter().counters(), live.channels()[0].arbiter().lines());
+        prop_assert_eq!(counters(&whole.live), counters(&parts.live));
+        prop_assert_eq!(whole.live.feed().counters(), parts.live.feed().counters());
+        prop_assert_eq!(whole.live.save(), parts.live.save());
+    }
+
+    #[test]
+    fn bytes_that_are_no_state_are_refused(
+        at in any::<prop::sample::Index>(),
+        bit in 0u8..8,
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let messages = messages(200, 6, 5);
+        let faults = Faults { lost: 300, duplicated: 0, reordered: 100, skew_us: 50 };
+        let live = run(&messages, [faults; 2], 1000, asks_again(), 5).live;
+        let channels = || live.channels().iter().map(|channel| channel.options().clone()).collect::<Vec<_>>();
+        let kept = live.save().unwrap();
+        prop_assert!(LiveFeed::restore(FeedOptions::default(), channels(), &kept[..cut.index(kept.len())]).is_err());
+        let mut changed = kept.clone();
+        changed[at.index(kept.len())] ^= 1 << bit;
+        // It may say something else that holds together; it is no panic.
+        if let Ok(other) = LiveFeed::restore(FeedOptions::default(), channels(), &changed) {
+            other.save().unwrap();
+        }
+        let mut others = channels();
+        others[0].arbiter.reorder_window_ns += 1;
+        let foreign = LiveFeed::restore(FeedOptions::default(), others, &kept);
+        prop_assert_eq!(foreign.err(), Some(StateError::Foreign));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use std::hint::select_unpredictable;
 use tapeworks_flow::{Sink, Stage};
 
 use crate::event::{Event, EventKind, Flags, Session, Side};
+use crate::image::{BookImage, BooksImage, OrderImage, UnsoundImage, ensure};
 use crate::instrument::InstrumentId;
 use crate::levels::{Ladder, Level, LevelError, LevelStore};
 use crate::orders::{MAX_INSTRUMENTS, Order, OrderIndex, Refused};
@@ -97,6 +98,7 @@ impl From<Refused> for Outcome {
 }
 
 /// What went through the books of a feed, and what did not fit. Nothing is dropped without a count here.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct BookCounters {
     /// Events seen.
@@ -224,6 +226,93 @@ impl Books {
             is_open: true,
             counters: BookCounters::default(),
         }
+    }
+
+    /// All of it as plain values.
+    pub fn image(&self) -> BooksImage {
+        let sides = [Side::Bid, Side::Ask];
+        let of_book = |(index, book): (usize, &Book)| {
+            let side = |side: Side| {
+                let levels = self.levels.iter(book.sides[place_of(side)], side);
+                levels.map(|level| (level.price, level.size, level.orders)).collect()
+            };
+            let image = BookImage {
+                instrument: index as u32,
+                levels: sides.map(side),
+                epoch: book.epoch,
+                state: book.state.bits(),
+                quoted: book.quoted,
+                reach: book.reach,
+                round_lot: book.round_lot,
+            };
+            let blank = BookImage { instrument: image.instrument, ..BookImage::default() };
+            (image != blank).then_some(image)
+        };
+        let mut orders: Vec<OrderImage> = self
+            .orders
+            .iter()
+            .map(|order| OrderImage {
+                id: order.id,
+                price: order.price,
+                size: order.size,
+                is_ask: order.side == Side::Ask,
+                instrument: order.instrument.0,
+                priority: order.priority,
+            })
+            .collect();
+        orders.sort_unstable_by_key(|order| order.priority);
+        BooksImage {
+            publisher: self.publisher,
+            books: self.books.iter().enumerate().filter_map(of_book).collect(),
+            places: self.books.len() as u32,
+            orders,
+            next_priority: self.next_priority,
+            epoch: self.epoch,
+            is_open: self.is_open,
+            counters: self.counters,
+        }
+    }
+
+    /// The books that an image was taken of, in tables of at least this size.
+    ///
+    /// # Errors
+    /// [`UnsoundImage`].
+    pub fn from_image(image: &BooksImage, least: Capacity) -> Result<Self, UnsoundImage> {
+        ensure(image.places <= MAX_INSTRUMENTS, "more instruments than are possible")?;
+        let mut books = Self::new(image.publisher, image.capacity(least));
+        for kept in &image.books {
+            ensure(kept.instrument < image.places, "a book of no instrument")?;
+            let Some(book) = books.books.get_mut(kept.instrument as usize) else { continue };
+            *book = Book {
+                epoch: kept.epoch,
+                state: InstrumentState::from_bits(kept.state),
+                quoted: kept.quoted,
+                reach: kept.reach,
+                round_lot: kept.round_lot,
+                ..Book::default()
+            };
+            for (side, levels) in [Side::Bid, Side::Ask].into_iter().zip(&kept.levels) {
+                for (price, size, orders) in levels.iter().copied() {
+                    let level = Level { price, size, orders };
+                    let put = books.levels.put_worst(&mut book.sides[place_of(side)], side, level);
+                    ensure(put.is_ok(), "levels out of order")?;
+                }
+            }
+        }
+        for kept in &image.orders {
+            ensure(kept.size > 0 && kept.instrument < image.places, "an order without shares or instrument")?;
+            let order = Order {
+                id: kept.id,
+                price: kept.price,
+                size: kept.size,
+                side: if kept.is_ask { Side::Ask } else { Side::Bid },
+                instrument: InstrumentId(kept.instrument),
+                priority: kept.priority,
+            };
+            ensure(books.orders.insert(&order).is_ok(), "an order is there twice")?;
+        }
+        let BooksImage { next_priority, epoch, is_open, counters, .. } = *image;
+        Ok(Self { next_priority, epoch, is_open, counters, ..books })
     }
 
     /// The feed.
@@ -796,6 +885,29 @@ impl BookStage {
             stage.admit(publisher, capacity);
         }
         stage
+    }
+
+    /// All of it as plain values, feed by feed.
+    pub fn image(&self) -> Vec<BooksImage> {
+        self.feeds.iter().map(Books::image).collect()
+    }
+
+    /// The books that an image was taken of, in tables of at least this size; any other feed gets tables of the size `least` at
+    /// its first event.
+    ///
+    /// # Errors
+    /// [`UnsoundImage`].
+    pub fn from_image(image: &[BooksImage], least: Capacity) -> Result<Self, UnsoundImage> {
+        let mut stage = Self::with_unnamed([], least);
+        ensure(image.len() < usize::from(NO_PLACE), "more feeds than are possible")?;
+        for (place, books) in image.iter().enumerate() {
+            ensure(
+                stage.admit(books.publisher, Capacity { instruments: 0, orders: 0, levels: 0 }) == place,
+                "a feed is there twice",
+            )?;
+            stage.feeds[place] = Books::from_image(books, least)?;
+        }
+        Ok(stage)
     }
 
     /// The books of every feed seen or named.

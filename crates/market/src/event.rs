@@ -104,6 +104,7 @@ impl Side {
 }
 
 /// The line of a channel that delivered the event first.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Line {
@@ -119,6 +120,7 @@ pub enum Line {
 }
 
 /// DBN's flags.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(transparent)]
 pub struct Flags(pub u8);
@@ -291,6 +293,7 @@ pub struct Imbalance {
 }
 
 /// Messages that did not arrive.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gap {
     /// The sequence number of the first that is missing.

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 /// The number of an instrument: dense from 0, valid within one run.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(transparent)]
 pub struct InstrumentId(pub u32);

@@ -308,6 +308,20 @@ impl LevelStore {
         Ok(())
     }
 
+    /// Puts a level below all that are there, as it was when it was read from another table.
+    pub(crate) fn put_worst(
+        &mut self,
+        ladder: &mut Ladder,
+        side: Side,
+        level: Level,
+    ) -> Result<(), LevelError> {
+        let key = key_of(side, level.price);
+        if self.cells(*ladder).first().is_some_and(|worst| worst.key <= key) {
+            return Err(LevelError::Missing);
+        }
+        self.insert(ladder, 0, Cell { key, size: level.size, orders: level.orders })
+    }
+
     /// Empties the side and gives its block back.
     pub fn clear(&mut self, ladder: &mut Ladder) {
         self.release(*ladder);

@@ -19,6 +19,7 @@
 pub mod book;
 pub mod conflate;
 pub mod event;
+pub mod image;
 pub mod instrument;
 pub mod levels;
 pub mod nbbo;

@@ -19,6 +19,7 @@ use tapeworks_flow::{Sink, Stage};
 
 use crate::book::{BestMoved, BookRef, BookUpdate, DEFAULT_ROUND_LOT, round_lot_best};
 use crate::event::{Event, EventKind, Flags, Side};
+use crate::image::{NbboImage, UnsoundImage, ensure};
 use crate::instrument::InstrumentId;
 use crate::orders::MAX_INSTRUMENTS;
 use crate::price::Price;
@@ -61,6 +62,7 @@ pub enum MarketState {
 }
 
 /// One side of an NBBO.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BestSide {
     /// The best price, if a venue has one.
@@ -76,6 +78,7 @@ pub struct BestSide {
 }
 
 /// The best bid and offer of an instrument across venues. One cache line.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(align(64))]
 pub struct Nbbo {
@@ -100,8 +103,9 @@ impl Nbbo {
 }
 
 /// What one venue contributes: its round-lot best bid and offer.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Contribution {
+pub(crate) struct Contribution {
     bid: Option<Price>,
     ask: Option<Price>,
     bid_size: u32,
@@ -123,6 +127,7 @@ pub struct NbboStage {
 }
 
 /// What the NBBO went through.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct NbboCounts {
     /// Changes of any instrument's NBBO.
@@ -167,6 +172,30 @@ impl NbboStage {
             ignored: 0,
             counts: NbboCounts::default(),
         }
+    }
+
+    /// All of it as plain values.
+    pub fn image(&self) -> NbboImage {
+        NbboImage {
+            venues: self.venues.clone(),
+            contributions: self.contributions.clone(),
+            best: self.best.clone(),
+            stride: self.stride,
+            ignored: self.ignored,
+            counts: self.counts,
+        }
+    }
+
+    /// The NBBO that an image was taken of.
+    ///
+    /// # Errors
+    /// [`UnsoundImage`].
+    pub fn from_image(rules: NbboRules, image: NbboImage) -> Result<Self, UnsoundImage> {
+        let NbboImage { venues, contributions, best, stride, ignored, counts } = image;
+        ensure(venues.len() <= MAX_VENUES, "more venues than are possible")?;
+        ensure(stride == venues.len().next_power_of_two(), "the places of the venues")?;
+        ensure(best.len().checked_mul(stride) == Some(contributions.len()), "the venues' contributions")?;
+        Ok(Self { rules, venues, contributions, best, stride, ignored, counts })
     }
 
     /// The venues, in the order of the bits of [`BestSide::venues`].

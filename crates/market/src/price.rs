@@ -104,7 +104,23 @@ impl fmt::Debug for Price {
     }
 }
 
+#[cfg(feature = "serde")]
+impl serde::Serialize for Price {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_i64(self.e9())
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'d> serde::Deserialize<'d> for Price {
+    fn deserialize<D: serde::Deserializer<'d>>(deserializer: D) -> Result<Self, D::Error> {
+        let units = <i64 as serde::Deserialize>::deserialize(deserializer)?;
+        Self::from_e9(units).ok_or_else(|| serde::de::Error::custom("not a price"))
+    }
+}
+
 /// Nanoseconds since the UNIX epoch, UTC.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(transparent)]
 pub struct Nanos(pub u64);

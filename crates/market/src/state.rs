@@ -17,6 +17,16 @@ const VENUE_HALTED: u8 = 2;
 const SHORT_SALE_RESTRICTED: u8 = 4;
 
 impl InstrumentState {
+    /// Its eight bits.
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Of the bits that it had; others mean nothing.
+    pub(crate) const fn from_bits(bits: u8) -> Self {
+        Self(bits & (HALTED | VENUE_HALTED | SHORT_SALE_RESTRICTED))
+    }
+
     /// The state after `status`.
     #[inline]
     pub const fn after(self, status: Status) -> Self {

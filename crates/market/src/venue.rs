@@ -5,6 +5,7 @@
 //! `tapeworks-store` compares the table with the `dbn` crate.
 
 /// DBN's number of a feed at a venue.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(transparent)]
 pub struct Publisher(pub u16);

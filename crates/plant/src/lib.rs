@@ -11,6 +11,7 @@ pub mod flow;
 pub mod flow_config;
 pub mod input;
 pub mod live;
+pub mod multicast;
 pub mod replay;
 pub mod stats;
 pub mod study;

@@ -18,7 +18,7 @@
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -29,19 +29,24 @@ use tapeworks_feed::{Application, FeedOptions};
 use tapeworks_flow::graph::Wait;
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::NbboRules;
-use tapeworks_market::{Event, Nanos, Publisher};
+use tapeworks_market::{Capacity, Event, Nanos, Publisher};
 use tapeworks_ring::disruptor::{Builder, Consumer, Single};
 use tapeworks_ring::{cpu, spsc};
 use tapeworks_store::journal::JournalError;
 
+use crate::clients::distributor::BookOptions;
+
+mod checkpoint;
 pub mod config;
 pub mod describe;
 mod engine;
+pub mod export;
 mod ingest;
 mod journal;
 pub mod monitor;
 mod receive;
 mod records;
+pub mod roll;
 pub mod service;
 mod shared;
 mod snapshots;
@@ -50,6 +55,7 @@ pub mod view;
 mod waiting;
 mod warm;
 
+pub use checkpoint::CheckpointStatus;
 pub use engine::{Engine, EngineCounters};
 pub use journal::{JournalHistory, JournalReplayed, JournalSetting, JournalStatus, SyncPolicy, WhenFailing};
 pub use shared::{Published, SHARED_MEANING};
@@ -186,8 +192,24 @@ impl Default for PlantOptions {
 }
 
 impl PlantOptions {
+    /// How the books of whoever makes records of the events are to be: as the plant's own.
+    pub fn books(&self) -> BookOptions {
+        let mut feeds = Vec::new();
+        for venue in &self.venues {
+            if !feeds.contains(&venue.publisher) {
+                feeds.push(venue.publisher);
+            }
+        }
+        BookOptions { feeds, capacity: Capacity::default(), rules: self.rules }
+    }
+
     /// The feed of these venues, of which nothing was heard.
     pub fn live_feed(&self) -> LiveFeed {
+        let (options, channels) = self.feed_options();
+        LiveFeed::new(options, channels)
+    }
+
+    fn feed_options(&self) -> (FeedOptions, Vec<LiveChannelOptions>) {
         let channels = self
             .venues
             .iter()
@@ -204,7 +226,7 @@ impl PlantOptions {
                 snapshot: venue.snapshot.map(|_| venue.snapshots),
             })
             .collect();
-        LiveFeed::new(FeedOptions { symbols: self.symbols.clone(), ..FeedOptions::default() }, channels)
+        (FeedOptions { symbols: self.symbols.clone(), ..FeedOptions::default() }, channels)
     }
 }
 
@@ -302,6 +324,8 @@ pub type EventConsumer = Consumer<Event, Waiting, Single>;
 pub struct Plant {
     stop: Arc<AtomicBool>,
     status: Arc<Mutex<Status>>,
+    first_event: u64,
+    live_from: Arc<AtomicU64>,
     threads: Vec<(&'static str, JoinHandle<Result<(), PlantFailure>>)>,
     ready: Receiver<Result<JournalReplayed, PlantError>>,
     replayed: Option<JournalReplayed>,
@@ -359,13 +383,26 @@ impl Plant {
 
         // The journal is read to its end before it is written on.
         let mut engine = Engine::new(options.live_feed());
+        let mut stage = shared::MarketStage::new(&options, shared, watch);
         let mut to_journal = None;
         let mut replay = None;
         if let (Some(setting), Some(id)) = (&options.journal, keeper)
             && let Some(consumer) = ends.take(id)
         {
             let opened = journal::open(setting)?;
-            replay = Some((setting.folder.clone(), opened.opened));
+            let mut from = None;
+            if setting.snapshot_every.is_some() && options.topology == Topology::Inline {
+                let (restored, refused) = checkpoint::newest(&setting.folder, &opened.opened, &options);
+                let mut status = status.lock().unwrap_or_else(PoisonError::into_inner);
+                status.snapshots.refused = refused;
+                if let Some(restored) = restored {
+                    from = Some(restored.record);
+                    engine = restored.engine;
+                    stage.restore(restored.market, restored.instruments);
+                }
+                status.snapshots.restored = from;
+            }
+            replay = Some((setting.folder.clone(), opened.opened, from));
             let (producer, inputs) = spsc::with_strategies(
                 setting.queue.max(64).next_power_of_two(),
                 Waiting::with_bells(wait, std::slice::from_ref(&journal_bell)),
@@ -383,7 +420,7 @@ impl Plant {
             spawn("journal", Box::new(move || keeper.run()))?;
         }
         let inline = options.topology == Topology::Inline;
-        let stage = shared::MarketStage::new(&options, shared, watch);
+        let first_event = engine.counters().events;
         let (inline_stage, piped_stage) = if inline { (Some(stage), None) } else { (None, Some(stage)) };
         if let (Some(stage), Some(consumer)) = (piped_stage, market.and_then(|id| ends.take(id))) {
             let (core, status) = (options.cores[1], Arc::clone(&status));
@@ -413,6 +450,8 @@ impl Plant {
             .collect();
         let (ready_in, ready) = std::sync::mpsc::sync_channel(1);
         let (stop_of_ingest, core) = (Arc::clone(&stop), options.cores[0]);
+        let live_from = Arc::new(AtomicU64::new(u64::MAX));
+        let live_from_in = Arc::clone(&live_from);
         spawn(
             "ingest",
             Box::new(move || {
@@ -421,10 +460,13 @@ impl Plant {
                 let replayed = pinned
                     .map_err(|source| PlantError::Pin { thread: "ingest", source })
                     .and_then(|()| match replay {
-                        Some((folder, opened)) => ingest.replay(&mut engine, &folder, &opened),
+                        Some((folder, opened, from)) => ingest.replay(&mut engine, &folder, &opened, from),
                         None => Ok(JournalReplayed::default()),
                     });
                 let is_ready = replayed.is_ok();
+                if is_ready {
+                    live_from_in.store(engine.counters().events, Ordering::Release);
+                }
                 let _nobody_waits = ready_in.send(replayed);
                 if !is_ready {
                     return Ok(());
@@ -440,7 +482,7 @@ impl Plant {
                 Ok(())
             }),
         )?;
-        Ok((Self { stop, status, threads, ready, replayed: None, bells }, consumers))
+        Ok((Self { stop, status, first_event, live_from, threads, ready, replayed: None, bells }, consumers))
     }
 
     /// The bell of a reader, by its place: who sleeps by it is woken when there are events. Only with the waiting `park`.
@@ -473,6 +515,17 @@ impl Plant {
     /// A handle on [`Plant::status`] for another thread.
     pub fn status_handle(&self) -> Arc<Mutex<Status>> {
         Arc::clone(&self.status)
+    }
+
+    /// The number of the first event that consumers see: those before it are in a state snapshot, and in the journal.
+    pub const fn first_event(&self) -> u64 {
+        self.first_event
+    }
+
+    /// The number of the first event that is not of the journal's replay; [`u64::MAX`] until the journal is replayed. It is
+    /// told before that event is published.
+    pub fn live_from(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.live_from)
     }
 
     /// Whether a thread of it has ended, which none does before it is told to unless it failed.

@@ -85,6 +85,18 @@ impl SubscribeError {
     }
 }
 
+/// Whatever records come from: a subscription, or a receiver of the multicast.
+pub trait Records {
+    /// Whether records are there already, so that the next read does not wait.
+    fn has_more(&self) -> bool;
+
+    /// The next record; `None` when the other side has ended the session.
+    ///
+    /// # Errors
+    /// [`SubscribeError`]; see [`SubscribeError::is_timeout`].
+    fn next_record(&mut self) -> Result<Option<RecordRef<'_>>, SubscribeError>;
+}
+
 /// A subscription under way.
 pub struct Subscriber {
     address: SocketAddr,
@@ -192,17 +204,14 @@ impl Subscriber {
     pub fn metadata(&self) -> &Metadata {
         self.decoder.metadata()
     }
+}
 
-    /// Whether records are there already, so that the next read does not wait.
-    pub fn has_more(&self) -> bool {
+impl Records for Subscriber {
+    fn has_more(&self) -> bool {
         !self.decoder.get_ref().buffer().is_empty()
     }
 
-    /// The next record; `None` when the server has ended the session.
-    ///
-    /// # Errors
-    /// [`SubscribeError`]; see [`SubscribeError::is_timeout`].
-    pub fn next_record(&mut self) -> Result<Option<RecordRef<'_>>, SubscribeError> {
+    fn next_record(&mut self) -> Result<Option<RecordRef<'_>>, SubscribeError> {
         let address = self.address;
         dbn::decode::DecodeRecordRef::decode_record_ref(&mut self.decoder)
             .map_err(|source| SubscribeError::Decode { address, source })

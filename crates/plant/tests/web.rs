@@ -94,6 +94,7 @@ impl Shown {
         let handles = Handles {
             plant: Arc::new(Mutex::new(status())),
             clients: Some(Arc::new(Mutex::new(Stats::default()))),
+            multicast: None,
             watch: Watch::default(),
             has_replayed: Arc::new(AtomicBool::new(true)),
         };

@@ -142,7 +142,8 @@ fn check_nbbo(chain: &Through<BookStage, NbboStage>, instrument: InstrumentId) {
     }
 }
 
-/// Random events, 7 bytes each, through books whose tables start too small, and the NBBO over them.
+/// Random events, 7 bytes each, through books whose tables start too small, and the NBBO over them. Books and NBBO made of an
+/// image on the way end as the ones that the image was taken of.
 pub fn book(bytes: &[u8]) {
     let capacity = Capacity { instruments: 1, orders: 8, levels: 4 };
     let books = BookStage::with_unnamed([(VENUES[0], capacity)], capacity);
@@ -151,10 +152,22 @@ pub fn book(bytes: &[u8]) {
     let mut chain = Through::new(books, nbbo);
     let mut take = Take(bytes);
     let mut batch = Vec::new();
+    let mut twin: Option<Through<BookStage, NbboStage>> = None;
+    let mut batches = 0;
     while !take.is_empty() {
         batch.push(event(&mut take));
         // Batches of every length up to 16.
         if batch.len() > usize::from(take.0.len() as u8 & 15) || take.is_empty() {
+            if batches == bytes.len() % 7 {
+                let books = BookStage::from_image(&chain.first.image(), capacity).expect("it is sound");
+                let nbbo =
+                    NbboStage::from_image(NbboRules::default(), chain.second.image()).expect("it is sound");
+                twin = Some(Through::new(books, nbbo));
+            }
+            batches += 1;
+            if let Some(twin) = &mut twin {
+                twin.process(&batch, &mut |_: NbboUpdate<'_>| {});
+            }
             let mut seen = 0;
             chain.process(&batch, &mut |update: NbboUpdate<'_>| {
                 seen += 1;
@@ -167,6 +180,10 @@ pub fn book(bytes: &[u8]) {
                 check_nbbo(&chain, instrument);
             }
         }
+    }
+    if let Some(twin) = twin {
+        assert_eq!(twin.first.image(), chain.first.image());
+        assert_eq!(twin.second.image(), chain.second.image());
     }
     for feed in chain.first.feeds() {
         let counters = feed.counters();

@@ -13,6 +13,7 @@ mod capture;
 mod clients;
 mod feed;
 mod live;
+mod multicast;
 mod network;
 pub mod seeds;
 mod take;
@@ -24,6 +25,7 @@ pub use capture::{capture, framed};
 pub use clients::control;
 pub use feed::{feed_capture, feed_file, feed_packets};
 pub use live::{config, journal, live_feed};
+pub use multicast::multicast;
 pub use network::{net, rewrite, tcp};
 pub use venues::{retransmission, snapshot};
 pub use wire::{deep10, iextp, itch50, moldudp64, schema, soupbintcp, tops16};
@@ -47,6 +49,7 @@ pub const TARGETS: &[Target] = &[
     ("journal", journal),
     ("live_feed", live_feed),
     ("moldudp64", moldudp64),
+    ("multicast", multicast),
     ("net", net),
     ("retransmission", retransmission),
     ("rewrite", rewrite),

@@ -9,12 +9,16 @@ use tapeworks_market::{Event, EventKind, Line, Nanos, Publisher};
 use tapeworks_store::journal::{JournalOptions, JournalReader, JournalWriter, Record, verify};
 
 /// Inputs of two channels, each behind a byte of kind and line, two of time, one of length. Whatever comes, each message is told
-/// at most once, gaps included, within a session; the same inputs give the same events.
+/// at most once, gaps included, within a session; the same inputs give the same events, also when the feed is kept and
+/// restored on the way. Bytes that are no state of a feed are refused.
 pub fn live_feed(bytes: &[u8]) {
-    assert_eq!(run(bytes), run(bytes));
+    let whole = run(bytes, usize::MAX);
+    assert_eq!(whole, run(bytes, usize::from(bytes.first().copied().unwrap_or_default()) % 16));
+    let _refused = LiveFeed::restore(FeedOptions::default(), Vec::new(), bytes);
 }
 
-fn run(bytes: &[u8]) -> Vec<Event> {
+/// Before the input of number `restored` the feed is kept and restored.
+fn run(bytes: &[u8], restored: usize) -> Vec<Event> {
     let channel = |name: &str, application, publisher| LiveChannelOptions {
         name: name.to_owned(),
         application,
@@ -30,12 +34,18 @@ fn run(bytes: &[u8]) -> Vec<Event> {
         channel("itch", Application::TotalViewItch50, Publisher::XNAS_ITCH),
         channel("deep", Application::IexDeep10, Publisher::IEXG_DEEP),
     ];
-    let mut live = LiveFeed::new(FeedOptions::default(), channels);
+    let mut live = LiveFeed::new(FeedOptions::default(), channels.clone());
+    let mut number = 0;
     let mut events = Vec::new();
     let mut attempts = [0; 2];
     let mut now = Nanos(1_763_130_600_000_000_000);
     let mut rest = bytes;
     while let Some(([kind, high, low, length], behind)) = rest.split_first_chunk::<4>() {
+        if number == restored {
+            let kept = live.save().expect("a feed is a state");
+            live = LiveFeed::restore(FeedOptions::default(), channels.clone(), &kept).expect("it is sound");
+        }
+        number += 1;
         now.0 += u64::from(u16::from_be_bytes([*high, *low])) * 65_537;
         let (body, behind) = behind.split_at(usize::from(*length).min(behind.len()));
         rest = behind;

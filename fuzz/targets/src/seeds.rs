@@ -78,6 +78,10 @@ pub fn made(target: &str) -> io::Result<Vec<Vec<u8>>> {
         "deep10" => messages(&iex::deep10::SCHEMA, &mut random),
         "retransmission" => requests(),
         "snapshot" => logins(&mut random),
+        "multicast" => {
+            let clients = logins(&mut random).into_iter().map(|login| [&[0], &login[..]].concat());
+            clients.chain([multicast_packet()]).collect()
+        }
         "soupbintcp" => {
             let mut packets = messages(&nasdaq::soupbintcp::SCHEMA, &mut random);
             packets.extend(messages(&nasdaq::glimpse50::SCHEMA, &mut random));
@@ -131,6 +135,21 @@ fn requests() -> Vec<Vec<u8>> {
         }
     }
     all
+}
+
+/// A packet with a record of a trade, for a receiver that takes it whole.
+fn multicast_packet() -> Vec<u8> {
+    let mut block = vec![0, 48, 12, 0];
+    block.resize(50, 7);
+    let fields = nasdaq::moldudp64::DownstreamPacketFields {
+        session: SESSION.name,
+        sequence_number: 1,
+        message_count: 1,
+        messages: &block,
+    };
+    let mut packet = vec![0; 70];
+    fields.encode_into(&mut packet).expect("it has 70 bytes");
+    [&[1, 68], &packet[..]].concat()
 }
 
 /// Logins at a snapshot server, whole and with other packets.

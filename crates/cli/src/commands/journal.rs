@@ -6,11 +6,14 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde_json::json;
 use tapeworks_market::Nanos;
+use tapeworks_plant::live::export::{self, ExportError, ExportOptions};
+use tapeworks_store::Schema;
 use tapeworks_store::journal::{self, JournalError, JournalOptions, JournalWriter};
 
+use crate::commands::plant::load;
 use crate::ending::{Ending, Failure, Result};
-use crate::output;
 use crate::table::{counted, thousands};
+use crate::{complain, interrupt, output};
 
 /// Look at the journal of a plant, and mend it.
 #[derive(Debug, Args)]
@@ -24,6 +27,7 @@ pub(crate) struct Arguments {
 enum Command {
     Verify(Verify),
     Repair(Repair),
+    Export(Export),
 }
 
 /// Check every record of a journal.
@@ -53,6 +57,47 @@ struct Repair {
     folder: PathBuf,
 }
 
+/// Make files of a journal: DATE/VENUE/SCHEMA.ENDING, and DATE/nbbo/SCHEMA.ENDING for what is computed across venues.
+///
+/// The journal is replayed as the plant would do it, so the files hold what its clients got.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tapeworks journal export examples/plant/loopback.toml --out days --schema mbo,cmbp-1
+  tapeworks journal export plant.toml --journal journal/2026-01-05 --out days --schema trades --format parquet
+
+Exit code 3: the journal says that it lost inputs.")]
+struct Export {
+    /// The configuration of the plant that kept the journal: a journal does not tell what its channels speak.
+    #[arg(value_name = "CONFIG")]
+    config: PathBuf,
+    /// The journal's folder; that of the configuration unless given.
+    #[arg(long, value_name = "FOLDER")]
+    journal: Option<PathBuf>,
+    /// Where the folder of the day goes.
+    #[arg(short, long, value_name = "FOLDER")]
+    out: PathBuf,
+    /// What is written: mbo, mbp-1, mbp-10, bbo-1s, bbo-1m, tbbo, trades, cmbp-1 (the synthetic NBBO), cbbo-1s, cbbo-1m,
+    /// status, imbalance, definition, ohlcv-1s.
+    #[arg(long, value_name = "SCHEMAS", value_delimiter = ',', default_value = "mbo,cmbp-1")]
+    schema: Vec<Schema>,
+    /// The ending of the files: dbn, dbn.zst, parquet, csv, csv.zst, json, json.zst.
+    #[arg(long, value_name = "ENDING", default_value = "dbn.zst")]
+    format: String,
+    /// Replace the files of a day that are there already.
+    #[arg(short, long)]
+    force: bool,
+    /// As one JSON object.
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+impl From<ExportError> for Failure {
+    fn from(error: ExportError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
 impl From<JournalError> for Failure {
     fn from(error: JournalError) -> Self {
         Self::Failed(error.to_string())
@@ -68,6 +113,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
     match arguments.command {
         Command::Verify(arguments) => verify(&arguments),
         Command::Repair(arguments) => repair(&arguments),
+        Command::Export(arguments) => export(arguments),
     }
 }
 
@@ -126,4 +172,74 @@ fn repair(arguments: &Repair) -> Result {
     };
     output::print(&text)?;
     Ok(Ending::Complete)
+}
+
+fn export(arguments: Export) -> Result {
+    if !export::is_ending(&arguments.format) {
+        let known = "dbn, dbn.zst, parquet, csv, csv.zst, json, json.zst";
+        return Err(Failure::Usage(format!("'{}' is no ending of files: {known}", arguments.format)));
+    }
+    let config = load(&arguments.config)?;
+    let kept =
+        arguments.journal.or_else(|| config.plant.journal.as_ref().map(|journal| journal.folder.clone()));
+    let Some(folder) = kept else {
+        let config = arguments.config.display();
+        return Err(Failure::Usage(format!("{config} has no [journal]: --journal says where one is")));
+    };
+    let options = ExportOptions {
+        folder: arguments.out,
+        schemas: arguments.schema,
+        ending: arguments.format,
+        overwrite: arguments.force,
+    };
+    let exported = match export::export(&config.plant, &folder, &options, |_| !interrupt::is_requested()) {
+        Err(ExportError::Stopped) => {
+            complain(&ExportError::Stopped.to_string());
+            return Ok(Ending::Interrupted);
+        }
+        exported => exported?,
+    };
+    let text = if arguments.json {
+        let files: Vec<serde_json::Value> = exported
+            .files
+            .iter()
+            .map(|file| {
+                json!({
+                    "path": file.path.display().to_string(),
+                    "records": file.summary.records,
+                    "bytes": file.summary.bytes,
+                })
+            })
+            .collect();
+        format!(
+            "{:#}\n",
+            json!({
+                "date": exported.date.to_string(),
+                "inputs": exported.inputs,
+                "events": exported.events,
+                "lost": exported.lost,
+                "files": files,
+            })
+        )
+    } else {
+        let mut text = format!(
+            "{}: {}, {}\n",
+            exported.date,
+            counted(exported.inputs, "input", "inputs"),
+            counted(exported.events, "event", "events"),
+        );
+        for file in &exported.files {
+            let (path, records) = (file.path.display(), counted(file.summary.records, "record", "records"));
+            text.push_str(&format!("{path}: {records}, {} bytes\n", thousands(file.summary.bytes)));
+        }
+        if exported.lost > 0 {
+            text.push_str(&format!(
+                "{} inputs could not be journaled at their time\n",
+                thousands(exported.lost)
+            ));
+        }
+        text
+    };
+    output::print(&text)?;
+    Ok(if exported.lost == 0 { Ending::Complete } else { Ending::WithProblems })
 }

@@ -6,11 +6,13 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use serde_json::json;
 use tapeworks_plant::clients::distributor::Refused;
 use tapeworks_plant::live::config::Config;
 use tapeworks_plant::live::monitor::{Monitor, Severity};
 use tapeworks_plant::live::service::{self, Service, ServiceError, ServiceFailure};
 use tapeworks_plant::live::{Status, describe};
+use tapeworks_plant::multicast::server::MulticastStats;
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, counted, thousands};
@@ -76,7 +78,8 @@ impl From<ServiceFailure> for Failure {
     }
 }
 
-fn load(path: &Path) -> Result<Config> {
+/// Reads a plant's configuration.
+pub(crate) fn load(path: &Path) -> Result<Config> {
     service::load(path).map_err(|errors| Failure::Config(errors.iter().map(ToString::to_string).collect()))
 }
 
@@ -95,6 +98,9 @@ pub(crate) fn validate(arguments: &Validate) -> Result {
     }
     if let Some(web) = &config.web {
         let _infallible = write!(text, "; page on {}", web.address);
+    }
+    if let Some(multicast) = &config.multicast {
+        let _infallible = write!(text, "; multicast to {}", multicast.group);
     }
     if let Some(journal) = &config.plant.journal {
         let _infallible = write!(text, "; journal in {}", journal.folder.display());
@@ -165,6 +171,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
             "the journal is replayed"
         );
     }
+    if let Some(record) = service.status().snapshots.restored {
+        tracing::info!(record, "went on from the state snapshot of this record of the journal");
+    }
     for venue in &config.plant.venues {
         let lines: Vec<String> = venue.lines.iter().map(ToString::to_string).collect();
         tracing::info!(subject = %venue.name, "listening to {}", lines.join(" and "));
@@ -175,6 +184,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     if let Some(address) = service.web_address() {
         tracing::info!("the page is on http://{address}");
     }
+    if let Some(multicast) = &config.multicast {
+        let session = service.multicast().map(|stats| stats.session).unwrap_or_default();
+        tracing::info!("records go to the multicast group {}, session {session}", multicast.group);
+    }
     let until =
         arguments.seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
     watch(&service, &refusals, |_| {
@@ -183,12 +196,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     let has_failed = service.has_ended();
     let status_of = service.handles();
     let clients = service.clients();
+    let multicast_of = service.handles().multicast;
     service.stop()?;
+    let multicast =
+        multicast_of.map(|stats| stats.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone());
     let status = status_of.plant.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
     let text = if arguments.json {
-        format!("{:#}\n", describe::status(&status, clients.as_ref()))
+        let mut told = describe::status(&status, clients.as_ref());
+        if let (Some(told), Some(stats)) = (told.as_object_mut(), &multicast) {
+            told.insert("multicast".to_owned(), multicast_to_json(stats));
+        }
+        format!("{told:#}\n")
     } else {
-        show(&status)
+        show(&status) + &multicast.as_ref().map(show_multicast).unwrap_or_default()
     };
     output::print(&text)?;
     let missing: u64 = status.channels.iter().map(|channel| channel.counters.missing).sum();
@@ -256,4 +276,44 @@ pub(crate) fn show(status: &Status) -> String {
         );
     }
     out
+}
+
+/// The multicast's part of the summary.
+fn show_multicast(stats: &MulticastStats) -> String {
+    format!(
+        "multicast: session {}, {} messages in {} packets, {} not taken by the system; {} requests, {} refused; \
+         {} TCP connections, {} too slow\n",
+        stats.session,
+        thousands(stats.next.saturating_sub(1)),
+        thousands(stats.packets),
+        thousands(stats.unsent),
+        thousands(stats.requests),
+        thousands(stats.refused_requests),
+        thousands(stats.connections),
+        thousands(stats.slow_clients),
+    )
+}
+
+fn multicast_to_json(stats: &MulticastStats) -> serde_json::Value {
+    json!({
+        "session": stats.session,
+        "next": stats.next,
+        "oldest": stats.oldest,
+        "packets": stats.packets,
+        "bytes": stats.bytes,
+        "unsent": stats.unsent,
+        "error": stats.error,
+        "too_long": stats.too_long,
+        "requests": stats.requests,
+        "answers": stats.answers,
+        "answered_messages": stats.answered_messages,
+        "refused_requests": stats.refused_requests,
+        "unsent_answers": stats.unsent_answers,
+        "connections": stats.connections,
+        "refused_connections": stats.refused_connections,
+        "rejected_logins": stats.rejected_logins,
+        "slow_clients": stats.slow_clients,
+        "malformed_clients": stats.malformed_clients,
+        "tcp_messages": stats.tcp_messages,
+    })
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
-use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -14,13 +14,15 @@ use dbn::encode::{EncodeRecordRef as _, EncodeRecordTextExt as _};
 use dbn::{ErrorMsg, Record as _, RecordRef, SymbolMappingMsg, SystemMsg};
 use hdrhistogram::Histogram;
 use serde_json::json;
-use tapeworks_plant::subscriber::{SubscribeError, Subscriber, SubscriberOptions};
+use tapeworks_plant::multicast::receiver::{Receiver, ReceiverCounters, ReceiverOptions};
+use tapeworks_plant::subscriber::{Records, SubscribeError, Subscriber, SubscriberOptions};
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{counted, number, thousands};
 use crate::{complain, interrupt, output};
 
-/// Subscribe to a plant, or to any server of the DBN live protocol, and print or write what comes.
+/// Subscribe to a plant, or to any server of the DBN live protocol, and print or write what comes. With --multicast the
+/// records are those that a plant sends to a multicast group.
 ///
 /// Records of the market go to standard output as JSON with their symbols, a line each, or into a DBN file with all that the
 /// server says. At the end the delays are told: from the time at
@@ -31,11 +33,27 @@ use crate::{complain, interrupt, output};
 Examples:
   tapeworks subscribe --schema cmbp-1 --symbols TWAA,TWAB --limit 20
   tapeworks subscribe 127.0.0.1:13000 --schema mbo --snapshot --quiet --seconds 10
-  tapeworks subscribe --schema trades --start 2026-01-05T14:30:00Z --out trades.dbn")]
+  tapeworks subscribe --schema trades --start 2026-01-05T14:30:00Z --out trades.dbn
+  tapeworks subscribe --multicast 239.192.100.1:34000 --retransmission 127.0.0.1:34001 --quiet
+
+Exit code 3: messages of the multicast were lost and not to be had again.")]
 pub(crate) struct Arguments {
     /// The server.
     #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:13000")]
     address: String,
+    /// Receive this multicast group instead: what the plant sends there, all of it.
+    #[arg(
+        long,
+        value_name = "GROUP:PORT",
+        conflicts_with_all = ["address", "schema", "symbols", "snapshot", "start", "slow_reader"]
+    )]
+    multicast: Option<SocketAddr>,
+    /// Where messages of the multicast are asked for again (UDP).
+    #[arg(long, value_name = "ADDRESS", requires = "multicast")]
+    retransmission: Option<String>,
+    /// The address of the interface on which the group is joined.
+    #[arg(long, value_name = "ADDRESS", requires = "multicast", default_value = "127.0.0.1")]
+    interface: Ipv4Addr,
     /// The key; the demonstration's unless given.
     #[arg(long, env = "TAPEWORKS_KEY", hide_env_values = true, default_value = DEMO_KEY, hide_default_value = true)]
     key: String,
@@ -195,7 +213,7 @@ fn now_ns() -> u64 {
 
 /// Reads until the limits are reached, the server ends, or the user does. `each` is given every record.
 pub(crate) fn receive(
-    subscriber: &mut Subscriber,
+    subscriber: &mut impl Records,
     limit: Option<u64>,
     until: Option<Instant>,
     mut each: impl FnMut(RecordRef<'_>) -> Result<()>,
@@ -249,23 +267,73 @@ pub(crate) fn resolve(text: &str) -> Result<SocketAddr> {
     })
 }
 
+/// What the receiver of the multicast went through.
+fn received(counters: &ReceiverCounters) -> String {
+    let mut text = format!(
+        "session {}: {}, {}, {} filled by asking again, {} messages missing",
+        counters.session,
+        counted(counters.messages, "message", "messages"),
+        counted(counters.holes, "hole", "holes"),
+        thousands(counters.filled),
+        thousands(counters.missing),
+    );
+    let odd = [
+        (counters.kernel_drops, "datagrams dropped by the kernel"),
+        (counters.not_records, "messages that are no records"),
+        (counters.malformed, "packets that cannot be read"),
+        (counters.unsent_requests, "requests not sent"),
+    ];
+    for (count, what) in odd.into_iter().filter(|(count, _)| *count > 0) {
+        text.push_str(&format!(", {} {what}", thousands(count)));
+    }
+    text
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Result {
-    let mut subscriber = Subscriber::connect(&SubscriberOptions {
-        address: resolve(&arguments.address)?,
-        key: arguments.key.clone(),
-        dataset: arguments.dataset.clone(),
-        schemas: arguments.schema.clone(),
-        symbols: arguments.symbols.clone(),
-        snapshot: arguments.snapshot,
-        start: arguments.start,
-        slow_reader: arguments.slow_reader.clone(),
-        ts_out: false,
-        timeout: Some(LOOK),
-    })?;
+    let Some(group) = arguments.multicast else {
+        let mut subscriber = Subscriber::connect(&SubscriberOptions {
+            address: resolve(&arguments.address)?,
+            key: arguments.key.clone(),
+            dataset: arguments.dataset.clone(),
+            schemas: arguments.schema.clone(),
+            symbols: arguments.symbols.clone(),
+            snapshot: arguments.snapshot,
+            start: arguments.start,
+            slow_reader: arguments.slow_reader.clone(),
+            ts_out: false,
+            timeout: Some(LOOK),
+        })?;
+        let metadata = subscriber.metadata().clone();
+        return take(arguments, &mut subscriber, &metadata, |_| (None, Ending::Complete));
+    };
+    let retransmission = arguments.retransmission.as_deref().map(resolve).transpose()?;
+    let interface = Some(arguments.interface);
+    let mut receiver = Receiver::open(ReceiverOptions { group, interface, retransmission, timeout: LOOK })?;
+    let metadata = dbn::Metadata::builder()
+        .dataset(arguments.dataset.clone())
+        .schema(None)
+        .start(now_ns())
+        .stype_in(None)
+        .stype_out(dbn::SType::InstrumentId)
+        .build();
+    take(arguments, &mut receiver, &metadata, |receiver| {
+        let counters = receiver.counters();
+        let ending = if counters.missing == 0 { Ending::Complete } else { Ending::WithProblems };
+        (Some(counters), ending)
+    })
+}
+
+/// Prints or writes records until the end, then the figures; `after` says what else there is to tell.
+fn take<R: Records>(
+    arguments: &Arguments,
+    records: &mut R,
+    metadata: &dbn::Metadata,
+    after: impl FnOnce(&mut R) -> (Option<ReceiverCounters>, Ending),
+) -> Result {
     let mut sink = match &arguments.out {
         Some(path) => {
             let file = File::create(path).map_err(|error| Failure::from_file(path, &error))?;
-            let encoder = DbnEncoder::new(BufWriter::new(file), subscriber.metadata());
+            let encoder = DbnEncoder::new(BufWriter::new(file), metadata);
             let encoder = encoder.map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))?;
             Sink::Dbn(path.clone(), Box::new(encoder))
         }
@@ -279,20 +347,39 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         arguments.seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
     let shared = std::cell::RefCell::new(&mut sink);
     let figures = receive(
-        &mut subscriber,
+        records,
         arguments.limit,
         until,
         |record| shared.borrow_mut().put(record),
         || shared.borrow_mut().flush(),
         complain,
     )?;
+    let (received_by, ending) = after(records);
     if arguments.json {
-        eprintln!("{}", figures.to_json());
+        let mut told = figures.to_json();
+        if let (Some(told), Some(counters)) = (told.as_object_mut(), &received_by) {
+            let multicast = json!({
+                "session": counters.session,
+                "messages": counters.messages,
+                "holes": counters.holes,
+                "filled_by_retransmission": counters.filled,
+                "requests": counters.requests,
+                "missing": counters.missing,
+                "kernel_drops": counters.kernel_drops,
+                "not_records": counters.not_records,
+                "malformed": counters.malformed,
+            });
+            told.insert("multicast".to_owned(), multicast);
+        }
+        eprintln!("{told}");
     } else {
         complain(&figures.text());
+        if let Some(counters) = &received_by {
+            complain(&received(counters));
+        }
     }
     if let Some(path) = &arguments.out {
         output::print(&format!("{}: {} records\n", path.display(), thousands(figures.records)))?;
     }
-    Ok(Ending::Complete)
+    Ok(ending)
 }

@@ -1,6 +1,10 @@
 //! Where replays come from: the events of the day, from the first on.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tapeworks_ring::disruptor::{Consumer, Single};
+use tapeworks_ring::wait::WaitStrategy;
 
 use tapeworks_market::{Event, Nanos};
 
@@ -38,6 +42,47 @@ pub trait HistoryReader: Send {
     /// # Errors
     /// [`HistoryError`] when they cannot be read; the replay ends.
     fn read(&mut self, into: &mut Vec<Event>) -> Result<Read, HistoryError>;
+}
+
+/// How long a history may take to bring the next events.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Takes the events of the day so far, from the first on, until the history has brought all that `consumer` has left behind:
+/// those before `first_event`, which is its first, and those that come meanwhile, which are passed over in the ring, so that it
+/// does not fill up. Returns how many were passed over. `take` is given the number of the first of some events.
+pub(crate) fn catch_up<W: WaitStrategy, E: From<HistoryError>>(
+    history: Option<&dyn History>,
+    consumer: &mut Consumer<Event, W, Single>,
+    first_event: u64,
+    stop: &AtomicBool,
+    mut take: impl FnMut(u64, &[Event]) -> Result<(), E>,
+) -> Result<(), E> {
+    if first_event == 0 {
+        return Ok(());
+    }
+    let none = || HistoryError { reason: "there is no history".to_owned() };
+    let mut reader = history.ok_or_else(none)?.open(Nanos(u64::MAX))?;
+    let (mut next, mut wanted, mut buffer) = (0, first_event, Vec::new());
+    let mut progressed = Instant::now();
+    while next < wanted && !stop.load(Ordering::Acquire) {
+        // A ring that has ended or failed says so again when it is read in earnest.
+        wanted += consumer.poll(|_, _, _| {}).unwrap_or_default() as u64;
+        buffer.clear();
+        let read = reader.read(&mut buffer)?;
+        buffer.truncate(usize::try_from(wanted - next).unwrap_or(usize::MAX));
+        take(next, &buffer)?;
+        next += buffer.len() as u64;
+        if !buffer.is_empty() {
+            progressed = Instant::now();
+        } else if read == Read::CaughtUp {
+            if progressed.elapsed() >= PATIENCE {
+                let reason = format!("they end at {next}, and the ring is at {wanted}");
+                return Err(HistoryError { reason }.into());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    Ok(())
 }
 
 /// A history in memory, for tests and for plants whose day is short. 64 bytes an event.

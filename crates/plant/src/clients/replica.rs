@@ -15,10 +15,10 @@ use tapeworks_store::Schema;
 use tapeworks_store::live::{self, Batch, Maker, State};
 
 /// Schemas, and so lanes.
-pub(super) const LANES: usize = Schema::ALL.len();
+pub(crate) const LANES: usize = Schema::ALL.len();
 
 /// The place of a schema among the lanes.
-pub(super) const fn lane_of(schema: Schema) -> usize {
+pub(crate) const fn lane_of(schema: Schema) -> usize {
     schema as usize
 }
 
@@ -40,9 +40,19 @@ impl Default for BookOptions {
     }
 }
 
+impl BookOptions {
+    /// Empty books and NBBO.
+    pub(crate) fn market(&self) -> Through<BookStage, NbboStage> {
+        let feeds = self.feeds.iter().map(|feed| (*feed, self.capacity));
+        let books = BookStage::with_unnamed(feeds, self.capacity);
+        let nbbo = NbboStage::new(self.rules, self.feeds.iter().copied(), self.capacity.instruments);
+        Through::new(books, nbbo)
+    }
+}
+
 /// What is done for a schema.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Mode {
+pub(crate) enum Mode {
     /// Nothing: its records need no memory of what was before.
     Off,
     /// What later records need to know is noted.
@@ -53,16 +63,16 @@ pub(super) enum Mode {
 
 /// The records of one schema.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(crate) struct Lane {
     maker: Maker,
     mode: Mode,
     /// What was made and is not distributed yet.
-    pub(super) batch: Batch,
+    pub(crate) batch: Batch,
 }
 
 /// An event after which more is to be said than records say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Special {
+pub(crate) enum Special {
     /// An instrument is new.
     Mapping(InstrumentId, Symbol),
     /// Messages are missing.
@@ -70,14 +80,14 @@ pub(super) enum Special {
 }
 
 /// Books, NBBO and the records of them.
-pub(super) struct Replica {
+pub(crate) struct Replica {
     market: Through<BookStage, NbboStage>,
-    pub(super) instruments: Instruments,
-    pub(super) lanes: Vec<Lane>,
+    pub(crate) instruments: Instruments,
+    pub(crate) lanes: Vec<Lane>,
     /// The number of the next event.
-    pub(super) next: u64,
+    pub(crate) next: u64,
     /// The receive time of the last event.
-    pub(super) now: Nanos,
+    pub(crate) now: Nanos,
 }
 
 struct Outlet<'a> {
@@ -109,13 +119,10 @@ const fn is_alone(event: &Event) -> bool {
 }
 
 impl Replica {
-    pub(super) fn new(options: &BookOptions) -> Self {
-        let feeds = options.feeds.iter().map(|feed| (*feed, options.capacity));
-        let books = BookStage::with_unnamed(feeds, options.capacity);
-        let nbbo = NbboStage::new(options.rules, options.feeds.iter().copied(), options.capacity.instruments);
+    pub(crate) fn new(options: &BookOptions) -> Self {
         let lane = |schema| Lane { maker: Maker::new(schema), mode: Mode::Off, batch: Batch::default() };
         Self {
-            market: Through::new(books, nbbo),
+            market: options.market(),
             instruments: Instruments::default(),
             lanes: Schema::ALL.into_iter().map(lane).collect(),
             next: 0,
@@ -123,14 +130,14 @@ impl Replica {
         }
     }
 
-    pub(super) fn set_mode(&mut self, schema: Schema, mode: Mode) {
+    pub(crate) fn set_mode(&mut self, schema: Schema, mode: Mode) {
         if let Some(lane) = self.lanes.get_mut(lane_of(schema)) {
             lane.mode = mode;
         }
     }
 
     /// Takes the next of `events`, up to and including one after which something is to be said. Returns how many it took.
-    pub(super) fn advance(&mut self, events: &[Event]) -> (usize, Option<Special>) {
+    pub(crate) fn advance(&mut self, events: &[Event]) -> (usize, Option<Special>) {
         let window = events.get(..BATCH).unwrap_or(events);
         let alone = window.iter().position(is_alone);
         let taken = match alone {
@@ -160,17 +167,17 @@ impl Replica {
     }
 
     /// The first event of which records of `schema` are held until their group of events ends.
-    pub(super) fn held(&self, schema: Schema) -> Option<u64> {
+    pub(crate) fn held(&self, schema: Schema) -> Option<u64> {
         self.lanes.get(lane_of(schema))?.maker.held()
     }
 
     /// Gives up waiting for the ends of groups.
-    pub(super) fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         self.lanes.iter_mut().for_each(|lane| lane.maker.release(&mut lane.batch));
     }
 
     /// The current state of the `wanted` instruments, as records.
-    pub(super) fn snapshot(&self, schema: Schema, wanted: &dyn Fn(InstrumentId) -> bool) -> Batch {
+    pub(crate) fn snapshot(&self, schema: Schema, wanted: &dyn Fn(InstrumentId) -> bool) -> Batch {
         let mut batch = Batch::default();
         let state = State {
             books: &self.market.first,
@@ -184,12 +191,12 @@ impl Replica {
         batch
     }
 
-    pub(super) fn has_records(&self) -> bool {
+    pub(crate) fn has_records(&self) -> bool {
         self.lanes.iter().any(|lane| !lane.batch.is_empty())
     }
 
     /// Calls `each` with lane and place of every record made, in the order of events, then of lanes.
-    pub(super) fn in_order(&self, mut each: impl FnMut(usize, usize)) {
+    pub(crate) fn in_order(&self, mut each: impl FnMut(usize, usize)) {
         let mut places = [0usize; LANES];
         loop {
             let next = self.lanes.iter().zip(&places).enumerate().filter_map(|(lane, (made, place))| {
@@ -204,7 +211,7 @@ impl Replica {
         }
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.lanes.iter_mut().for_each(|lane| lane.batch.clear());
     }
 }

@@ -13,7 +13,7 @@ use tapeworks_ring::wait::WaitStrategy;
 use crate::live::Bell;
 
 use super::distributor::{ClientView, Counters, Distributor, DistributorError, MissingEvents, Options};
-use super::history::{History, HistoryError, Read};
+use super::history::{History, HistoryError, catch_up};
 
 /// Where and what to serve.
 #[derive(Debug)]
@@ -170,9 +170,6 @@ const SLEEP: Duration = Duration::from_millis(20);
 /// How often the statistics are told.
 const STATS_EVERY: Duration = Duration::from_millis(200);
 
-/// How long the history may take to bring the next events of the day so far.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// Starts a server of the events that `consumer` gives: the first has the number [`ServerOptions::first_event`].
 ///
 /// # Errors
@@ -293,30 +290,10 @@ impl<W: WaitStrategy> Work<W> {
 
     /// Takes the events of the day so far, of which no client is told: they are there for snapshots and replays.
     fn catch_up(&mut self) -> Result<(), ServeError> {
-        if self.first_event == 0 {
-            return Ok(());
-        }
-        let none = || HistoryError { reason: "there is no history".to_owned() };
-        let mut reader = self.history.as_ref().ok_or_else(none)?.open(Nanos(u64::MAX))?;
-        let mut progressed = Instant::now();
-        while self.distributor.next_event() < self.first_event && !self.stop.load(Ordering::Acquire) {
-            self.buffer.clear();
-            let read = reader.read(&mut self.buffer)?;
-            let next = self.distributor.next_event();
-            let wanted = usize::try_from(self.first_event - next).unwrap_or(usize::MAX);
-            self.buffer.truncate(wanted);
-            self.distributor.events(next, &self.buffer, now())?;
-            if !self.buffer.is_empty() {
-                progressed = Instant::now();
-            } else if read == Read::CaughtUp {
-                if progressed.elapsed() >= PATIENCE {
-                    let reason = format!("they end at {next}, and the ring begins at {}", self.first_event);
-                    return Err(HistoryError { reason }.into());
-                }
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
-        Ok(())
+        let Self { distributor, consumer, history, stop, first_event, .. } = self;
+        catch_up(history.as_deref(), consumer, *first_event, stop, |next, events| {
+            Ok(distributor.events(next, events, now())?)
+        })
     }
 
     /// Takes what the ring has; `None` when there will be nothing more.

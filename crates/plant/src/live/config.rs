@@ -1,27 +1,31 @@
 //! The plant's configuration file.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tapeworks_exchange::snapshot::Credentials;
 use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::SnapshotOptions;
 use tapeworks_flow::graph::Wait;
+use tapeworks_market::Publisher;
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::{NbboRules, StaleBooks};
 use tapeworks_market::venue::FEEDS;
-use tapeworks_market::{Capacity, Publisher};
 use tapeworks_store::journal::JournalOptions;
 use toml::Spanned;
 use toml::de::DeTable;
 
+use super::export::is_ending;
 use super::journal::{JournalSetting, SyncPolicy, WhenFailing};
+use super::roll::RollSetting;
 use super::{PlantOptions, Source, Topology, VenueOptions};
 use crate::clients::distributor::{BookOptions, Dataset};
 use crate::clients::keys::{Key, Keys};
 use crate::flow_config::ConfigError;
 use crate::flow_config::reading::{Reading, Section, read_file, read_text};
+use crate::multicast::server::MulticastSetting;
 
 /// The port of the DBN live protocol.
 pub const CLIENTS_PORT: u16 = 13_000;
@@ -66,6 +70,10 @@ pub struct Config {
     pub clients: Option<ClientsSetting>,
     /// The web page, if there is to be one.
     pub web: Option<WebSetting>,
+    /// The multicast of records, if there is to be one.
+    pub multicast: Option<MulticastSetting>,
+    /// The daily roll, if there is to be one.
+    pub roll: Option<RollSetting>,
 }
 
 impl Config {
@@ -88,13 +96,7 @@ impl Config {
 
     /// How the books of whoever makes records of the events are to be: as the plant's own.
     pub fn books(&self) -> BookOptions {
-        let mut feeds = Vec::new();
-        for venue in &self.plant.venues {
-            if !feeds.contains(&venue.publisher) {
-                feeds.push(venue.publisher);
-            }
-        }
-        BookOptions { feeds, capacity: Capacity::default(), rules: self.plant.rules }
+        self.plant.books()
     }
 }
 
@@ -164,7 +166,8 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
         };
         nbbo.refuse_the_rest(reading);
     }
-    plant.journal = top.table(reading, "journal").map(|journal| read_journal(reading, journal));
+    let topology = plant.topology;
+    plant.journal = top.table(reading, "journal").map(|journal| read_journal(reading, journal, topology));
     let venues = top.tables(reading, "venue");
     if venues.is_empty() {
         reading
@@ -181,8 +184,12 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
     }
     let clients = top.table(reading, "clients").and_then(|clients| read_clients(reading, clients));
     let web = top.table(reading, "web").map(|web| read_web(reading, web));
+    let interface = plant.receive.interface;
+    let multicast =
+        top.table(reading, "multicast").and_then(|section| read_multicast(reading, section, interface));
+    let roll = top.table(reading, "roll").and_then(|roll| read_roll(reading, roll, plant.journal.is_some()));
     top.refuse_the_rest(reading);
-    Config { plant, clients, web }
+    Config { plant, clients, web, multicast, roll }
 }
 
 /// The names of the ways to receive.
@@ -216,7 +223,7 @@ fn read_source(reading: &mut Reading<'_>, receive: &mut Section<'_>) -> Source {
     }
 }
 
-fn read_journal(reading: &mut Reading<'_>, mut journal: Section<'_>) -> JournalSetting {
+fn read_journal(reading: &mut Reading<'_>, mut journal: Section<'_>, topology: Topology) -> JournalSetting {
     let folder = journal.required_text(reading, "folder").map_or_else(String::new, |(folder, _)| folder);
     let mut setting = JournalSetting::new(folder);
     let segment = journal.integer(reading, "segment_mb", 1..=65_536);
@@ -238,6 +245,14 @@ fn read_journal(reading: &mut Reading<'_>, mut journal: Section<'_>) -> JournalS
     setting.when_failing = one_of(reading, &mut journal, "when_failing", &FAILING).unwrap_or_default();
     let queue = journal.integer(reading, "queue", 64..=1 << 22);
     setting.queue = queue.map_or(setting.queue, |(queue, _)| queue);
+    setting.snapshot_every = journal.parsed(reading, "snapshot_every", "a time such as \"60s\"", |text| {
+        duration(text).filter(|every| !every.is_zero())
+    });
+    if setting.snapshot_every.is_some() && topology == Topology::Pipeline {
+        let problem =
+            "'snapshot_every' needs the topology \"inline\", where engine and books are on one thread";
+        journal.wrong_at(reading, "snapshot_every", problem);
+    }
     journal.refuse_the_rest(reading);
     setting
 }
@@ -445,6 +460,72 @@ fn read_tls(reading: &mut Reading<'_>, clients: &mut Section<'_>) -> Option<(Pat
     Some((certificate?.0.into(), key?.0.into()))
 }
 
+fn read_multicast(
+    reading: &mut Reading<'_>,
+    mut section: Section<'_>,
+    interface: Option<Ipv4Addr>,
+) -> Option<MulticastSetting> {
+    let group =
+        section.parsed(reading, "group", "an IPv4 address with a port such as 239.192.100.1:34000", |text| {
+            text.parse::<SocketAddrV4>().ok().filter(|group| group.port() != 0)
+        });
+    if !section.has("group") {
+        section.missing(reading, "group");
+    }
+    let mut setting = MulticastSetting::new(group.unwrap_or(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1)));
+    let out_of =
+        section.parsed(reading, "interface", "the IPv4 address of an interface", |text| text.parse().ok());
+    setting.interface = out_of.or(interface).unwrap_or(setting.interface);
+    setting.hops = section.integer(reading, "hops", 0..=255).map_or(setting.hops, |(hops, _)| hops as u32);
+    setting.retransmission = address(reading, &mut section, "retransmission");
+    setting.soupbintcp = address(reading, &mut section, "soupbintcp");
+    setting.login = section.table(reading, "login").map(|mut login| {
+        let mut word = |key: &'static str, longest: usize| {
+            let Some((text, span)) = login.required_text(reading, key) else { return String::new() };
+            if text.is_empty() || text.len() > longest || !text.is_ascii() {
+                reading.wrong(span, format!("'{key}' must have 1 to {longest} letters or digits"));
+            }
+            text
+        };
+        let credentials = Credentials { user: word("user", 6), password: word("password", 10) };
+        login.refuse_the_rest(reading);
+        credentials
+    });
+    let schemas =
+        section.each(reading, "schemas", "a schema such as \"mbo\" or \"cmbp-1\"", |text| text.parse().ok());
+    setting.schemas = schemas.unwrap_or(setting.schemas);
+    let time = section.parsed(reading, "symbols_every", "a time such as \"10s\"", |text| {
+        duration(text).filter(|every| !every.is_zero())
+    });
+    setting.mappings_every = time.unwrap_or(setting.mappings_every);
+    let store = section.integer(reading, "store_mb", 1..=65_536);
+    setting.store_bytes = store.map_or(setting.store_bytes, |(megabytes, _)| megabytes << 20);
+    let most = section.integer(reading, "max_connections", 1..=4_096);
+    setting.max_connections = most.map_or(setting.max_connections, |(most, _)| most);
+    section.refuse_the_rest(reading);
+    group.map(|_| setting)
+}
+
+fn read_roll(reading: &mut Reading<'_>, mut roll: Section<'_>, has_journal: bool) -> Option<RollSetting> {
+    let folder = roll.required_text(reading, "folder");
+    if let (Some((_, span)), false) = (&folder, has_journal) {
+        reading
+            .wrong(span.clone(), "the daily roll makes files of journals: it needs a [journal]".to_owned());
+    }
+    let schemas =
+        roll.each(reading, "schemas", "a schema such as \"mbo\" or \"cmbp-1\"", |text| text.parse().ok());
+    if !roll.has("schemas") {
+        roll.missing(reading, "schemas");
+    }
+    let ending =
+        roll.parsed(reading, "format", "\"dbn.zst\", \"parquet\" or another ending of files", |text| {
+            is_ending(text).then(|| text.to_owned())
+        });
+    roll.refuse_the_rest(reading);
+    let ending = ending.unwrap_or_else(|| "dbn.zst".to_owned());
+    Some(RollSetting { folder: PathBuf::from(folder?.0), schemas: schemas?, ending })
+}
+
 fn read_web(reading: &mut Reading<'_>, mut web: Section<'_>) -> WebSetting {
     let listen =
         address(reading, &mut web, "listen").unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], WEB_PORT)));
@@ -477,6 +558,17 @@ mod tests {
         nbbo = { stale_books = "exclude", odd_lots = true }
         journal = { folder = "journal", segment_mb = 64, keep_gb = 10, sync = "250ms", when_failing = "stop" }
         web = { listen = "0.0.0.0:8080", token = "secret" }
+        roll = { folder = "days", schemas = ["mbo", "cmbp-1"], format = "parquet" }
+        [multicast]
+        group = "239.192.100.1:34000"
+        hops = 3
+        retransmission = "127.0.0.1:34001"
+        soupbintcp = "127.0.0.1:34002"
+        login = { user = "me", password = "secret" }
+        schemas = ["trades", "cmbp-1"]
+        symbols_every = "5s"
+        store_mb = 8
+        max_connections = 3
         [clients]
         listen = "127.0.0.1:13000"
         queue_mb = 4
@@ -536,6 +628,26 @@ mod tests {
         assert_eq!(clients.keys.get(0).unwrap().max_connections, 3);
         assert_eq!(config.web.as_ref().unwrap().token.as_deref(), Some("secret"));
         assert_eq!(config.books().feeds, [Publisher::XNAS_ITCH, Publisher::IEXG_DEEP]);
+        let login = Credentials { user: "me".to_owned(), password: "secret".to_owned() };
+        let multicast = MulticastSetting {
+            interface: Ipv4Addr::new(10, 0, 0, 1),
+            hops: 3,
+            retransmission: Some(SocketAddr::from(([127, 0, 0, 1], 34_001))),
+            soupbintcp: Some(SocketAddr::from(([127, 0, 0, 1], 34_002))),
+            login: Some(login),
+            schemas: vec![tapeworks_store::Schema::Trades, tapeworks_store::Schema::Cmbp1],
+            mappings_every: Duration::from_secs(5),
+            store_bytes: 8 << 20,
+            max_connections: 3,
+            ..MulticastSetting::new(SocketAddrV4::new(Ipv4Addr::new(239, 192, 100, 1), 34_000))
+        };
+        assert_eq!(config.multicast, Some(multicast));
+        let roll = RollSetting {
+            folder: PathBuf::from("days"),
+            schemas: vec![tapeworks_store::Schema::Mbo, tapeworks_store::Schema::Cmbp1],
+            ending: "parquet".to_owned(),
+        };
+        assert_eq!(config.roll, Some(roll));
     }
 
     #[test]
@@ -555,6 +667,16 @@ mod tests {
         }
         assert_eq!(told.len(), expect.len(), "{told:?}");
         assert_eq!(problems("").len(), 1);
+        let nothing = problems(&WHOLE.replace("group = \"239.192.100.1:34000\"", "schemas_ = 1"));
+        assert!(nothing.iter().any(|told| told.contains("multicast lacks the key 'group'")), "{nothing:?}");
+        let topology = problems(&WHOLE.replace("sync = \"250ms\"", "snapshot_every = \"60s\""));
+        assert!(topology.len() == 1 && topology[0].contains("'snapshot_every' needs"), "{topology:?}");
+        let inline =
+            WHOLE.replace("pipeline", "inline").replace("sync = \"250ms\"", "snapshot_every = \"60s\"");
+        let journal = Config::parse("p.toml", &inline).unwrap().plant.journal.unwrap();
+        assert_eq!(journal.snapshot_every, Some(Duration::from_secs(60)));
+        let wrong = problems(&WHOLE.replace("format = \"parquet\"", "format = \"xlsx\""));
+        assert!(wrong.len() == 1 && wrong[0].contains("'format'"), "{wrong:?}");
         let short = WHOLE.replace("db-TapeworksDemoKey0000000000000", "db-short");
         assert!(problems(&short)[0].contains("a key has 32"), "{:?}", problems(&short));
         assert!(!problems(&short)[0].contains("db-short"), "secrets are not told");

@@ -4,10 +4,13 @@
 //! same events with the same numbers.
 
 use tapeworks_feed::live::{Ask, Input, LiveFeed};
+use tapeworks_feed::state::StateError;
 use tapeworks_market::Event;
 
+use super::PlantOptions;
+
 /// What went through an engine.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize, serde::Deserialize)]
 pub struct EngineCounters {
     /// Inputs.
     pub inputs: u64,
@@ -26,6 +29,16 @@ impl Engine {
     /// An engine that has seen nothing.
     pub fn new(feed: LiveFeed) -> Self {
         Self { feed, counters: EngineCounters::default() }
+    }
+
+    /// The engine of a plant with these options that had seen so much, from the state of its feed.
+    pub(super) fn restore(
+        options: &PlantOptions,
+        counters: EngineCounters,
+        feed: &[u8],
+    ) -> Result<Self, StateError> {
+        let (how, channels) = options.feed_options();
+        Ok(Self { feed: LiveFeed::restore(how, channels, feed)?, counters })
     }
 
     /// The channels, symbols and problems.

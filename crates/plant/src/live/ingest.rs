@@ -21,10 +21,11 @@ use tapeworks_ring::disruptor::Producer;
 use tapeworks_ring::spsc;
 use tapeworks_store::journal::Opened;
 
+use super::checkpoint;
 use super::engine::Engine;
 use super::journal::{self, JournalReplayed};
 use super::receive::{Arrived, Asker, LineReceiver, Receivers};
-use super::records::Owned;
+use super::records::{Owned, Queued};
 use super::shared::MarketStage;
 use super::snapshots::{Asks, Wanted};
 use super::status::{ChannelStatus, DelayBuckets, DelayPoint, LineStatus, Status};
@@ -113,7 +114,7 @@ pub(super) struct Ingest {
     arrived: Vec<Arrived>,
     events: Vec<Event>,
     producer: Producer<Event, Waiting>,
-    journal: Option<spsc::Producer<Owned, Waiting>>,
+    journal: Option<spsc::Producer<Queued, Waiting>>,
     market: Option<MarketStage>,
     wanted: Sender<Wanted>,
     answers: Receiver<Owned>,
@@ -123,6 +124,8 @@ pub(super) struct Ingest {
     stalls: u64,
     ring_highest: usize,
     unsent_requests: u64,
+    snapshot_every: Option<Duration>,
+    snapshot_taken: Instant,
 }
 
 impl Ingest {
@@ -130,7 +133,7 @@ impl Ingest {
     pub(super) fn open(
         options: &PlantOptions,
         producer: Producer<Event, Waiting>,
-        journal: Option<spsc::Producer<Owned, Waiting>>,
+        journal: Option<spsc::Producer<Queued, Waiting>>,
         market: Option<MarketStage>,
         status: Arc<Mutex<Status>>,
     ) -> Result<(Self, Asks), PlantError> {
@@ -138,9 +141,10 @@ impl Ingest {
         let (wanted, wanted_out) = channel();
         let (answers_in, answers) = sync_channel(ANSWERS);
         let now = now();
-        let mut first = Status { time: now, started: now, ..Status::default() };
-        first.ring_capacity = producer.capacity();
-        *status.lock().unwrap_or_else(PoisonError::into_inner) = first;
+        {
+            let mut first = status.lock().unwrap_or_else(PoisonError::into_inner);
+            (first.time, first.started, first.ring_capacity) = (now, now, producer.capacity());
+        }
         let ingest = Self {
             receivers,
             servers,
@@ -157,6 +161,8 @@ impl Ingest {
             stalls: 0,
             ring_highest: 0,
             unsent_requests: 0,
+            snapshot_every: options.journal.as_ref().and_then(|journal| journal.snapshot_every),
+            snapshot_taken: Instant::now(),
         };
         Ok((ingest, Asks { wanted: wanted_out, answers: answers_in }))
     }
@@ -167,9 +173,10 @@ impl Ingest {
         engine: &mut Engine,
         folder: &Path,
         opened: &Opened,
+        from: Option<u64>,
     ) -> Result<JournalReplayed, PlantError> {
         let mut gone = Ok(());
-        let replayed = journal::replay(engine, folder, opened, |events| {
+        let replayed = journal::replay(engine, folder, opened, from, |events| {
             gone = std::mem::replace(&mut gone, Ok(())).and_then(|()| self.publish(events));
             events.clear();
             Ok(())
@@ -195,6 +202,7 @@ impl Ingest {
             if told.elapsed() >= TELL {
                 told = Instant::now();
                 self.tell(&engine);
+                self.keep_state(&engine);
                 if stop.load(Ordering::Acquire) {
                     return Ok(());
                 }
@@ -209,6 +217,29 @@ impl Ingest {
                     return Ok(());
                 }
             }
+        }
+    }
+
+    /// Hands the state to the journal's thread, when it is time for that.
+    #[cold]
+    fn keep_state(&mut self, engine: &Engine) {
+        let is_due = self.snapshot_every.is_some_and(|every| self.snapshot_taken.elapsed() >= every);
+        let (true, Some(journal), Some(market)) = (is_due, &mut self.journal, &self.market) else { return };
+        let began = Instant::now();
+        self.snapshot_taken = began;
+        let encoded = checkpoint::encode(engine, market.image());
+        let pause = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        match encoded {
+            Ok(bytes) => {
+                // A queue that is full has better to do; the next is due soon enough.
+                let queued = Queued::State { bytes, events: engine.counters().events };
+                if journal.try_push(queued).is_ok() {
+                    status.snapshots.taken += 1;
+                    status.snapshots.pause_ns = pause;
+                }
+            }
+            Err(error) => status.snapshots.error = Some(error),
         }
     }
 
@@ -273,7 +304,7 @@ impl Ingest {
         let received = owned.input().time();
         if let Some(journal) = &mut self.journal {
             // Before its events are published: see `Keeper::run`.
-            if let Err(full) = journal.try_push(owned) {
+            if let Err(full) = journal.try_push(Queued::Input(owned)) {
                 self.stalls += 1;
                 // Closed means that the keeper has failed, and tells why itself.
                 if journal.push(full.into_inner()).is_err() {

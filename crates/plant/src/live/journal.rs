@@ -11,8 +11,9 @@ use tapeworks_ring::disruptor::PollError;
 use tapeworks_ring::spsc;
 use tapeworks_store::journal::{JournalError, JournalOptions, JournalReader, JournalWriter, LOST, Opened};
 
+use super::checkpoint;
 use super::engine::Engine;
-use super::records::{Owned, input_of, record_of};
+use super::records::{Queued, input_of, record_of};
 use super::status::Status;
 use super::waiting::{Bell, Idle, Waiting};
 use super::{EventConsumer, PlantFailure, PlantOptions, now};
@@ -52,6 +53,9 @@ pub struct JournalSetting {
     pub when_failing: WhenFailing,
     /// Inputs that may wait to be written.
     pub queue: usize,
+    /// How often the state is written, so that a start need not replay the whole day; never unless given. With
+    /// [`Topology::Inline`](super::Topology::Inline) only.
+    pub snapshot_every: Option<Duration>,
 }
 
 impl JournalSetting {
@@ -63,6 +67,7 @@ impl JournalSetting {
             sync: SyncPolicy::Every(Duration::from_secs(1)),
             when_failing: WhenFailing::default(),
             queue: 16_384,
+            snapshot_every: None,
         }
     }
 }
@@ -126,6 +131,8 @@ pub(super) fn open(setting: &JournalSetting) -> Result<OpenJournal, JournalError
                 std::fs::rename(&path, &to).map_err(|error| failed(&path, "cannot be moved away", error))?;
             }
         }
+        checkpoint::remove_all(&setting.folder)
+            .map_err(|error| failed(&setting.folder, "old snapshots cannot be removed", error))?;
         let (writer, opened) = JournalWriter::open(&setting.folder, setting.options)?;
         return Ok(OpenJournal { writer, opened });
     }
@@ -138,8 +145,9 @@ pub(super) struct Keeper {
     writer: JournalWriter,
     sync: SyncPolicy,
     when_failing: WhenFailing,
-    inputs: spsc::Consumer<Owned, Waiting>,
+    inputs: spsc::Consumer<Queued, Waiting>,
     events: EventConsumer,
+    folder: PathBuf,
     status: Arc<Mutex<Status>>,
     told: Instant,
     synced: Instant,
@@ -158,7 +166,7 @@ impl Keeper {
     pub(super) fn new(
         setting: &JournalSetting,
         journal: OpenJournal,
-        inputs: spsc::Consumer<Owned, Waiting>,
+        inputs: spsc::Consumer<Queued, Waiting>,
         events: EventConsumer,
         (idle, bell): (Wait, Arc<Bell>),
         status: Arc<Mutex<Status>>,
@@ -169,6 +177,7 @@ impl Keeper {
             when_failing: setting.when_failing,
             inputs,
             events,
+            folder: setting.folder.clone(),
             status,
             told: Instant::now(),
             synced: Instant::now(),
@@ -186,9 +195,17 @@ impl Keeper {
             let published = self.events.lag();
             let mut failure = None;
             let mut left = self.inputs.len();
+            let mut state = None;
             let Self { inputs, writer, .. } = &mut self;
             while left > 0 {
-                let taken = inputs.pop_batch(left.min(MOST_AT_ONCE), |owned| {
+                let taken = inputs.pop_batch(left.min(MOST_AT_ONCE), |queued| {
+                    let owned = match queued {
+                        Queued::Input(owned) => owned,
+                        Queued::State { bytes, events } => {
+                            state = Some((writer.next_number(), events, bytes));
+                            return;
+                        }
+                    };
                     let mut scratch = [0; 8];
                     if let Err(error) = writer.append(&record_of(&owned.input(), &mut scratch)) {
                         failure = Some(error);
@@ -212,6 +229,9 @@ impl Keeper {
                 }
                 self.error = Some(error.to_string());
             }
+            if let Some((record, events, bytes)) = state {
+                self.write_state(record, events, bytes);
+            }
             let passed = self.events.pass_over(published);
             if self.told.elapsed() >= TELL {
                 self.tell();
@@ -225,6 +245,22 @@ impl Keeper {
         match written {
             Err(error) if self.when_failing == WhenFailing::Stop => Err(error.into()),
             _ => Ok(()),
+        }
+    }
+
+    /// Writes a snapshot of the state, behind the records that it stands for.
+    fn write_state(&mut self, record: u64, events: u64, bytes: Vec<u8>) {
+        let synced = self.writer.sync().map_err(|error| error.to_string());
+        let written = synced.and_then(|()| {
+            checkpoint::write(&self.folder, record, events, bytes).map_err(|error| error.to_string())
+        });
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        match written {
+            Ok(bytes) => {
+                status.snapshots.written += 1;
+                status.snapshots.bytes = bytes;
+            }
+            Err(error) => status.snapshots.error = Some(error),
         }
     }
 
@@ -341,10 +377,15 @@ pub(super) fn replay(
     engine: &mut Engine,
     folder: &Path,
     opened: &Opened,
+    from: Option<u64>,
     mut publish: impl FnMut(&mut Vec<Event>) -> Result<(), JournalError>,
 ) -> Result<JournalReplayed, JournalError> {
     let started = Instant::now();
-    let mut reader = JournalReader::open(folder)?;
+    let before = *engine.counters();
+    let mut reader = match from {
+        Some(record) => JournalReader::from_number(folder, record)?,
+        None => JournalReader::open(folder)?,
+    };
     let mut events = Vec::new();
     let mut lost = 0;
     while let Some(record) = reader.next()? {
@@ -361,8 +402,8 @@ pub(super) fn replay(
     publish(&mut events)?;
     while engine.take_ask().is_some() {}
     Ok(JournalReplayed {
-        inputs: engine.counters().inputs,
-        events: engine.counters().events,
+        inputs: engine.counters().inputs - before.inputs,
+        events: engine.counters().events - before.events,
         torn_bytes: opened.torn_bytes,
         lost,
         took_ns: u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX),

@@ -57,6 +57,27 @@ impl Monitor {
             let text = format!("ingest waited {} times for room", status.stalls - before.stalls);
             notices.push(Notice { severity: Severity::Warning, subject: "ring".to_owned(), text });
         }
+        let snapshots = (&status.snapshots, &before.snapshots);
+        for refused in snapshots.0.refused.iter().skip(snapshots.1.refused.len()) {
+            let text = format!("a state snapshot is not used: {refused}");
+            notices.push(Notice { severity: Severity::Warning, subject: "journal".to_owned(), text });
+        }
+        if let (Some(why), true) = (&snapshots.0.error, snapshots.0.error != snapshots.1.error) {
+            let text = format!("the state could not be written: {why}");
+            notices.push(Notice { severity: Severity::Error, subject: "journal".to_owned(), text });
+        }
+        for day in status.roll.done.iter().skip(before.roll.done.len()) {
+            let (severity, text) = match &day.outcome {
+                Ok((files, records)) => (
+                    Severity::Info,
+                    format!("the journal of {} is rolled: {files} files, {records} records", day.date),
+                ),
+                Err(why) => {
+                    (Severity::Error, format!("the journal of {} could not be rolled: {why}", day.date))
+                }
+            };
+            notices.push(Notice { severity, subject: "roll".to_owned(), text });
+        }
         if let Some(clients) = clients {
             self.compare_clients(clients, &mut notices);
         }
@@ -155,6 +176,7 @@ fn compare(before: Option<&ChannelStatus>, now: &ChannelStatus, say: &mut impl F
 mod tests {
     use tapeworks_market::Publisher;
 
+    use super::super::roll::RolledDay;
     use super::*;
 
     fn channel() -> ChannelStatus {
@@ -194,5 +216,22 @@ mod tests {
         assert_eq!(monitor.look(&status, None), []);
         status.channels[0].is_silent = false;
         assert_eq!(texts(monitor.look(&status, None)), ["it is heard again"]);
+        status.snapshots.refused = vec!["7.snapshot: it is damaged".to_owned()];
+        status.snapshots.error = Some("the disk is full".to_owned());
+        let expected = [
+            "a state snapshot is not used: 7.snapshot: it is damaged",
+            "the state could not be written: the disk is full",
+        ];
+        assert_eq!(texts(monitor.look(&status, None)), expected);
+        assert_eq!(monitor.look(&status, None), []);
+        for outcome in [Ok((2, 30)), Err("the disk is full".to_owned())] {
+            status.roll.done.push(RolledDay { date: jiff::civil::date(2025, 11, 14), outcome });
+        }
+        let expected = [
+            "the journal of 2025-11-14 is rolled: 2 files, 30 records",
+            "the journal of 2025-11-14 could not be rolled: the disk is full",
+        ];
+        assert_eq!(texts(monitor.look(&status, None)), expected);
+        assert_eq!(monitor.look(&status, None), []);
     }
 }

@@ -91,6 +91,15 @@ pub(super) enum Owned {
     },
 }
 
+/// What goes to the journal's thread, in order.
+#[derive(Debug)]
+pub(super) enum Queued {
+    /// An input.
+    Input(Owned),
+    /// The state after all inputs before it, and the number of the next event.
+    State { bytes: Vec<u8>, events: u64 },
+}
+
 impl Owned {
     #[inline]
     pub(super) fn input(&self) -> Input<'_> {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::config::Config;
 use super::journal::{JournalHistory, JournalReplayed};
+use super::roll::Roll;
 use super::view::Watch;
 use super::{Plant, PlantError, PlantFailure, Status};
 use tapeworks_flow::graph::Wait;
@@ -13,6 +14,9 @@ use tapeworks_flow::graph::Wait;
 use crate::clients::distributor::{OnRefusal, Options};
 use crate::clients::history::History;
 use crate::clients::server::{self, ServeError, Server, ServerError, ServerOptions, Stats};
+use crate::multicast::server::{
+    self as multicast, Begin, Multicast, MulticastError, MulticastFailure, MulticastStats,
+};
 
 /// Why a service does not start.
 #[derive(thiserror::Error, Debug)]
@@ -36,6 +40,9 @@ pub enum ServiceError {
     #[cfg(not(feature = "web"))]
     #[error("the configuration has [web], and this build is without the feature `web`")]
     NoWeb,
+    /// The multicast.
+    #[error(transparent)]
+    Multicast(#[from] MulticastError),
 }
 
 /// Why a service ended before it was told to.
@@ -48,6 +55,9 @@ pub enum ServiceFailure {
     /// The clients' server.
     #[error(transparent)]
     Clients(#[from] ServeError),
+    /// The multicast.
+    #[error(transparent)]
+    Multicast(#[from] MulticastFailure),
 }
 
 /// A running plant with its servers. Dropping it stops all.
@@ -57,6 +67,9 @@ pub struct Service {
     #[cfg(feature = "web")]
     web: Option<crate::web::Web>,
     clients: Option<Server>,
+    multicast: Option<Multicast>,
+    /// It ends when this is dropped.
+    _roll: Option<Roll>,
     plant: Plant,
     watch: Watch,
     replayed: JournalReplayed,
@@ -75,18 +88,37 @@ impl Service {
         }
         let watch = Watch::default();
         let has_replayed = Arc::new(AtomicBool::new(false));
-        let readers: &[&str] = if config.clients.is_some() { &["clients"] } else { &[] };
+        let mut readers = Vec::new();
+        readers.extend(config.clients.is_some().then_some("clients"));
+        readers.extend(config.multicast.is_some().then_some("multicast"));
         // The ports are taken before the plant starts, so that a busy one costs nothing.
         #[cfg(feature = "web")]
         let web = config.web.as_ref().map(crate::web::bind).transpose()?;
         let listening = config.clients.as_ref().map(|clients| server::bind(clients.address)).transpose()?;
-        let (mut plant, consumers) = Plant::start_watched(config.plant.clone(), readers, watch.clone())?;
-        let clients = match (&config.clients, listening, consumers.into_iter().next()) {
+        let sockets = config.multicast.as_ref().map(multicast::bind).transpose()?;
+        let (mut plant, consumers) = Plant::start_watched(config.plant.clone(), &readers, watch.clone())?;
+        let mut consumers = consumers.into_iter();
+        let for_clients = if config.clients.is_some() { consumers.next() } else { None };
+        let multicast = match (&config.multicast, sockets, consumers.next()) {
+            (Some(setting), Some(sockets), Some(consumer)) => {
+                let setting = setting.clone();
+                let begin = Begin {
+                    first_event: plant.first_event(),
+                    history: JournalHistory::new(&config.plant)
+                        .map(|history| Arc::new(history) as Arc<dyn History>),
+                    live_from: plant.live_from(),
+                };
+                Some(multicast::start(sockets, setting, &config.books(), consumer, begin)?)
+            }
+            _ => None,
+        };
+        let clients = match (&config.clients, listening, for_clients) {
             (Some(setting), Some(listener), Some(consumer)) => {
                 let history = JournalHistory::new(&config.plant);
                 let options = ServerOptions {
                     nap: setting.nap,
                     bell: (config.plant.wait == Wait::Park).then(|| plant.bell(0)).flatten(),
+                    first_event: plant.first_event(),
                     ..ServerOptions::new(
                         setting.address,
                         Options {
@@ -120,6 +152,7 @@ impl Service {
                     Handles {
                         plant: plant.status_handle(),
                         clients: clients.as_ref().map(Server::stats_handle),
+                        multicast: multicast.as_ref().map(Multicast::stats_handle),
                         watch: watch.clone(),
                         has_replayed: Arc::clone(&has_replayed),
                     },
@@ -128,10 +161,17 @@ impl Service {
             .transpose()?;
         let replayed = plant.replayed()?;
         has_replayed.store(true, Ordering::Release);
+        // Behind the replay: until then the plant has better things to do.
+        let roll = config
+            .roll
+            .clone()
+            .map(|setting| Roll::start(setting, config.plant.clone(), plant.status_handle()));
         Ok(Self {
             #[cfg(feature = "web")]
             web,
             clients,
+            multicast,
+            _roll: roll.transpose()?,
             plant,
             watch,
             replayed,
@@ -167,6 +207,19 @@ impl Service {
         self.clients.as_ref().map(Server::stats)
     }
 
+    /// What the multicast is doing.
+    pub fn multicast(&self) -> Option<MulticastStats> {
+        self.multicast.as_ref().map(Multicast::stats)
+    }
+
+    /// Where the multicast's messages are asked for again (UDP), and where SoupBinTCP is served.
+    pub fn multicast_addresses(&self) -> [Option<std::net::SocketAddr>; 2] {
+        let of = |address: fn(&Multicast) -> Option<std::net::SocketAddr>| {
+            self.multicast.as_ref().and_then(address)
+        };
+        [of(Multicast::retransmission), of(Multicast::soupbintcp)]
+    }
+
     /// Who looks at books asks here.
     pub const fn watch(&self) -> &Watch {
         &self.watch
@@ -177,6 +230,7 @@ impl Service {
         Handles {
             plant: self.plant.status_handle(),
             clients: self.clients.as_ref().map(Server::stats_handle),
+            multicast: self.multicast.as_ref().map(Multicast::stats_handle),
             watch: self.watch.clone(),
             has_replayed: Arc::clone(&self.has_replayed),
         }
@@ -184,7 +238,9 @@ impl Service {
 
     /// Whether something of it has ended, which nothing does before it is told to unless it failed.
     pub fn has_ended(&self) -> bool {
-        self.plant.has_ended() || self.clients.as_ref().is_some_and(Server::is_finished)
+        self.plant.has_ended()
+            || self.clients.as_ref().is_some_and(Server::is_finished)
+            || self.multicast.as_ref().is_some_and(Multicast::is_finished)
     }
 
     /// Stops all, the lines first: what was received is published, journaled and, for clients that read, sent.
@@ -194,8 +250,10 @@ impl Service {
     pub fn stop(self) -> Result<(), ServiceFailure> {
         let plant = self.plant.stop();
         let clients = self.clients.map_or(Ok(()), Server::join);
+        let multicast = self.multicast.map_or(Ok(()), Multicast::join);
         plant?;
-        Ok(clients?)
+        clients?;
+        Ok(multicast?)
     }
 }
 
@@ -206,6 +264,8 @@ pub struct Handles {
     pub plant: Arc<std::sync::Mutex<Status>>,
     /// The clients'.
     pub clients: Option<Arc<std::sync::Mutex<Stats>>>,
+    /// The multicast's.
+    pub multicast: Option<Arc<std::sync::Mutex<MulticastStats>>>,
     /// The books.
     pub watch: Watch,
     /// Whether the journal has been replayed.
@@ -228,6 +288,9 @@ pub fn load(path: &Path) -> Result<Config, Vec<crate::flow_config::ConfigError>>
     }
     if let Some(shared) = &mut config.plant.shared_memory {
         *shared = folder.join(&shared);
+    }
+    if let Some(roll) = &mut config.roll {
+        roll.folder = folder.join(&roll.folder);
     }
     Ok(config)
 }

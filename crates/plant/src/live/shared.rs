@@ -9,12 +9,13 @@ use tapeworks_flow::{Inline, Sink, Through};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::conflate::QuoteConflation;
 use tapeworks_market::nbbo::Nbbo;
-use tapeworks_market::{BookStage, Capacity, Event, EventKind, Instruments, NbboStage, NbboUpdate};
+use tapeworks_market::{BookStage, Event, EventKind, Instruments, NbboStage, NbboUpdate};
 use tapeworks_ring::broadcast::Writer;
 use tapeworks_ring::cpu;
 use tapeworks_ring::disruptor::{PollError, PublishError};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use super::checkpoint::MarketImage;
 use super::status::Status;
 use super::view::Watch;
 use super::waiting::{Bell, Idle};
@@ -151,23 +152,28 @@ pub(super) struct MarketStage {
 
 impl MarketStage {
     pub(super) fn new(options: &PlantOptions, shared: Option<Writer<Published>>, watch: Watch) -> Self {
-        let capacity = Capacity::default();
-        let mut feeds = Vec::new();
-        for venue in &options.venues {
-            if !feeds.contains(&venue.publisher) {
-                feeds.push(venue.publisher);
-            }
-        }
-        let books = BookStage::with_unnamed(feeds.iter().map(|feed| (*feed, capacity)), capacity);
-        let nbbo = NbboStage::new(options.rules, feeds, capacity.instruments);
         Self {
-            market: Through::new(books, nbbo),
+            market: options.books().market(),
             buffer: Vec::with_capacity(BATCH),
             outlet: Outlet { shared, count: 0 },
             instruments: Instruments::default(),
             watch,
             conflated: 0,
             warm: options.warm.then(Warmer::default),
+        }
+    }
+
+    /// Goes on from books that were kept.
+    pub(super) fn restore(&mut self, market: Through<BookStage, NbboStage>, instruments: Instruments) {
+        (self.market, self.instruments) = (market, instruments);
+    }
+
+    /// Books, NBBO and symbols as plain values.
+    pub(super) fn image(&self) -> MarketImage {
+        MarketImage {
+            books: self.market.first.image(),
+            nbbo: self.market.second.image(),
+            symbols: self.instruments.symbols().iter().map(|symbol| *symbol.as_bytes()).collect(),
         }
     }
 

@@ -8,7 +8,9 @@ use tapeworks_market::event::Line;
 use tapeworks_market::nbbo::NbboCounts;
 use tapeworks_market::{Nanos, Publisher};
 
+use super::checkpoint::CheckpointStatus;
 use super::journal::JournalStatus;
+use super::roll::RollStatus;
 
 /// A line of a channel, or the answers of its retransmission server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -158,6 +160,10 @@ pub struct Status {
     pub conflated: u64,
     /// Items published to the shared memory.
     pub shared: u64,
+    /// State snapshots.
+    pub snapshots: CheckpointStatus,
+    /// The daily roll.
+    pub roll: RollStatus,
 }
 
 #[cfg(test)]

@@ -1,0 +1,392 @@
+//! State snapshots: where the engine and the books were after so many records of the journal, so that a start need not replay
+//! the whole day.
+//!
+//! A file `NUMBER.snapshot` lies beside the journal's segments; the number is that of the next record. It has a header of 40
+//! bytes and a body of postcard's, with a CRC-32 over all but the first 12 bytes:
+//!
+//! | offset | | |
+//! | --- | --- | --- |
+//! | 0 | `TAPESNP1` | the last letter is the version |
+//! | 8 | CRC-32 | u32, of all that follows it |
+//! | 12 | zero | 4 bytes |
+//! | 16 | number | u64, of the next record |
+//! | 24 | length | u64, bytes of the body |
+//! | 32 | events | u64, the number of the next event |
+//!
+//! All little-endian. It is written to a file of another name, synced, and renamed; the newest two are kept. One that is
+//! damaged, of another configuration, or of what the journal does not hold (any more) is not used, and the start says so.
+//!
+//! Cost: ingest pauses while the state is copied into a buffer (some ms for 100,000 orders and 10,000 symbols, which
+//! [`CheckpointStatus::pause_ns`] tells); the journal's thread writes it.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tapeworks_flow::Through;
+use tapeworks_market::image::{BooksImage, NbboImage};
+use tapeworks_market::instrument::Symbol;
+use tapeworks_market::{BookStage, Instruments, NbboStage};
+use tapeworks_store::journal::Opened;
+
+use super::PlantOptions;
+use super::engine::{Engine, EngineCounters};
+
+const MAGIC: [u8; 8] = *b"TAPESNP1";
+const HEADER_BYTES: usize = 40;
+const ENDING: &str = "snapshot";
+
+/// Snapshots that are kept.
+const KEPT: usize = 2;
+
+/// State snapshots, as far as a plant has taken and used them.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct CheckpointStatus {
+    /// The record of the journal from which on it was replayed at the start; `None` from its first.
+    pub restored: Option<u64>,
+    /// Snapshots that were not used at the start, and why.
+    pub refused: Vec<String>,
+    /// Taken since the start.
+    pub taken: u64,
+    /// Written since the start.
+    pub written: u64,
+    /// The bytes of the last that was written.
+    pub bytes: u64,
+    /// How long ingest paused for the last, in ns.
+    pub pause_ns: u64,
+    /// Why the last that could not be written was not.
+    pub error: Option<String>,
+}
+
+/// Books, NBBO and the symbols of their instruments.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct MarketImage {
+    pub(super) books: Vec<BooksImage>,
+    pub(super) nbbo: NbboImage,
+    pub(super) symbols: Vec<[u8; 16]>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Body {
+    counters: EngineCounters,
+    feed: Vec<u8>,
+    market: MarketImage,
+}
+
+/// What a start goes on from.
+pub(super) struct Restored {
+    /// The record that comes next.
+    pub(super) record: u64,
+    pub(super) engine: Engine,
+    pub(super) market: Through<BookStage, NbboStage>,
+    pub(super) instruments: Instruments,
+}
+
+/// The state as the body of a file.
+pub(super) fn encode(engine: &Engine, market: MarketImage) -> Result<Vec<u8>, String> {
+    let feed = engine.feed().save().map_err(|error| error.to_string())?;
+    let body = Body { counters: *engine.counters(), feed, market };
+    postcard::to_extend(&body, vec![0; HEADER_BYTES]).map_err(|error| error.to_string())
+}
+
+/// Fills the header of what [`encode`] gave.
+fn seal(bytes: &mut [u8], record: u64, events: u64) {
+    let length = (bytes.len() - HEADER_BYTES) as u64;
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[16..24].copy_from_slice(&record.to_le_bytes());
+    bytes[24..32].copy_from_slice(&length.to_le_bytes());
+    bytes[32..40].copy_from_slice(&events.to_le_bytes());
+    let crc = crc32fast::hash(&bytes[12..]);
+    bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Writes a snapshot of the state after `record` records, of which `events` came, and removes those that are too old.
+pub(super) fn write(folder: &Path, record: u64, events: u64, mut bytes: Vec<u8>) -> io::Result<u64> {
+    seal(&mut bytes, record, events);
+    let path = folder.join(format!("{record:020}.{ENDING}"));
+    let partial = folder.join(format!("{record:020}.{ENDING}.partial"));
+    let written = File::create(&partial).and_then(|mut file| {
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        fs::rename(&partial, &path)?;
+        File::open(folder)?.sync_all()
+    });
+    if let Err(error) = written {
+        // What is left of it is nobody's.
+        let _gone = fs::remove_file(&partial);
+        return Err(error);
+    }
+    let all = list(folder)?;
+    for (_, old) in all.iter().take(all.len().saturating_sub(KEPT)) {
+        fs::remove_file(old)?;
+    }
+    Ok(bytes.len() as u64)
+}
+
+/// The snapshots in `folder`, oldest first.
+fn list(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|ending| ending == ENDING)
+            && let Some(record) = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok())
+        {
+            all.push((record, path));
+        }
+    }
+    all.sort();
+    Ok(all)
+}
+
+/// Removes every snapshot: the journal that they are of was moved away.
+pub(super) fn remove_all(folder: &Path) -> io::Result<()> {
+    list(folder)?.into_iter().try_for_each(|(_, path)| fs::remove_file(path))
+}
+
+/// The newest snapshot that a plant with these options can go on from with the journal that was opened, and what is to be said
+/// of newer ones.
+pub(super) fn newest(
+    folder: &Path,
+    opened: &Opened,
+    options: &PlantOptions,
+) -> (Option<Restored>, Vec<String>) {
+    let mut refused = Vec::new();
+    let all = match list(folder) {
+        Ok(all) => all,
+        Err(error) => return (None, vec![format!("{}: {error}", folder.display())]),
+    };
+    for (record, path) in all.into_iter().rev() {
+        let restored = if record < opened.first || record > opened.next {
+            Err(format!("the journal has the records from {} to {}", opened.first, opened.next))
+        } else {
+            fs::read(&path)
+                .map_err(|error| error.to_string())
+                .and_then(|bytes| restore(&bytes, record, options))
+        };
+        match restored {
+            Ok(restored) => return (Some(restored), refused),
+            Err(why) => refused.push(format!("{}: {why}", path.display())),
+        }
+    }
+    (None, refused)
+}
+
+/// The state in a file's bytes.
+fn restore(bytes: &[u8], record: u64, options: &PlantOptions) -> Result<Restored, String> {
+    let number = |at: usize| bytes.get(at..at + 8)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+    let body = bytes.get(HEADER_BYTES..).ok_or("it is too short")?;
+    if bytes.first_chunk() != Some(&MAGIC) {
+        return Err("not a snapshot of this version".to_owned());
+    }
+    let crc = bytes.get(8..12).and_then(|crc| crc.first_chunk()).map(|crc| u32::from_le_bytes(*crc));
+    let is_whole = number(24) == Some(body.len() as u64)
+        && crc == Some(crc32fast::hash(bytes.get(12..).unwrap_or_default()));
+    if !is_whole || number(16) != Some(record) {
+        return Err("it is damaged".to_owned());
+    }
+    let body: Body = postcard::from_bytes(body).map_err(|error| error.to_string())?;
+    if number(32) != Some(body.counters.events) {
+        return Err("its events are numbered otherwise".to_owned());
+    }
+    let engine = Engine::restore(options, body.counters, &body.feed).map_err(|error| error.to_string())?;
+    let how = options.books();
+    let books = BookStage::from_image(&body.market.books, how.capacity).map_err(|error| error.to_string())?;
+    let nbbo = NbboStage::from_image(how.rules, body.market.nbbo).map_err(|error| error.to_string())?;
+    let mut instruments = Instruments::default();
+    for symbol in &body.market.symbols {
+        instruments.intern(Symbol::from_bytes(symbol));
+    }
+    Ok(Restored { record, engine, market: Through::new(books, nbbo), instruments })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, UdpSocket};
+    use std::time::{Duration, Instant};
+
+    use proptest::prelude::*;
+    use tapeworks_feed::live::Input;
+    use tapeworks_market::nbbo::{NbboRules, StaleBooks};
+    use tapeworks_market::{Event, Line, Nanos};
+
+    use super::super::export::tests::{Temporary, plant, session};
+    use super::super::journal::JournalSetting;
+    use super::super::shared::MarketStage;
+    use super::super::{EventConsumer, JournalHistory, Plant};
+    use super::*;
+    use crate::clients::history::{History, Read};
+
+    fn stage() -> MarketStage {
+        MarketStage::new(&plant(), None, Default::default())
+    }
+
+    fn opened(next: u64) -> Opened {
+        Opened { first: 0, next, torn_bytes: 0 }
+    }
+
+    /// Inputs of these packets into the engine, and its events into the books.
+    fn run(engine: &mut Engine, stage: &mut MarketStage, packets: &[(u16, Nanos, Vec<u8>)]) -> Vec<Event> {
+        let mut events = Vec::new();
+        for (channel, received, payload) in packets {
+            let before = events.len();
+            let input = Input::Packet { channel: *channel, line: Line::A, received: *received, payload };
+            engine.input(&input, &mut events);
+            stage.apply(&events[before..]);
+        }
+        events
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_is_restored_goes_on_as_if_nothing_had_been(
+            at in any::<prop::sample::Index>(),
+            // Packets that are lost, so that something waits, and books are in doubt.
+            lost in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+        ) {
+            let mut packets = session();
+            lost.iter().for_each(|lost| drop(packets.remove(lost.index(packets.len()))));
+            let (before, after) = packets.split_at(at.index(packets.len()));
+            let (mut engine, mut market) = (Engine::new(plant().live_feed()), stage());
+            run(&mut engine, &mut market, before);
+            let bytes = encode(&engine, market.image()).unwrap();
+            let folder = Temporary::new();
+            fs::create_dir_all(&folder.0).unwrap();
+            let record = before.len() as u64;
+            write(&folder.0, record, engine.counters().events, bytes).unwrap();
+            let (restored, refused) = newest(&folder.0, &opened(record + 5), &plant());
+            prop_assert!(refused.is_empty(), "{refused:?}");
+            let restored = restored.unwrap();
+            prop_assert_eq!(restored.record, record);
+            let (mut other, mut twin) = (restored.engine, stage());
+            twin.restore(restored.market, restored.instruments);
+            prop_assert_eq!(other.counters(), engine.counters());
+            prop_assert_eq!(run(&mut other, &mut twin, after), run(&mut engine, &mut market, after));
+            prop_assert_eq!(other.counters(), engine.counters());
+            prop_assert_eq!(other.feed().save(), engine.feed().save());
+            let (one, same) = (market.image(), twin.image());
+            prop_assert_eq!(one.books, same.books);
+            prop_assert_eq!(one.nbbo, same.nbbo);
+            prop_assert_eq!(one.symbols, same.symbols);
+        }
+    }
+
+    #[test]
+    fn a_snapshot_that_cannot_be_used_is_told_and_the_one_before_it_is() {
+        let packets = session();
+        let (mut engine, mut market) = (Engine::new(plant().live_feed()), stage());
+        let folder = Temporary::new();
+        fs::create_dir_all(&folder.0).unwrap();
+        for (round, piece) in packets.chunks(packets.len() / 3).take(3).enumerate() {
+            run(&mut engine, &mut market, piece);
+            let record = 100 * (round as u64 + 1);
+            write(&folder.0, record, engine.counters().events, encode(&engine, market.image()).unwrap())
+                .unwrap();
+        }
+        let all = list(&folder.0).unwrap();
+        let [(200, first), (300, last)] = &all[..] else { panic!("the newest two are kept: {all:?}") };
+        let used = |next, options: &PlantOptions| {
+            let (restored, refused) = newest(&folder.0, &opened(next), options);
+            (restored.map(|restored| restored.record), refused.len())
+        };
+        assert_eq!(used(1_000, &plant()), (Some(300), 0));
+        // The journal lost what came behind it, or everything before it.
+        assert_eq!(used(250, &plant()), (Some(200), 1));
+        let (restored, refused) = newest(&folder.0, &Opened { first: 400, ..opened(500) }, &plant());
+        assert!(restored.is_none() && refused.len() == 2);
+        // Another configuration.
+        let mut others = plant();
+        others.venues[0].arbiter.reorder_window_ns += 1;
+        assert_eq!(used(1_000, &others), (None, 2));
+        // Any damage, and any end.
+        let sound = fs::read(last).unwrap();
+        for at in (0..sound.len()).step_by(sound.len() / 50) {
+            if (12..16).contains(&at) {
+                continue;
+            }
+            let mut damaged = sound.clone();
+            damaged[at] ^= 16;
+            fs::write(last, damaged).unwrap();
+            assert_eq!(used(1_000, &plant()), (Some(200), 1), "byte {at}");
+            fs::write(last, &sound[..at]).unwrap();
+            assert_eq!(used(1_000, &plant()), (Some(200), 1), "up to byte {at}");
+        }
+        fs::write(last, b"").unwrap();
+        fs::write(first, b"TAPESNP1").unwrap();
+        assert_eq!(used(1_000, &plant()), (None, 2));
+        remove_all(&folder.0).unwrap();
+        assert!(list(&folder.0).unwrap().is_empty());
+    }
+
+    /// All events of a plant that was stopped.
+    fn drain(mut consumer: EventConsumer) -> Vec<Event> {
+        let mut events = Vec::new();
+        while consumer.poll(|event, _, _| events.push(*event)).is_ok() {}
+        events
+    }
+
+    fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+        let began = Instant::now();
+        while !is_so() {
+            assert!(began.elapsed() < Duration::from_secs(30), "in vain: {what}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    #[test]
+    fn a_plant_starts_from_its_snapshot_and_has_the_day_all_the_same() {
+        let folder = Temporary::new();
+        let mut options = plant();
+        options.ring_events = 1 << 16;
+        options.rules = NbboRules { stale_books: StaleBooks::Flag, odd_lots_count: false };
+        let mut journal = JournalSetting::new(&folder.0);
+        journal.snapshot_every = Some(Duration::from_millis(100));
+        journal.queue = 64;
+        options.journal = Some(journal);
+        let socket = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+        let packets = session();
+        let third = packets.len() / 3;
+        let mut seen = Vec::new();
+        for (round, piece) in packets.chunks(third).take(3).enumerate() {
+            let (mut plant, consumers) = Plant::start(options.clone(), &["test"]).unwrap();
+            let consumer = consumers.into_iter().next().unwrap();
+            let replayed = plant.replayed().unwrap();
+            let status = plant.status();
+            if round == 0 {
+                assert_eq!((plant.first_event(), status.snapshots.restored), (0, None));
+            } else {
+                assert!(status.snapshots.restored.is_some(), "{:?}", status.snapshots);
+                assert!(status.snapshots.refused.is_empty());
+                assert_eq!(plant.first_event() + replayed.events, seen.len() as u64, "where it was");
+            }
+            let first = plant.first_event() as usize;
+            wait_until("lines", || plant.status().channels.len() == 3);
+            let lines: Vec<SocketAddr> =
+                plant.status().channels.iter().map(|channel| channel.lines[0].address).collect();
+            let had = plant.status().events;
+            for (channel, _, payload) in piece {
+                socket.send_to(payload, lines[usize::from(*channel)]).unwrap();
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            wait_until("events", || plant.status().events > had + 500);
+            let written = plant.status().snapshots.written;
+            wait_until("snapshots", || plant.status().snapshots.written > written + 1);
+            assert_eq!(plant.status().snapshots.error, None);
+            plant.stop().unwrap();
+            let events = drain(consumer);
+            // What the ring has of before is what was there.
+            seen.truncate(first + replayed.events as usize);
+            assert_eq!(seen.get(first..), events.get(..replayed.events as usize));
+            seen.truncate(first);
+            seen.extend(events);
+        }
+        // A history has the whole day, whatever the snapshots.
+        let mut reader = JournalHistory::new(&options).unwrap().open(Nanos(u64::MAX)).unwrap();
+        let mut whole = Vec::new();
+        while reader.read(&mut whole).unwrap() == Read::Events {}
+        assert!(whole == seen, "{} and {}", whole.len(), seen.len());
+        assert_eq!(list(&folder.0).unwrap().len(), 2);
+    }
+}

@@ -1,0 +1,506 @@
+//! A journal as files: one for each schema and venue of a day.
+//!
+//! The journal is replayed through the engine, books and NBBO as a plant with the same options would, so the files hold what
+//! its clients got. They are `DATE/VENUE/SCHEMA.ENDING`: the date in New York of the journal's first record, the venue by
+//! the name of its feed (`XNAS.ITCH`), and `nbbo` for what is computed across venues. All of a day is made in
+//! `DATE.partial`, which gets its name when it is whole; a file without records is left out.
+//!
+//! Cost: what a replay costs; one thread, and a file for each schema and venue at once.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::civil::Date;
+use tapeworks_feed::clock;
+use tapeworks_flow::Stage as _;
+use tapeworks_market::{Event, EventKind, Instruments, NbboUpdate, Publisher};
+use tapeworks_store::journal::{JournalError, JournalReader, LOST};
+use tapeworks_store::{Format, Options, Schema, StoreError, Summary, Writer};
+
+use super::PlantOptions;
+use super::engine::Engine;
+use super::records::input_of;
+
+/// What is to be made of a journal.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExportOptions {
+    /// Where the day's folder goes.
+    pub folder: PathBuf,
+    /// What is written.
+    pub schemas: Vec<Schema>,
+    /// The ending of the files, which tells their format: `dbn.zst`, `parquet` and so on.
+    pub ending: String,
+    /// Whether the files of a day that are there already are replaced.
+    pub overwrite: bool,
+}
+
+/// Whether `ending` is one that files may have, such as `dbn.zst`.
+pub fn is_ending(ending: &str) -> bool {
+    Format::ENDINGS.iter().any(|(known, _)| known.strip_prefix('.') == Some(ending))
+}
+
+/// Why a journal does not become files. What was written so far is removed.
+#[derive(thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// The journal cannot be read.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// A file cannot be written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A folder cannot be made, renamed or removed.
+    #[error("{}: {what}: {source}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The journal has no records, or they tell no date.
+    #[error("{}: the journal is empty", journal.display())]
+    Empty {
+        /// Its folder.
+        journal: PathBuf,
+    },
+    /// The journal does not begin with its first record.
+    #[error("{}: its first {records} records were removed to make room, and without them no book would be right", journal.display())]
+    Beheaded {
+        /// Its folder.
+        journal: PathBuf,
+        /// Records that are gone.
+        records: u64,
+    },
+    /// The day's files are there already.
+    #[error("{}: the folder exists", path.display())]
+    Exists {
+        /// The day's folder.
+        path: PathBuf,
+    },
+    /// It was told to stop.
+    #[error("stopped before the end of the journal; nothing is written")]
+    Stopped,
+}
+
+/// A file that was written.
+#[derive(Clone, Debug)]
+pub struct ExportedFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What is in it, and what is not.
+    pub summary: Summary,
+}
+
+/// What came of a journal.
+#[derive(Clone, Debug)]
+pub struct Exported {
+    /// The day.
+    pub date: Date,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Inputs in the journal.
+    pub inputs: u64,
+    /// Events that they gave.
+    pub events: u64,
+    /// Inputs that the journal says it lost.
+    pub lost: u64,
+    /// The files, by venue and schema, but for those without records.
+    pub files: Vec<ExportedFile>,
+}
+
+/// Whether the records of a schema are computed across venues.
+const fn is_consolidated(schema: Schema) -> bool {
+    matches!(schema, Schema::Cmbp1 | Schema::Cbbo1S | Schema::Cbbo1M)
+}
+
+/// The name of a feed as a folder.
+fn folder_of(feed: Publisher) -> String {
+    feed.feed().map_or_else(|| format!("publisher-{}", feed.0), |feed| feed.dataset.to_owned())
+}
+
+struct Output {
+    /// The only feed whose updates it gets; all for `None`.
+    feed: Option<Publisher>,
+    path: PathBuf,
+    writer: Writer,
+}
+
+fn failed(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> ExportError {
+    move |source| ExportError::Folder { path: path.to_owned(), what, source }
+}
+
+/// The day that a journal is of: that of its first record, in New York. `None` when it has no records.
+///
+/// # Errors
+/// A journal that cannot be read.
+pub fn date_of(journal: &Path) -> Result<Option<Date>, JournalError> {
+    Ok(JournalReader::open(journal)?.next()?.and_then(|record| clock::date_at(record.time)))
+}
+
+/// Inputs between two looks whether to stop.
+const INPUTS_AT_ONCE: u64 = 1_024;
+
+/// Makes the files of the journal in `journal`, which a plant with these options has kept. `go_on` is told the inputs so far
+/// from time to time, and answers whether to go on.
+///
+/// # Errors
+/// [`ExportError`].
+pub fn export(
+    plant: &PlantOptions,
+    journal: &Path,
+    options: &ExportOptions,
+    mut go_on: impl FnMut(u64) -> bool,
+) -> Result<Exported, ExportError> {
+    let empty = || ExportError::Empty { journal: journal.to_owned() };
+    let date = date_of(journal)?.ok_or_else(empty)?;
+    let folder = options.folder.join(date.to_string());
+    if folder.exists() && !options.overwrite {
+        return Err(ExportError::Exists { path: folder });
+    }
+    let partial = options.folder.join(format!("{date}.partial"));
+    remove(&partial)?;
+    let made = make(plant, journal, options, &partial, &mut go_on).and_then(|mut exported| {
+        remove(&folder)?;
+        fs::rename(&partial, &folder).map_err(failed(&folder, "cannot get its name"))?;
+        for file in &mut exported.files {
+            if let Ok(rest) = file.path.strip_prefix(&partial) {
+                file.path = folder.join(rest);
+            }
+        }
+        Ok(Exported { date, folder, ..exported })
+    });
+    if made.is_err() {
+        // The error says more than a folder that cannot be removed would.
+        let _left = fs::remove_dir_all(&partial);
+    }
+    made
+}
+
+fn remove(folder: &Path) -> Result<(), ExportError> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(failed(folder, "cannot be removed")(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn make(
+    plant: &PlantOptions,
+    journal: &Path,
+    options: &ExportOptions,
+    partial: &Path,
+    go_on: &mut impl FnMut(u64) -> bool,
+) -> Result<Exported, ExportError> {
+    let mut reader = JournalReader::open(journal)?;
+    if reader.next_number() > 0 {
+        return Err(ExportError::Beheaded { journal: journal.to_owned(), records: reader.next_number() });
+    }
+    let books = plant.books();
+    let mut outputs = Vec::new();
+    for schema in &options.schemas {
+        let feeds: Vec<Option<Publisher>> = if is_consolidated(*schema) {
+            vec![None]
+        } else {
+            books.feeds.iter().copied().map(Some).collect()
+        };
+        for feed in feeds {
+            let folder = partial.join(feed.map_or_else(|| "nbbo".to_owned(), folder_of));
+            fs::create_dir_all(&folder).map_err(failed(&folder, "cannot be created"))?;
+            let path = folder.join(format!("{schema}.{}", options.ending));
+            let writer = Writer::create(&path, *schema, &Options::default())?;
+            outputs.push(Output { feed, path, writer });
+        }
+    }
+    let mut market = books.market();
+    let mut instruments = Instruments::default();
+    let mut engine = Engine::new(plant.live_feed());
+    let (mut events, mut lost): (Vec<Event>, u64) = (Vec::new(), 0);
+    let mut written = Ok(());
+    while let Some(record) = reader.next()? {
+        if record.kind == LOST {
+            lost += record.extra;
+        }
+        let Some(input) = input_of(&record) else { continue };
+        engine.input(&input, &mut events);
+        // Nobody sends what a replay would ask for.
+        while engine.take_ask().is_some() {}
+        // An instrument is known before the updates that name it, whatever the batch.
+        let mapped = events.iter().filter(|event| event.kind == EventKind::SymbolMapping);
+        mapped.filter_map(Event::symbol).for_each(|symbol| {
+            instruments.intern(symbol);
+        });
+        market.process(&events, &mut |update: NbboUpdate<'_>| {
+            let feed = update.book.event.publisher;
+            for output in outputs.iter_mut().filter(|output| output.feed.is_none_or(|only| only == feed)) {
+                if written.is_ok() {
+                    written = output.writer.put(&update, &instruments);
+                }
+            }
+        });
+        written?;
+        written = Ok(());
+        events.clear();
+        let inputs = engine.counters().inputs;
+        if inputs.is_multiple_of(INPUTS_AT_ONCE) && !go_on(inputs) {
+            return Err(ExportError::Stopped);
+        }
+    }
+    let mut files = Vec::new();
+    for Output { path, writer, .. } in outputs {
+        let summary = writer.finish(&instruments)?;
+        if summary.records == 0 {
+            fs::remove_file(&path).map_err(failed(&path, "cannot be removed"))?;
+            // Where other files are it stays.
+            let _not_empty = path.parent().map(fs::remove_dir);
+        } else {
+            files.push(ExportedFile { path, summary });
+        }
+    }
+    files.sort_by(|one, other| one.path.cmp(&other.path));
+    let counters = engine.counters();
+    Ok(Exported {
+        date: Date::default(),
+        folder: PathBuf::new(),
+        inputs: counters.inputs,
+        events: counters.events,
+        lost,
+        files,
+    })
+}
+
+/// The days of which a plant has moved the journals away: the folders in the journal's that are named by dates, in order.
+///
+/// # Errors
+/// A folder that cannot be listed.
+pub fn earlier_days(journal: &Path) -> Result<Vec<(Date, PathBuf)>, ExportError> {
+    let entries = match fs::read_dir(journal) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(failed(journal, "cannot be listed"))?,
+    };
+    let mut days = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(failed(journal, "cannot be listed"))?.path();
+        let date = path.file_name().and_then(|name| name.to_str()?.parse::<Date>().ok());
+        days.extend(date.filter(|_| path.is_dir()).map(|date| (date, path)));
+    }
+    days.sort();
+    Ok(days)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::{Duration, Instant};
+
+    use dbn::decode::dbn::Decoder;
+    use tapeworks_exchange::{Packets, Scenario, VenueConfig, VenueKind};
+    use tapeworks_feed::Application;
+    use tapeworks_feed::live::Input;
+    use tapeworks_market::{Line, Nanos};
+    use tapeworks_store::journal::{JournalOptions, JournalWriter};
+
+    use super::super::config::Config;
+    use super::super::journal::JournalSetting;
+    use super::super::records::record_of;
+    use super::super::roll::RollSetting;
+    use super::super::service::Service;
+    use super::super::{ReceiveOptions, VenueOptions};
+    use super::*;
+
+    /// A folder that is removed in the end.
+    pub(in crate::live) struct Temporary(pub(in crate::live) PathBuf);
+
+    impl Temporary {
+        pub(in crate::live) fn new() -> Self {
+            static NEXT: AtomicU32 = AtomicU32::new(0);
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("tapeworks-export-{}-{number}", std::process::id());
+            Self(std::env::temp_dir().join(name))
+        }
+    }
+
+    impl Drop for Temporary {
+        fn drop(&mut self) {
+            let _left = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// The last of them says nothing in the session.
+    const KINDS: [(VenueKind, Application, Publisher); 3] = [
+        (VenueKind::Nasdaq, Application::TotalViewItch50, Publisher::XNAS_ITCH),
+        (VenueKind::IexDeep, Application::IexDeep10, Publisher::IEXG_DEEP),
+        (VenueKind::Bx, Application::TotalViewItch50, Publisher::XBOS_ITCH),
+    ];
+
+    pub(in crate::live) fn plant() -> PlantOptions {
+        let venue = |(kind, application, publisher): (VenueKind, Application, Publisher)| VenueOptions {
+            name: kind.name().to_owned(),
+            application,
+            publisher,
+            lines: vec![([127, 0, 0, 1], 0).into()],
+            retransmission: None,
+            snapshot: None,
+            login: Default::default(),
+            arbiter: Default::default(),
+            snapshots: Default::default(),
+        };
+        let receive = ReceiveOptions { buffers: 256, ..ReceiveOptions::default() };
+        PlantOptions {
+            venues: KINDS.map(venue).to_vec(),
+            receive,
+            ring_events: 4_096,
+            ..PlantOptions::default()
+        }
+    }
+
+    /// A session's packets: the channel, the receive time, the payload.
+    pub(in crate::live) fn session() -> Vec<(u16, Nanos, Vec<u8>)> {
+        let venues = KINDS[..2].iter().map(|(kind, ..)| VenueConfig { kind: *kind, share: 1 }).collect();
+        let scenario =
+            Scenario { venues, seed: 71, heartbeat_ns: 600_000_000_000, ..Scenario::full_session(3_000, 8) };
+        let mut packets = Packets::new(&scenario).unwrap();
+        let mut all = Vec::new();
+        while let Some(packet) = packets.next_packet() {
+            all.push((packet.venue as u16, Nanos(packet.timestamp_ns), packet.payload.to_vec()));
+        }
+        all
+    }
+
+    /// Keeps a session as a plant would, and answers its events.
+    fn keep(journal: &Path) -> Vec<Event> {
+        let (mut writer, _) = JournalWriter::open(journal, JournalOptions::default()).unwrap();
+        let (mut engine, mut events) = (Engine::new(plant().live_feed()), Vec::new());
+        for (channel, received, payload) in &session() {
+            let input = Input::Packet { channel: *channel, line: Line::A, received: *received, payload };
+            writer.append(&record_of(&input, &mut [0; 8])).unwrap();
+            engine.input(&input, &mut events);
+        }
+        writer.sync().unwrap();
+        events
+    }
+
+    /// The records of a DBN file, by feed.
+    fn records(path: &Path) -> BTreeMap<u16, Vec<Vec<u8>>> {
+        let mut records: BTreeMap<u16, Vec<Vec<u8>>> = BTreeMap::new();
+        let mut decoder = Decoder::from_file(path).unwrap();
+        while let Some(record) = decoder.decode_ref().unwrap() {
+            records.entry(record.header().publisher_id).or_default().push(record.as_ref().to_vec());
+        }
+        records
+    }
+
+    /// What a file of all venues holds.
+    fn whole(events: &[Event], schema: Schema, path: &Path) -> BTreeMap<u16, Vec<Vec<u8>>> {
+        let mut writer = Writer::create(path, schema, &Options::default()).unwrap();
+        let (mut instruments, mut market) = (Instruments::default(), plant().books().market());
+        for event in events {
+            event
+                .symbol()
+                .filter(|_| event.kind == EventKind::SymbolMapping)
+                .map(|symbol| instruments.intern(symbol));
+            market
+                .process(&[*event], &mut |update: NbboUpdate<'_>| writer.put(&update, &instruments).unwrap());
+        }
+        writer.finish(&instruments).unwrap();
+        records(path)
+    }
+
+    fn options(folder: &Path) -> ExportOptions {
+        ExportOptions {
+            folder: folder.to_owned(),
+            schemas: vec![Schema::Mbo, Schema::Trades, Schema::Imbalance, Schema::Cmbp1],
+            ending: "dbn".to_owned(),
+            overwrite: false,
+        }
+    }
+
+    #[test]
+    fn a_journal_becomes_the_files_of_each_venue_and_of_the_nbbo() {
+        let (journal, out) = (Temporary::new(), Temporary::new());
+        let events = keep(&journal.0);
+        let exported = export(&plant(), &journal.0, &options(&out.0), |_| true).unwrap();
+        assert_eq!(exported.events, events.len() as u64);
+        let day = out.0.join(exported.date.to_string());
+        assert_eq!((&exported.folder, exported.lost), (&day, 0));
+        let mut expected = BTreeMap::new();
+        for schema in options(&out.0).schemas {
+            let all = whole(&events, schema, &out.0.join(format!("{schema}.dbn")));
+            if is_consolidated(schema) {
+                assert_eq!(all.len(), 2, "of both venues");
+                expected.insert(format!("nbbo/{schema}.dbn"), all);
+                continue;
+            }
+            for (feed, of_feed) in all {
+                let venue = folder_of(Publisher(feed));
+                expected.insert(format!("{venue}/{schema}.dbn"), BTreeMap::from([(feed, of_feed)]));
+            }
+        }
+        assert!(
+            expected.contains_key("IEXG.DEEP/trades.dbn") && expected["XNAS.ITCH/mbo.dbn"][&2].len() > 1_000
+        );
+        // What has no records has no file.
+        assert!(!day.join("XBOS.ITCH").exists());
+        let name = |file: &ExportedFile| file.path.strip_prefix(&day).unwrap().to_str().unwrap().to_owned();
+        let files: BTreeMap<_, _> =
+            exported.files.iter().map(|file| (name(file), records(&file.path))).collect();
+        assert!(files == expected, "{:?} and {:?}", files.keys(), expected.keys());
+    }
+
+    #[test]
+    fn a_day_is_there_whole_or_not_at_all() {
+        let (journal, out) = (Temporary::new(), Temporary::new());
+        keep(&journal.0);
+        let mut wanted = options(&out.0);
+        let mut looks = 0;
+        let stopped = export(&plant(), &journal.0, &wanted, |_| {
+            looks += 1;
+            false
+        });
+        assert!(matches!(stopped, Err(ExportError::Stopped)) && looks == 1);
+        assert_eq!(fs::read_dir(&out.0).unwrap().count(), 0, "nothing is left of it");
+        let first = export(&plant(), &journal.0, &wanted, |_| true).unwrap();
+        let again = export(&plant(), &journal.0, &wanted, |_| true);
+        assert!(matches!(&again, Err(ExportError::Exists { path }) if *path == first.folder), "{again:?}");
+        (wanted.overwrite, wanted.schemas) = (true, vec![Schema::Status]);
+        let replaced = export(&plant(), &journal.0, &wanted, |_| true).unwrap();
+        assert!(!replaced.folder.join("XNAS.ITCH/mbo.dbn").exists());
+        let nothing = export(&plant(), &out.0, &wanted, |_| true);
+        assert!(matches!(nothing, Err(ExportError::Empty { .. })), "{nothing:?}");
+        let endings = ["dbn.zst", "parquet", "xlsx", ".dbn", ""];
+        assert_eq!(endings.map(is_ending), [true, true, false, false, false]);
+    }
+
+    #[test]
+    fn a_plant_that_starts_on_a_new_day_makes_the_files_of_the_day_before() {
+        let (journal, out) = (Temporary::new(), Temporary::new());
+        keep(&journal.0);
+        let roll =
+            RollSetting { folder: out.0.clone(), schemas: vec![Schema::Cmbp1], ending: "parquet".to_owned() };
+        let journal = JournalSetting::new(&journal.0);
+        let mut config = Config { plant: plant(), roll: Some(roll), ..Config::default() };
+        config.plant.journal = Some(journal);
+        for start in 0..2 {
+            let service = Service::start(&config, None).unwrap();
+            let began = Instant::now();
+            let is_done = || match service.status().roll.done.first() {
+                Some(day) => day.outcome.clone().unwrap().1 > 100,
+                // Nothing is left to do.
+                None => start == 1 && began.elapsed() > Duration::from_millis(300),
+            };
+            while !is_done() {
+                assert!(began.elapsed() < Duration::from_secs(30), "{:?}", service.status().roll);
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let days = earlier_days(&config.plant.journal.as_ref().unwrap().folder).unwrap();
+            let [(day, _)] = &days[..] else { panic!("{days:?}") };
+            assert!(out.0.join(format!("{day}/nbbo/cmbp-1.parquet")).is_file());
+            assert_eq!(service.status().roll.done.len(), 1 - start);
+            service.stop().unwrap();
+        }
+    }
+}

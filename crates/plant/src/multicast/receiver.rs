@@ -1,0 +1,403 @@
+//! A receiver of the plant's multicast: packets in, records out, what was lost asked for again.
+//!
+//! It follows the sequence as the plant follows a venue's ([`tapeworks_feed::arbitration`]): a hole is waited out, asked
+//! for, and given up only then, which is counted.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use dbn::decode::dbn::RecordDecoder;
+use dbn::{RType, RecordRef};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tapeworks_feed::arbitration::{Arbiter, ArbiterOptions, Delivery, RetransmissionOptions, TransportKind};
+use tapeworks_market::{Line, Nanos};
+use tapeworks_packet::capture::LinkType;
+use tapeworks_packet::live::{MAX_BATCH, Received, UdpOptions, UdpReceiver};
+use tapeworks_packet::pool::Pool;
+use tapeworks_wire::framing::{BigEndian, Blocks};
+
+use crate::live::now;
+use crate::subscriber::{Records, SubscribeError};
+
+/// Datagrams without headers have no link type; this is one of those that are nobody's.
+const BARE: LinkType = LinkType(147);
+
+/// Bytes asked of the kernel for the socket's buffer.
+const BUFFER_BYTES: usize = 16 << 20;
+
+/// Packets that may be held at once, and the longest of them.
+const BUFFERS: usize = 1_024;
+const DATAGRAM_BYTES: usize = 2_048;
+
+/// What to receive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReceiverOptions {
+    /// The group and its port, or an address of this machine.
+    pub group: SocketAddr,
+    /// The address of the interface that the group is joined on; the kernel's choice unless given.
+    pub interface: Option<Ipv4Addr>,
+    /// Where messages are asked for again.
+    pub retransmission: Option<SocketAddr>,
+    /// How long a read may wait; [`SubscribeError::is_timeout`] tells of it.
+    pub timeout: Duration,
+}
+
+/// What came.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct ReceiverCounters {
+    /// The session.
+    pub session: String,
+    /// The number of the next message.
+    pub next: u64,
+    /// Messages handed on.
+    pub messages: u64,
+    /// Holes in the sequence.
+    pub holes: u64,
+    /// Holes that were filled by asking again.
+    pub filled: u64,
+    /// Requests for messages.
+    pub requests: u64,
+    /// Requests that the system did not take.
+    pub unsent_requests: u64,
+    /// Messages that were not to be had.
+    pub missing: u64,
+    /// Messages that are no records of DBN.
+    pub not_records: u64,
+    /// Packets whose header cannot be read, or that are longer than any.
+    pub malformed: u64,
+    /// Datagrams that the kernel dropped because nobody took them in time.
+    pub kernel_drops: u64,
+}
+
+/// Messages that wait to be read as records: what an arbiter delivers goes in, records come out. Has no socket.
+#[derive(Debug)]
+pub struct RecordQueue {
+    decoder: RecordDecoder<VecDeque<u8>>,
+    waiting: usize,
+    /// The number of the next message that was not handed on yet.
+    next: u64,
+    not_records: u64,
+}
+
+/// Receives a plant's multicast.
+#[derive(Debug)]
+pub struct Receiver {
+    options: ReceiverOptions,
+    lines: UdpReceiver,
+    answers: UdpReceiver,
+    pool: Pool,
+    arbiter: Arbiter,
+    queue: RecordQueue,
+    too_long: u64,
+    unsent_requests: u64,
+}
+
+/// Whether a message is one whole record of a kind that plants send. The decoder takes a record's own word for its length.
+fn is_record(message: &[u8]) -> bool {
+    let Some(&[length, kind]) = message.first_chunk::<2>() else { return false };
+    let Ok(kind) = RType::try_from(kind) else { return false };
+    let wanted = match kind {
+        RType::Mbo => size_of::<dbn::MboMsg>(),
+        RType::Mbp0 => size_of::<dbn::TradeMsg>(),
+        RType::Mbp1 | RType::Tbbo => size_of::<dbn::Mbp1Msg>(),
+        RType::Mbp10 => size_of::<dbn::Mbp10Msg>(),
+        RType::Bbo1S | RType::Bbo1M => size_of::<dbn::BboMsg>(),
+        RType::Cmbp1 | RType::Tcbbo => size_of::<dbn::Cmbp1Msg>(),
+        RType::Cbbo1S | RType::Cbbo1M => size_of::<dbn::CbboMsg>(),
+        RType::Status => size_of::<dbn::StatusMsg>(),
+        RType::Imbalance => size_of::<dbn::ImbalanceMsg>(),
+        RType::InstrumentDef => size_of::<dbn::InstrumentDefMsg>(),
+        RType::Ohlcv1S => size_of::<dbn::OhlcvMsg>(),
+        RType::SymbolMapping => size_of::<dbn::SymbolMappingMsg>(),
+        _ => return false,
+    };
+    wanted == message.len() && usize::from(length) * 4 == wanted
+}
+
+impl Default for RecordQueue {
+    fn default() -> Self {
+        Self { decoder: RecordDecoder::new(VecDeque::new()), waiting: 0, next: 0, not_records: 0 }
+    }
+}
+
+impl RecordQueue {
+    /// Records that wait.
+    pub const fn len(&self) -> usize {
+        self.waiting
+    }
+
+    /// Whether none waits.
+    pub const fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// Messages that were no records of DBN and were left out.
+    pub const fn not_records(&self) -> u64 {
+        self.not_records
+    }
+
+    /// The next record, if one waits.
+    ///
+    /// # Errors
+    /// What the decoder says of a record that it cannot read.
+    pub fn pop(&mut self) -> Result<Option<RecordRef<'_>>, dbn::Error> {
+        if self.waiting == 0 {
+            return Ok(None);
+        }
+        self.waiting -= 1;
+        self.decoder.decode_ref()
+    }
+
+    /// Takes what the arbiter delivers.
+    pub fn take(&mut self, delivery: Delivery<'_>) {
+        match delivery {
+            Delivery::Packet { payload, header, .. } => {
+                let blocks = Blocks::counted(payload.get(20..).unwrap_or_default(), header.count, BigEndian);
+                let numbers = header.first..header.first.saturating_add(header.count);
+                for (number, message) in numbers.zip(blocks.filter_map(Result::ok)) {
+                    if number < self.next {
+                        continue;
+                    }
+                    self.next = number.saturating_add(1);
+                    if is_record(message) {
+                        self.decoder.get_mut().extend(message);
+                        self.waiting += 1;
+                    } else {
+                        self.not_records += 1;
+                    }
+                }
+            }
+            Delivery::Session { first, .. } => self.next = first,
+            // Counted by the arbiter. What comes after it was given up is out of order, and is not handed on.
+            Delivery::Gap { .. }
+            | Delivery::Late { .. }
+            | Delivery::Joining { .. }
+            | Delivery::Silent { .. }
+            | Delivery::Heard { .. } => {}
+        }
+    }
+}
+
+impl Receiver {
+    /// Listens.
+    ///
+    /// # Errors
+    /// [`SubscribeError::Connection`].
+    pub fn open(options: ReceiverOptions) -> Result<Self, SubscribeError> {
+        let open = |listen: SocketAddr| {
+            let udp = UdpOptions {
+                listen,
+                interface: options.interface,
+                receive_buffer_bytes: Some(BUFFER_BYTES),
+                with_headers: false,
+                busy_poll_us: 0,
+            };
+            UdpReceiver::open(udp, BARE)
+                .map_err(|source| SubscribeError::Connection { address: listen, source })
+        };
+        let any: SocketAddr =
+            if options.group.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
+        let arbiter = ArbiterOptions {
+            retransmission: options.retransmission.map(|_| RetransmissionOptions {
+                attempts: 10,
+                timeout_ns: 50_000_000,
+                limit_ns: 5_000_000_000,
+                ..RetransmissionOptions::default()
+            }),
+            ..ArbiterOptions::default()
+        };
+        Ok(Self {
+            options,
+            lines: open(options.group)?,
+            answers: open(any)?,
+            pool: Pool::new(BUFFERS, DATAGRAM_BYTES),
+            arbiter: Arbiter::new(TransportKind::MoldUdp64, arbiter),
+            queue: RecordQueue::default(),
+            too_long: 0,
+            unsent_requests: 0,
+        })
+    }
+
+    /// Where it listens, with the port that the kernel chose if it was asked to.
+    pub fn address(&self) -> SocketAddr {
+        self.lines.local_address()
+    }
+
+    /// What came so far.
+    pub fn counters(&mut self) -> ReceiverCounters {
+        let counters = self.arbiter.counters();
+        ReceiverCounters {
+            session: self.arbiter.session().map(|session| session.to_string()).unwrap_or_default(),
+            next: self.arbiter.next().unwrap_or_default(),
+            messages: counters.messages,
+            holes: counters.holes,
+            filled: counters.filled_by_retransmission,
+            requests: counters.requests,
+            unsent_requests: self.unsent_requests,
+            missing: counters.missing,
+            not_records: self.queue.not_records(),
+            malformed: self.too_long + self.arbiter.lines().iter().map(|line| line.malformed).sum::<u64>(),
+            kernel_drops: self.lines.ask_for_drops(),
+        }
+    }
+
+    /// Whether the session has ended and all of it is here.
+    fn is_over(&self) -> bool {
+        self.arbiter.counters().ends_of_session > 0 && !self.arbiter.is_recovering()
+    }
+
+    /// Takes what the sockets have, and does what is due.
+    fn turn(&mut self) -> Result<(), SubscribeError> {
+        let Self { options, lines, answers, pool, arbiter, queue, too_long, unsent_requests } = self;
+        for (receiver, line) in [(&mut *lines, Line::A), (&mut *answers, Line::Recovery)] {
+            let received = receiver.receive(pool, MAX_BATCH, 0, |received| match received {
+                Received::Packet(packet) => {
+                    let time = Nanos(packet.description().timestamp_ns);
+                    // A header that cannot be read is counted by the arbiter.
+                    let _malformed = arbiter.packet(line, time, packet.bytes(), &mut |one| queue.take(one));
+                }
+                Received::TooLong => *too_long += 1,
+            });
+            match received {
+                Ok(_) => {}
+                // Nobody is where the request went: it goes unanswered.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                Err(source) => {
+                    return Err(SubscribeError::Connection { address: options.group, source });
+                }
+            }
+        }
+        let now = now();
+        if arbiter.deadline().is_some_and(|deadline| deadline <= now) {
+            arbiter.advance(now, &mut |one| queue.take(one));
+        }
+        if let (Some(request), Some(server)) = (arbiter.take_request(), options.retransmission)
+            && answers.send_to(&request.encode(), server).is_err()
+        {
+            *unsent_requests += 1;
+        }
+        Ok(())
+    }
+
+    /// Waits until a socket has something, or something is due, or for so long.
+    fn rest(&self, longest: Duration) {
+        let due = self.arbiter.deadline().map(|deadline| Duration::from_nanos(deadline.since(now())));
+        let longest = due.map_or(longest, |due| due.min(longest));
+        let mut sockets = [&self.lines, &self.answers].map(|socket| PollFd::new(socket, PollFlags::IN));
+        // Without it the sockets are looked at in vain, and all is well.
+        let _looked = poll(&mut sockets, Timespec::try_from(longest).ok().as_ref());
+    }
+}
+
+impl Records for Receiver {
+    fn has_more(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    fn next_record(&mut self) -> Result<Option<RecordRef<'_>>, SubscribeError> {
+        let address = self.options.group;
+        let began = Instant::now();
+        while self.queue.is_empty() {
+            self.turn()?;
+            if !self.queue.is_empty() {
+                break;
+            }
+            if self.is_over() {
+                return Ok(None);
+            }
+            let left = self.options.timeout.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                let source = io::ErrorKind::TimedOut.into();
+                return Err(SubscribeError::Connection { address, source });
+            }
+            self.rest(left);
+        }
+        self.queue.pop().map_err(|source| SubscribeError::Decode { address, source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dbn::encode::EncodeRecordTextExt as _;
+    use dbn::encode::json::Encoder;
+    use proptest::prelude::*;
+    use tapeworks_wire::Ascii;
+    use tapeworks_wire::nasdaq::moldudp64::DownstreamPacketFields;
+
+    use super::*;
+
+    fn packet(first: u64, messages: &[Vec<u8>]) -> Vec<u8> {
+        let mut blocks = Vec::new();
+        for message in messages {
+            blocks.extend_from_slice(&(message.len() as u16).to_be_bytes());
+            blocks.extend_from_slice(message);
+        }
+        let fields = DownstreamPacketFields {
+            session: Ascii(*b"2511140000"),
+            sequence_number: first,
+            message_count: messages.len() as u16,
+            messages: &blocks,
+        };
+        let mut bytes = vec![0; 20 + blocks.len()];
+        fields.encode_into(&mut bytes).unwrap();
+        bytes
+    }
+
+    proptest! {
+        /// Kinds and lengths that fit each other with everything else at random, and messages that are nothing.
+        #[test]
+        fn no_message_makes_it_panic(
+            messages in prop::collection::vec(
+                (
+                    prop::sample::select(vec![0xA0u8, 0, 1, 10, 0x12, 0x13, 0x14, 0x16, 0x20, 0x21, 0xB1, 0xC0, 0xC2, 0xC4, 7]),
+                    prop::sample::select(vec![14u8, 12, 20, 92, 130, 44, 28, 10, 11, 18, 22, 25, 1, 0]),
+                    prop::collection::vec(any::<u8>(), 0..600),
+                ),
+                1..20,
+            ),
+        ) {
+            let messages: Vec<Vec<u8>> = messages
+                .into_iter()
+                .map(|(kind, words, mut bytes)| {
+                    bytes.resize(usize::from(words) * 4, 0);
+                    for (place, value) in bytes.iter_mut().zip([words, kind]) {
+                        *place = value;
+                    }
+                    bytes
+                })
+                .collect();
+            let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, ArbiterOptions::default());
+            let mut queue = RecordQueue::default();
+            arbiter.packet(Line::A, Nanos(1), &packet(1, &messages), &mut |one| queue.take(one)).unwrap();
+            let records = messages.iter().filter(|message| is_record(message)).count();
+            prop_assert_eq!(queue.len(), records);
+            prop_assert_eq!(queue.not_records() as usize, messages.len() - records);
+            let mut told = 0;
+            while let Ok(Some(record)) = queue.pop() {
+                told += 1;
+                let _time = dbn::Record::raw_index_ts(&record);
+                // Fields that mean nothing are an error, not a panic.
+                let _text = Encoder::new(Vec::new(), false, true, true).encode_ref_with_sym(record, None);
+            }
+            prop_assert_eq!(told, records);
+        }
+    }
+
+    #[test]
+    fn a_record_is_handed_on_once_however_often_it_comes() {
+        let mut message = vec![0u8; size_of::<dbn::TradeMsg>()];
+        message[0] = (message.len() / 4) as u8;
+        let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, ArbiterOptions::default());
+        let mut queue = RecordQueue::default();
+        let mut take = |first, count, queue: &mut RecordQueue| {
+            let bytes = packet(first, &vec![message.clone(); count]);
+            arbiter.packet(Line::A, Nanos(first), &bytes, &mut |one| queue.take(one)).unwrap();
+        };
+        take(1, 3, &mut queue);
+        take(2, 4, &mut queue);
+        take(1, 3, &mut queue);
+        assert_eq!((queue.len(), queue.next), (5, 6));
+    }
+}

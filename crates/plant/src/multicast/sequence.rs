@@ -1,0 +1,262 @@
+//! Messages into MoldUDP64 packets, and the packets kept for who asks again.
+//!
+//! Cost: a message is copied into its packet, a packet into the store; nothing is allocated once the largest burst was seen.
+
+use tapeworks_exchange::retransmission::{Made, Refusal, Store};
+use tapeworks_exchange::{Content, MAX_PAYLOAD_BYTES, Session, Stream, VenueKind};
+use tapeworks_market::Nanos;
+use tapeworks_wire::Ascii;
+use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacket, RequestPacketFields};
+
+/// Both protocols are Nasdaq's.
+const KIND: VenueKind = VenueKind::Nasdaq;
+
+/// Bytes of a packet's header, and of a message's length.
+const HEADER_BYTES: usize = 20;
+const LENGTH_BYTES: usize = 2;
+
+/// The longest message, in bytes: what has room in a packet alone.
+pub const MAX_MESSAGE_BYTES: usize = MAX_PAYLOAD_BYTES - HEADER_BYTES - LENGTH_BYTES;
+
+/// The name of a session that starts at `started`: the day (UTC) as six digits, and the tenths of a second since its
+/// midnight as four digits to the base 36. A later start has a greater name.
+pub fn session_name(started: Nanos) -> [u8; 10] {
+    let seconds = i64::try_from(started.0 / Nanos::SECOND).unwrap_or(0);
+    let day = jiff::Timestamp::from_second(seconds).unwrap_or_default().strftime("%y%m%d").to_string();
+    let mut tenths = started.0 % (86_400 * Nanos::SECOND) / (Nanos::SECOND / 10);
+    let mut name = [b'0'; 10];
+    for (place, digit) in name.iter_mut().zip(day.bytes()) {
+        *place = digit;
+    }
+    for place in name.iter_mut().skip(6).rev() {
+        let digit = (tenths % 36) as u8;
+        *place = if digit < 10 { b'0' + digit } else { b'A' + digit - 10 };
+        tenths /= 36;
+    }
+    name
+}
+
+/// A session: its messages so far, those of the open packet, and what is kept of them.
+#[derive(Debug)]
+pub struct Sequence {
+    stream: Stream,
+    store: Store,
+    /// Packets that are to be sent, one after the other.
+    ready: Vec<u8>,
+    ends: Vec<usize>,
+    is_over: bool,
+    too_long: u64,
+}
+
+impl Sequence {
+    /// A session of this name before its first message, which keeps `store_bytes` of messages and their lengths.
+    pub fn new(name: [u8; 10], store_bytes: usize) -> Self {
+        let session = Session { name: Ascii(name), number: 0 };
+        let mut store = Store::new(KIND, store_bytes);
+        store.begin_session(session);
+        Self {
+            stream: Stream::new(KIND, session, 0),
+            store,
+            ready: Vec::new(),
+            ends: Vec::new(),
+            is_over: false,
+            too_long: 0,
+        }
+    }
+
+    /// The session's name.
+    pub const fn session(&self) -> [u8; 10] {
+        self.stream.session().name.0
+    }
+
+    /// The numbers of the messages that are kept: the first, and the one after the last that is in a closed packet.
+    pub fn kept(&self) -> std::ops::Range<u64> {
+        self.store.kept()
+    }
+
+    /// Whether the session has ended.
+    pub const fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Messages that were too long for a packet and were left out.
+    pub const fn too_long(&self) -> u64 {
+        self.too_long
+    }
+
+    /// Puts a message into the open packet, closing that first when there is no room in it.
+    pub fn put(&mut self, message: &[u8]) {
+        if message.len() > MAX_MESSAGE_BYTES {
+            self.too_long += 1;
+            return;
+        }
+        if !self.stream.has_room(message) {
+            self.flush();
+        }
+        self.stream.put(message);
+    }
+
+    /// Closes the open packet, if there is anything in it.
+    pub fn flush(&mut self) {
+        if self.stream.messages() == 0 {
+            return;
+        }
+        self.store.keep(&Made {
+            first: self.stream.next_sequence(),
+            count: self.stream.messages(),
+            stream_offset: 0,
+            blocks: self.stream.blocks(),
+        });
+        self.close(Content::Messages);
+        self.stream.begin_next();
+    }
+
+    /// A packet without messages, which tells the number of the next.
+    pub fn heartbeat(&mut self) {
+        self.flush();
+        self.close(if self.is_over { Content::EndOfSession } else { Content::Heartbeat });
+    }
+
+    /// The end of the session: every packet without messages says so from now on.
+    pub fn end(&mut self) {
+        self.flush();
+        self.is_over = true;
+        self.heartbeat();
+    }
+
+    fn close(&mut self, content: Content) {
+        // MoldUDP64 has no time of sending.
+        self.stream.close(0, content);
+        self.ready.extend_from_slice(self.stream.payload());
+        self.ends.push(self.ready.len());
+    }
+
+    /// The packets that are to be sent, in order.
+    pub fn ready(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| self.ready.get(start..*end).unwrap_or_default())
+    }
+
+    /// They are sent.
+    pub fn clear_ready(&mut self) {
+        self.ready.clear();
+        self.ends.clear();
+    }
+
+    /// Writes the answer to a request packet into `answer`; says how many messages it has.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub fn answer(&self, request: &[u8], answer: &mut Vec<u8>) -> Result<u16, Refusal> {
+        self.store.answer(request, 0, answer)
+    }
+
+    /// Hands the messages from number `from` on to `each`, as many as one packet holds. Says how many there were: none
+    /// when all were told. `scratch` is the packet.
+    ///
+    /// # Errors
+    /// [`Refusal::NotKept`].
+    pub fn messages(
+        &self,
+        from: u64,
+        scratch: &mut Vec<u8>,
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<u16, Refusal> {
+        let request = RequestPacketFields {
+            session: self.stream.session().name,
+            sequence_number: from,
+            requested_message_count: u16::MAX - 1,
+        };
+        match self.store.answer(&request.encode(), 0, scratch) {
+            Ok(_) => {}
+            Err(Refusal::NotSent) => return Ok(0),
+            Err(refusal) => return Err(refusal),
+        }
+        let Ok(packet) = DownstreamPacket::decode(scratch) else { return Ok(0) };
+        packet.blocks().filter_map(Result::ok).for_each(&mut each);
+        Ok(packet.count())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_session_is_named_after_the_day_and_the_time_of_its_start() {
+        // 2025-11-14 00:00 UTC.
+        let midnight = 1_763_078_400 * Nanos::SECOND;
+        assert_eq!(&session_name(Nanos(midnight)), b"2511140000");
+        assert_eq!(&session_name(Nanos(midnight + 3_700_000_000)), b"2511140011");
+        // 863,999 tenths: 18, 18, 23 and 35 in base 36.
+        assert_eq!(&session_name(Nanos(midnight + 86_400 * Nanos::SECOND - 1)), b"251114IINZ");
+        let names: Vec<[u8; 10]> =
+            (0..40).map(|step| session_name(Nanos(midnight + step * 9_000 * Nanos::SECOND))).collect();
+        assert!(names.is_sorted(), "{names:?}");
+        // No time is too late.
+        session_name(Nanos(u64::MAX));
+    }
+
+    fn message(number: u64, length: usize) -> Vec<u8> {
+        let mut message = vec![number as u8; length];
+        message.extend_from_slice(&number.to_le_bytes());
+        message
+    }
+
+    proptest! {
+        #[test]
+        fn packets_hold_every_message_once_and_in_order(
+            steps in prop::collection::vec((0usize..600, any::<bool>()), 1..200),
+        ) {
+            let mut sequence = Sequence::new(*b"2511140000", 1 << 20);
+            let mut expected = Vec::new();
+            for (number, (length, is_turn)) in steps.iter().enumerate() {
+                let message = message(number as u64, *length);
+                sequence.put(&message);
+                expected.push(message);
+                if *is_turn {
+                    sequence.flush();
+                }
+            }
+            sequence.end();
+            let mut told: Vec<Vec<u8>> = Vec::new();
+            let mut ends = 0;
+            for packet in sequence.ready() {
+                prop_assert!(packet.len() <= MAX_PAYLOAD_BYTES);
+                let packet = DownstreamPacket::decode(packet).unwrap();
+                prop_assert_eq!(packet.sequence_number(), told.len() as u64 + 1);
+                told.extend(packet.blocks().map(|block| block.unwrap().to_vec()));
+                ends += usize::from(packet.is_end_of_session());
+            }
+            prop_assert_eq!(ends, 1);
+            prop_assert_eq!(&told, &expected);
+            prop_assert_eq!(sequence.kept(), 1..expected.len() as u64 + 1);
+            // What is kept is the same.
+            let (mut from, mut scratch, mut kept) = (1, Vec::new(), Vec::new());
+            loop {
+                let count = sequence.messages(from, &mut scratch, |message| kept.push(message.to_vec())).unwrap();
+                if count == 0 { break; }
+                from += u64::from(count);
+            }
+            prop_assert_eq!(kept, expected);
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_counted_and_what_is_too_old_is_refused() {
+        let mut sequence = Sequence::new(*b"2511140000", 4_000);
+        sequence.put(&[0; MAX_MESSAGE_BYTES + 1]);
+        assert_eq!(sequence.too_long(), 1);
+        for number in 0..100 {
+            sequence.put(&message(number, 200));
+        }
+        sequence.flush();
+        assert_eq!(sequence.messages(1, &mut Vec::new(), |_| {}), Err(Refusal::NotKept));
+        let kept = sequence.kept();
+        assert!(kept.start > 1 && kept.end == 101, "{kept:?}");
+        assert!(sequence.messages(kept.start, &mut Vec::new(), |_| {}).unwrap() > 0);
+        assert_eq!(sequence.messages(101, &mut Vec::new(), |_| {}), Ok(0));
+    }
+}

@@ -1,0 +1,433 @@
+//! SoupBinTCP for those who want the messages over TCP: one client's connection without a socket, bytes in and bytes out,
+//! the time passed in.
+//!
+//! A client logs in with the session (blank: the one that runs) and the number of the first message that it wants (0: the
+//! next new one), and gets every message from there on. Its own copy is a few packets: what it has not taken yet stays in
+//! the [`Sequence`], where it is kept for retransmissions too. A client that falls so far behind that its next message is
+//! not kept any more is too slow, and is sent away.
+
+use tapeworks_exchange::retransmission::Refusal;
+use tapeworks_exchange::snapshot::{Credentials, LOGIN_TIMEOUT_NS, STALL_TIMEOUT_NS};
+use tapeworks_wire::nasdaq::soupbintcp::{
+    EndOfSession, LoginAccepted, LoginAcceptedFields, LoginRejectedFields, LoginRequest, Message, Packets,
+    RejectReasonCode, SequencedData, ServerHeartbeat,
+};
+use tapeworks_wire::{Ascii, AsciiNumber};
+
+use super::sequence::Sequence;
+
+/// After so long without another packet a heartbeat goes, in nanoseconds.
+const HEARTBEAT_NS: u64 = 1_000_000_000;
+
+/// The longest packet that a client may send, in bytes with its length: a login has 49.
+const LONGEST_PACKET_BYTES: usize = 256;
+
+/// Bytes that are copied for one client at a time, or a packet more.
+const OUTPUT_BYTES: usize = 32 << 10;
+
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SoupEnd {
+    /// The session ended, and all of it was sent.
+    Served,
+    /// The login was rejected.
+    Rejected,
+    /// The client logged out or went.
+    Left,
+    /// The client sent what is no packet of a client.
+    Malformed,
+    /// The client did not log in, said nothing, or took nothing, for too long.
+    TimedOut,
+    /// The client's next message is not kept any more.
+    TooSlow,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// No login yet.
+    Fresh,
+    /// Logged in; the number of the next message that it gets.
+    Sending(u64),
+    /// All that is left is to be sent, then it is over.
+    Closing(SoupEnd),
+    Over(SoupEnd),
+}
+
+/// One client. The caller moves the bytes: what comes in goes to [`SoupClient::receive`], what [`SoupClient::output`] has
+/// goes out, and how much of it went to [`SoupClient::sent`].
+#[derive(Debug)]
+pub struct SoupClient {
+    state: State,
+    credentials: Option<Credentials>,
+    /// The start of a packet whose end is still to come.
+    received: Vec<u8>,
+    output: Vec<u8>,
+    sent: usize,
+    scratch: Vec<u8>,
+    messages: u64,
+    /// When something was received last.
+    heard_ns: u64,
+    /// When something went out last, or there was nothing to send.
+    moved_ns: u64,
+    /// When the last packet was put out.
+    told_ns: u64,
+}
+
+impl SoupClient {
+    /// A connection that was just made. Without credentials everybody may log in.
+    pub const fn new(credentials: Option<Credentials>, now_ns: u64) -> Self {
+        Self {
+            state: State::Fresh,
+            credentials,
+            received: Vec::new(),
+            output: Vec::new(),
+            sent: 0,
+            scratch: Vec::new(),
+            messages: 0,
+            heard_ns: now_ns,
+            moved_ns: now_ns,
+            told_ns: now_ns,
+        }
+    }
+
+    /// Takes bytes from the client.
+    pub fn receive(&mut self, bytes: &[u8], sequence: &Sequence, now_ns: u64) {
+        if matches!(self.state, State::Closing(_) | State::Over(_)) {
+            return;
+        }
+        self.heard_ns = now_ns;
+        self.received.extend_from_slice(bytes);
+        let received = std::mem::take(&mut self.received);
+        let mut packets = Packets::new(&received);
+        for packet in packets.by_ref().filter_map(Result::ok) {
+            self.packet(packet, sequence, now_ns);
+        }
+        let rest = packets.rest();
+        let is_too_long = rest
+            .first_chunk::<2>()
+            .is_some_and(|length| 2 + usize::from(u16::from_be_bytes(*length)) > LONGEST_PACKET_BYTES);
+        if is_too_long {
+            self.end(SoupEnd::Malformed);
+        } else {
+            self.received.extend_from_slice(rest);
+        }
+    }
+
+    fn packet(&mut self, packet: &[u8], sequence: &Sequence, now_ns: u64) {
+        match (Message::decode(packet), self.state) {
+            (_, State::Closing(_) | State::Over(_)) => {}
+            (Ok(Message::LoginRequest(login)), State::Fresh) => self.login(&login, sequence, now_ns),
+            (Ok(Message::ClientHeartbeat(_) | Message::Debug(_) | Message::UnsequencedData(_)), _) => {}
+            (Ok(Message::LogoutRequest(_)), _) => self.end(SoupEnd::Left),
+            _ => self.end(SoupEnd::Malformed),
+        }
+    }
+
+    fn login(&mut self, login: &LoginRequest<'_>, sequence: &Sequence, now_ns: u64) {
+        let is_known = self.credentials.as_ref().is_none_or(|wanted| {
+            login.username().0.trim_ascii() == wanted.user.as_bytes().trim_ascii()
+                && login.password().0.trim_ascii() == wanted.password.as_bytes().trim_ascii()
+        });
+        let requested = login.requested_session();
+        let is_here = requested.0.iter().all(|byte| matches!(byte, b' ' | 0))
+            || requested.0.trim_ascii() == sequence.session().trim_ascii();
+        let reason = match (is_known, is_here) {
+            (false, _) => RejectReasonCode::NotAuthorised,
+            (true, false) => RejectReasonCode::SessionNotAvailable,
+            (true, true) => {
+                let Some(wanted) = login.requested_sequence_number().value() else {
+                    return self.end(SoupEnd::Malformed);
+                };
+                let kept = sequence.kept();
+                // What is not kept any more cannot be had, and what is not there yet is waited for: the answer says where
+                // it begins.
+                let first = if wanted == 0 { kept.end } else { wanted.clamp(kept.start, kept.end) };
+                let fields = LoginAcceptedFields {
+                    packet_length: (LoginAccepted::LENGTH - 2) as u16,
+                    session: Ascii(sequence.session()),
+                    // Every 64-bit number has at most 20 digits.
+                    sequence_number: AsciiNumber::new(first).unwrap_or(AsciiNumber([b' '; 20])),
+                };
+                self.put(&fields.encode(), now_ns);
+                self.state = State::Sending(first);
+                return;
+            }
+        };
+        let fields = LoginRejectedFields { packet_length: 2, reject_reason_code: reason };
+        self.put(&fields.encode(), now_ns);
+        self.state = State::Closing(SoupEnd::Rejected);
+    }
+
+    fn put(&mut self, bytes: &[u8], now_ns: u64) {
+        if self.output().is_empty() {
+            self.moved_ns = now_ns;
+        }
+        self.output.extend_from_slice(bytes);
+        self.told_ns = now_ns;
+    }
+
+    fn end(&mut self, end: SoupEnd) {
+        if !matches!(self.state, State::Over(_)) {
+            self.state = State::Over(end);
+        }
+    }
+
+    /// Copies what the client gets next, while it has taken what it got before. Says whether something was copied.
+    pub fn fill(&mut self, sequence: &Sequence, now_ns: u64) -> bool {
+        let before = self.output.len();
+        while let State::Sending(next) = self.state {
+            if self.output.len() - self.sent >= OUTPUT_BYTES {
+                break;
+            }
+            let mut scratch = std::mem::take(&mut self.scratch);
+            let output = &mut self.output;
+            if output.len() == self.sent {
+                self.moved_ns = now_ns;
+            }
+            let told = sequence.messages(next, &mut scratch, |message| {
+                // No message is longer than a packet.
+                output.extend_from_slice(&(1 + message.len() as u16).to_be_bytes());
+                output.push(SequencedData::TAG);
+                output.extend_from_slice(message);
+            });
+            self.scratch = scratch;
+            match told {
+                Ok(0) if sequence.is_over() => {
+                    self.put(&[0, 1, EndOfSession::TAG], now_ns);
+                    self.state = State::Closing(SoupEnd::Served);
+                }
+                Ok(0) => break,
+                Ok(count) => {
+                    self.messages += u64::from(count);
+                    self.told_ns = now_ns;
+                    self.state = State::Sending(next + u64::from(count));
+                }
+                Err(Refusal::NotKept) => self.end(SoupEnd::TooSlow),
+                Err(_) => self.end(SoupEnd::Malformed),
+            }
+        }
+        self.output.len() > before
+    }
+
+    /// What is to be sent next; empty: nothing now.
+    pub fn output(&self) -> &[u8] {
+        self.output.get(self.sent..).unwrap_or_default()
+    }
+
+    /// So many bytes of [`SoupClient::output`] went out.
+    pub fn sent(&mut self, bytes: usize, now_ns: u64) {
+        if bytes == 0 {
+            return;
+        }
+        self.sent += bytes;
+        self.moved_ns = now_ns;
+        if self.output().is_empty() {
+            self.output.clear();
+            self.sent = 0;
+            if let State::Closing(end) = self.state {
+                self.state = State::Over(end);
+            }
+        }
+    }
+
+    /// Messages that were copied for it.
+    pub const fn messages(&self) -> u64 {
+        self.messages
+    }
+
+    /// Whether it has logged in.
+    pub const fn is_admitted(&self) -> bool {
+        matches!(self.state, State::Sending(_))
+    }
+
+    /// The client closed its side.
+    pub fn closed(&mut self) {
+        self.end(SoupEnd::Left);
+    }
+
+    /// Time passes: heartbeats, and the end of who is too slow or says nothing.
+    pub fn tick(&mut self, now_ns: u64) {
+        let since = |then: u64| now_ns.saturating_sub(then);
+        let is_stalled = !self.output().is_empty() && since(self.moved_ns) >= STALL_TIMEOUT_NS;
+        match self.state {
+            State::Fresh if since(self.heard_ns) >= LOGIN_TIMEOUT_NS => self.end(SoupEnd::TimedOut),
+            State::Sending(_) | State::Closing(_) if is_stalled => self.end(SoupEnd::TimedOut),
+            State::Sending(_) if since(self.heard_ns) >= STALL_TIMEOUT_NS => self.end(SoupEnd::TimedOut),
+            State::Sending(_) if since(self.told_ns) >= HEARTBEAT_NS => {
+                self.put(&[0, 1, ServerHeartbeat::TAG], now_ns);
+            }
+            _ => {}
+        }
+    }
+
+    /// How it ended, if it did: the caller closes the connection.
+    pub const fn over(&self) -> Option<SoupEnd> {
+        match self.state {
+            State::Over(end) => Some(end),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tapeworks_wire::nasdaq::soupbintcp::LoginRequestFields;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn sequence(messages: u64) -> Sequence {
+        let mut sequence = Sequence::new(*b"2511140000", 1 << 20);
+        (1..=messages).for_each(|number| sequence.put(&number.to_be_bytes()));
+        sequence.flush();
+        sequence
+    }
+
+    fn login(user: &[u8; 6], session: &[u8; 10], number: u64) -> Vec<u8> {
+        let fields = LoginRequestFields {
+            packet_length: 47,
+            username: Ascii(*user),
+            password: Ascii(*b"secret    "),
+            requested_session: Ascii(*session),
+            requested_sequence_number: AsciiNumber::new(number).unwrap(),
+        };
+        fields.encode().to_vec()
+    }
+
+    /// Takes everything out, some bytes at a time.
+    fn take(client: &mut SoupClient, sequence: &Sequence, now_ns: u64) -> Vec<u8> {
+        let mut all = Vec::new();
+        loop {
+            client.fill(sequence, now_ns);
+            let some = client.output().len().min(777);
+            if some == 0 {
+                return all;
+            }
+            all.extend_from_slice(&client.output()[..some]);
+            client.sent(some, now_ns);
+        }
+    }
+
+    /// The number that the login's answer tells, and those of the messages behind it.
+    fn read(stream: &[u8]) -> (u64, Vec<u64>, bool) {
+        let mut packets = Packets::new(stream).map(Result::unwrap);
+        let Message::LoginAccepted(accepted) = Message::decode(packets.next().unwrap()).unwrap() else {
+            panic!()
+        };
+        let (mut messages, mut is_end) = (Vec::new(), false);
+        for packet in packets {
+            match Message::decode(packet).unwrap() {
+                Message::SequencedData(data) => {
+                    messages.push(u64::from_be_bytes(data.message().try_into().unwrap()))
+                }
+                Message::EndOfSession(_) => is_end = true,
+                other => panic!("{other:?}"),
+            }
+        }
+        (accepted.sequence_number().value().unwrap(), messages, is_end)
+    }
+
+    #[test]
+    fn a_client_gets_every_message_from_the_number_it_names_to_the_end() {
+        let mut sequence = sequence(5_000);
+        for (wanted, first) in [(1, 1), (4_321, 4_321), (0, 5_001), (5_001, 5_001), (99_999, 5_001)] {
+            let mut client = SoupClient::new(None, 0);
+            for byte in login(b"anyone", b"          ", wanted) {
+                client.receive(&[byte], &sequence, 1);
+            }
+            let stream = take(&mut client, &sequence, 2);
+            assert_eq!(read(&stream), (first, (first..=5_000).collect(), false), "{wanted}");
+            assert_eq!((client.over(), client.messages()), (None, 5_001 - first));
+        }
+        let mut client = SoupClient::new(None, 0);
+        client.receive(&login(b"anyone", b"2511140000", 4_999), &sequence, 1);
+        let mut stream = take(&mut client, &sequence, 2);
+        sequence.put(&5_001u64.to_be_bytes());
+        sequence.end();
+        stream.extend(take(&mut client, &sequence, 3));
+        assert_eq!(read(&stream), (4_999, vec![4_999, 5_000, 5_001], true));
+        assert_eq!(client.over(), Some(SoupEnd::Served));
+    }
+
+    #[test]
+    fn strangers_and_other_sessions_are_rejected() {
+        let sequence = sequence(1);
+        let wanted = Credentials { user: "me".to_owned(), password: "secret".to_owned() };
+        let answer = |credentials: Option<Credentials>, login: &[u8]| {
+            let mut client = SoupClient::new(credentials, 0);
+            client.receive(login, &sequence, 1);
+            let stream = take(&mut client, &sequence, 2);
+            (stream, client.over())
+        };
+        let rejected = Some(SoupEnd::Rejected);
+        assert_eq!(answer(None, &login(b"anyone", b"2511140001", 1)), (b"\x00\x02JS".to_vec(), rejected));
+        let stranger = answer(Some(wanted.clone()), &login(b"you   ", b"          ", 1));
+        assert_eq!(stranger, (b"\x00\x02JA".to_vec(), rejected));
+        assert_eq!(answer(Some(wanted), &login(b"me    ", b"          ", 1)).1, None);
+    }
+
+    #[test]
+    fn who_falls_behind_what_is_kept_is_too_slow() {
+        let mut sequence = Sequence::new(*b"2511140000", 100_000);
+        let mut client = SoupClient::new(None, 0);
+        client.receive(&login(b"anyone", b"          ", 0), &sequence, 1);
+        for number in 0..30_000u64 {
+            sequence.put(&number.to_be_bytes());
+            if number % 100 == 0 {
+                sequence.flush();
+                sequence.clear_ready();
+                // It takes nothing, so no more is copied than fits.
+                client.fill(&sequence, 2);
+                assert!(client.output().len() < OUTPUT_BYTES + 3_000);
+            }
+        }
+        sequence.flush();
+        let waiting = client.output().len();
+        client.sent(waiting, 3);
+        client.fill(&sequence, 3);
+        assert_eq!(client.over(), Some(SoupEnd::TooSlow));
+    }
+
+    #[test]
+    fn heartbeats_go_and_are_wanted() {
+        let sequence = sequence(0);
+        let mut client = SoupClient::new(None, 0);
+        client.tick(LOGIN_TIMEOUT_NS - 1);
+        assert_eq!(client.over(), None);
+        client.tick(LOGIN_TIMEOUT_NS);
+        assert_eq!(client.over(), Some(SoupEnd::TimedOut));
+
+        let mut client = SoupClient::new(None, 0);
+        client.receive(&login(b"anyone", b"          ", 1), &sequence, 0);
+        take(&mut client, &sequence, 0);
+        client.tick(SECOND);
+        assert_eq!(take(&mut client, &sequence, SECOND), b"\x00\x01H");
+        client.receive(b"\x00\x01R", &sequence, 10 * SECOND);
+        client.tick(24 * SECOND);
+        assert_eq!(take(&mut client, &sequence, 24 * SECOND), b"\x00\x01H");
+        client.tick(25 * SECOND);
+        assert_eq!(client.over(), Some(SoupEnd::TimedOut), "nothing heard for 15 s");
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_bytes_never_get_a_message_without_a_login(
+            chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..20),
+        ) {
+            let sequence = sequence(10);
+            let mut client = SoupClient::new(None, 0);
+            for (number, chunk) in chunks.iter().enumerate() {
+                client.receive(chunk, &sequence, number as u64);
+                prop_assert!(client.received.len() <= LONGEST_PACKET_BYTES + 300);
+                client.fill(&sequence, number as u64);
+                prop_assert!(client.is_admitted() || client.output().len() <= 4);
+                client.tick(number as u64);
+            }
+            client.closed();
+            prop_assert!(client.over().is_some());
+        }
+    }
+}
