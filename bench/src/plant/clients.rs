@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use tapeworks_plant::clients::keys::Key;
 use tapeworks_plant::live::service::Service;
+use tapeworks_plant::subscriber::Records as _;
 use tapeworks_plant::venues::Venues;
 
 use super::{DATASET, KEY, heading, histogram, line, now_ns, plant, row, subscribe, venue};

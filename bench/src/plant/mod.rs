@@ -119,7 +119,7 @@ fn plant(line: SocketAddrV4) -> Config {
         nap: std::time::Duration::from_micros(20),
         tls: None,
     };
-    Config { plant: options, clients: Some(clients), web: None }
+    Config { plant: options, clients: Some(clients), ..Config::default() }
 }
 
 fn subscribe(address: SocketAddr, schema: &str) -> Subscriber {

@@ -13,6 +13,7 @@ use tapeworks_feed::clock;
 use tapeworks_market::{EventKind, Nanos};
 use tapeworks_plant::live::service::Service;
 use tapeworks_plant::live::{JournalSetting, Published, SHARED_MEANING, Topology};
+use tapeworks_plant::subscriber::Records as _;
 use tapeworks_plant::venues::Venues;
 use tapeworks_ring::broadcast::{Read as Shared, Reader, Start};
 

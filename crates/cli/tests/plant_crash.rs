@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use dbn::MboMsg;
 use tapeworks_exchange::VenueKind;
-use tapeworks_plant::subscriber::{Subscriber, SubscriberOptions};
+use tapeworks_plant::subscriber::{Records as _, Subscriber, SubscriberOptions};
 use tapeworks_plant::venues::{Config, Venue, Venues};
 
 const KEY: &str = "db-TapeworksDemoKey0000000000000";

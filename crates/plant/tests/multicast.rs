@@ -140,7 +140,7 @@ fn receive(receiver: &mut Receiver) -> Told {
     let mut told = Told::default();
     let began = Instant::now();
     loop {
-        match receiver.next() {
+        match receiver.next_record() {
             Ok(Some(record)) => told.take(record),
             Ok(None) => return told,
             Err(error) if error.is_timeout() => {
@@ -271,7 +271,7 @@ fn symbols_are_told_again_for_who_joins_late() {
     let mut told = Told::default();
     while told.symbols.len() < 10 {
         assert!(began.elapsed() < Duration::from_secs(20), "{told:?}");
-        if let Ok(Some(record)) = receiver.next() {
+        if let Ok(Some(record)) = receiver.next_record() {
             told.take(record);
         }
     }
