@@ -238,7 +238,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { cases: 4, ..ProptestConfig::default() })]
 
         #[test]
         fn what_is_restored_goes_on_as_if_nothing_had_been(
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(used(1_000, &others), (None, 2));
         // Any damage, and any end.
         let sound = fs::read(last).unwrap();
-        for at in (0..sound.len()).step_by(sound.len() / 50) {
+        for at in (0..sound.len()).step_by(sound.len() / 15) {
             if (12..16).contains(&at) {
                 continue;
             }
@@ -346,7 +346,9 @@ mod tests {
         journal.queue = 64;
         options.journal = Some(journal);
         let socket = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
-        let packets = session();
+        let mut packets = session();
+        // Without the heartbeats of a whole day.
+        packets.retain(|(_, _, payload)| payload.len() > 40);
         let third = packets.len() / 3;
         let mut seen = Vec::new();
         for (round, piece) in packets.chunks(third).take(3).enumerate() {

@@ -361,8 +361,7 @@ pub(super) mod tests {
     /// A session's packets: the channel, the receive time, the payload.
     pub(in crate::live) fn session() -> Vec<(u16, Nanos, Vec<u8>)> {
         let venues = KINDS[..2].iter().map(|(kind, ..)| VenueConfig { kind: *kind, share: 1 }).collect();
-        let scenario =
-            Scenario { venues, seed: 71, heartbeat_ns: 600_000_000_000, ..Scenario::full_session(3_000, 8) };
+        let scenario = Scenario { venues, seed: 71, ..Scenario::full_session(3_000, 8) };
         let mut packets = Packets::new(&scenario).unwrap();
         let mut all = Vec::new();
         while let Some(packet) = packets.next_packet() {
