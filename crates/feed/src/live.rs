@@ -374,7 +374,7 @@ impl LiveFeed {
             writer.put(&(place, attempts, awaited, snapshots, affected, is_stale, known_gaps))?;
         }
         writer.put(&self.asks)?;
-        writer.put(&self.deadline)
+        writer.put(&(self.deadline, self.last, self.clock))
     }
 
     /// Takes the place of what was saved.
@@ -393,7 +393,7 @@ impl LiveFeed {
             channel.known_gaps = kept.known_gaps;
         }
         self.asks = reader.take()?;
-        self.deadline = reader.take()?;
+        (self.deadline, self.last, self.clock) = reader.take()?;
         Ok(())
     }
 
