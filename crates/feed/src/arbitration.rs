@@ -29,6 +29,9 @@ use crate::ranges::Ranges;
 /// A session joined so near to its beginning is asked for from the beginning rather than joined by a snapshot.
 const NEAR_THE_BEGINNING: u64 = 500;
 
+/// Buffers of packets that are kept to be used again.
+const MOST_SPARE: usize = 1024;
+
 /// Lines of a channel: A, B, and retransmissions ([`Line::Recovery`]).
 pub const LINES: usize = 3;
 
@@ -744,11 +747,8 @@ impl Arbiter {
             self.counters.holes += 1;
             self.hole = Some(Hole { since: received, asked: None });
         }
-        let mut copy = self.spare.pop().unwrap_or_default();
-        copy.clear();
-        copy.extend_from_slice(payload);
-        self.held_bytes += payload.len();
-        self.held.insert(at, Held { header: *header, line, received, payload: copy });
+        let held = self.copy_of(header, line, received, payload);
+        self.held.insert(at, held);
         if self.held_bytes > self.options.held_bytes {
             self.counters.overflows += 1;
             if self.is_joining {
@@ -762,12 +762,30 @@ impl Arbiter {
         }
     }
 
-    fn release(&mut self, mut held: Held, deliver: &mut impl FnMut(Delivery<'_>)) {
-        self.held_bytes -= held.payload.len();
-        let payload = std::mem::take(&mut held.payload);
-        self.take(&held.header, held.line, held.received, &payload, deliver);
-        if self.spare.len() < 1024 {
+    /// A packet that is kept, in a buffer that was used before if there is one.
+    fn copy_of(&mut self, header: &Header, line: Line, received: Nanos, payload: &[u8]) -> Held {
+        let mut copy = self.spare.pop().unwrap_or_default();
+        copy.clear();
+        copy.extend_from_slice(payload);
+        self.held_bytes += payload.len();
+        Held { header: *header, line, received, payload: copy }
+    }
+
+    /// A kept packet is done with: its buffer is used again.
+    fn let_go(&mut self, payload: Vec<u8>) {
+        if self.spare.len() < MOST_SPARE {
             self.spare.push(payload);
+        }
+    }
+
+    /// Hands on what is held, as far as there is no hole before it.
+    fn release(&mut self, deliver: &mut impl FnMut(Delivery<'_>)) {
+        while let Some(next) = self.next
+            && let Some(held) = self.held.pop_front_if(|held| held.header.first <= next)
+        {
+            self.held_bytes -= held.payload.len();
+            self.take(&held.header, held.line, held.received, &held.payload, deliver);
+            self.let_go(held.payload);
         }
     }
 
@@ -778,13 +796,7 @@ impl Arbiter {
             return;
         }
         let was = self.next;
-        while let (Some(next), Some(front)) = (self.next, self.held.front()) {
-            if front.header.first > next {
-                break;
-            }
-            let Some(front) = self.held.pop_front() else { break };
-            self.release(front, deliver);
-        }
+        self.release(deliver);
         let Some(hole) = self.hole else { return self.change_session_if_done(now, deliver) };
         match self.held.front() {
             None => {
@@ -827,20 +839,13 @@ impl Arbiter {
             self.hole = None;
             return;
         };
-        let (first_held, since) = (front.header.first, front.received);
+        let first_held = front.header.first;
         self.request = None;
         self.is_silent = false;
         self.pass_over(first_held, now, deliver);
-        // What comes behind is a hole of its own.
-        self.hole = Some(Hole { since, asked: None });
-        while let (Some(next), Some(front)) = (self.next, self.held.front()) {
-            if front.header.first > next {
-                break;
-            }
-            let Some(front) = self.held.pop_front() else { break };
-            self.release(front, deliver);
-        }
+        self.release(deliver);
         match self.held.front() {
+            // What comes behind is a hole of its own.
             Some(front) => {
                 self.counters.holes += 1;
                 self.hole = Some(Hole { since: front.received, asked: None });
@@ -920,11 +925,8 @@ impl Arbiter {
             return self.session == Some(header.session)
                 || self.other_session(header, line, received, payload, deliver);
         }
-        let mut copy = self.spare.pop().unwrap_or_default();
-        copy.clear();
-        copy.extend_from_slice(payload);
-        self.held_bytes += payload.len();
-        self.successor.push_back(Held { header: *header, line, received, payload: copy });
+        let held = self.copy_of(header, line, received, payload);
+        self.successor.push_back(held);
         if self.held_bytes > self.options.held_bytes {
             self.counters.overflows += 1;
             self.change_session(received, deliver);
@@ -953,13 +955,10 @@ impl Arbiter {
         let header = first.header;
         self.lines.iter_mut().for_each(|line| line.restart(None));
         self.join(&header, now, deliver);
-        for mut held in waiting {
+        for held in waiting {
             self.held_bytes -= held.payload.len();
-            let payload = std::mem::take(&mut held.payload);
-            self.of_session(&held.header, held.line, held.received, &payload, deliver);
-            if self.spare.len() < 1024 {
-                self.spare.push(payload);
-            }
+            self.of_session(&held.header, held.line, held.received, &held.payload, deliver);
+            self.let_go(held.payload);
         }
     }
 
@@ -1000,7 +999,7 @@ impl Arbiter {
         self.is_silent = false;
         while let Some(held) = self.held.pop_front() {
             self.held_bytes -= held.payload.len();
-            self.spare.push(held.payload);
+            self.let_go(held.payload);
         }
     }
 
@@ -1038,16 +1037,10 @@ impl Arbiter {
 
     /// What was held while joining goes on, as far as there is no hole.
     fn resume(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
-        self.hole = None;
-        while let (Some(next), Some(front)) = (self.next, self.held.front()) {
-            if front.header.first > next {
-                self.counters.holes += 1;
-                self.hole = Some(Hole { since: now, asked: None });
-                return;
-            }
-            let Some(front) = self.held.pop_front() else { break };
-            self.release(front, deliver);
-        }
+        self.release(deliver);
+        let is_hole = !self.held.is_empty();
+        self.counters.holes += u64::from(is_hole);
+        self.hole = is_hole.then_some(Hole { since: now, asked: None });
     }
 
     /// The numbers given up and not come since.
