@@ -251,6 +251,18 @@ pub struct Feed {
     counters: FeedCounters,
 }
 
+/// Where a packet belongs, and where its messages begin.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The channel.
+    index: usize,
+    line: Line,
+    /// The number of its first message.
+    first: u64,
+    /// Bytes of the transport's header.
+    header: usize,
+}
+
 /// Bytes of MoldUDP64's header.
 const MOLD_HEADER: usize = 20;
 /// Bytes of IEX-TP's header.
@@ -515,31 +527,28 @@ impl Feed {
         packet: &Packet<'_>,
         sink: &mut S,
     ) {
-        let channel = &mut self.channels[index];
+        let place = Place { index, line, first: header.sequence_number(), header: MOLD_HEADER };
         let count = u64::from(header.count());
-        let context = Context {
-            received: Some(packet.received),
-            sequence: header.sequence_number(),
-            channel: channel.number,
-            line,
-        };
-        let Some(skip) =
-            channel.begin(count, header.is_end_of_session(), &context, packet, &mut self.problems, sink)
-        else {
-            return;
-        };
-        let blocks = header.blocks();
-        channel.messages(
-            blocks,
-            MOLD_HEADER,
-            count,
-            skip,
-            context,
-            packet,
-            &mut self.problems,
-            &mut self.symbols,
-            sink,
-        );
+        self.packet_at(place, count, header.is_end_of_session(), header.blocks(), packet, sink);
+    }
+
+    /// The messages of a packet of a channel, as far as they are its next.
+    #[inline]
+    fn packet_at<S: Sink<Event>, Order: tapeworks_wire::framing::PrefixOrder>(
+        &mut self,
+        Place { index, line, first, header }: Place,
+        count: u64,
+        is_end: bool,
+        blocks: tapeworks_wire::framing::Blocks<'_, Order>,
+        packet: &Packet<'_>,
+        sink: &mut S,
+    ) {
+        let channel = &mut self.channels[index];
+        let context =
+            Context { received: Some(packet.received), sequence: first, channel: channel.number, line };
+        let problems = &mut self.problems;
+        let Some(skip) = channel.begin(count, is_end, &context, packet, problems, sink) else { return };
+        channel.messages(blocks, header, count, skip, context, packet, problems, &mut self.symbols, sink);
     }
 
     #[inline]
@@ -584,29 +593,10 @@ impl Feed {
         packet: &Packet<'_>,
         sink: &mut S,
     ) {
-        let channel = &mut self.channels[index];
+        let place =
+            Place { index, line, first: header.first_message_sequence_number(), header: SEGMENT_HEADER };
         let count = u64::from(header.message_count());
-        let context = Context {
-            received: Some(packet.received),
-            sequence: header.first_message_sequence_number(),
-            channel: channel.number,
-            line,
-        };
-        let Some(skip) = channel.begin(count, false, &context, packet, &mut self.problems, sink) else {
-            return;
-        };
-        let blocks = header.blocks();
-        channel.messages(
-            blocks,
-            SEGMENT_HEADER,
-            count,
-            skip,
-            context,
-            packet,
-            &mut self.problems,
-            &mut self.symbols,
-            sink,
-        );
+        self.packet_at(place, count, false, header.blocks(), packet, sink);
     }
 
     /// A packet that is known to be of this channel, in its sequence.

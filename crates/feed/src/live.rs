@@ -21,7 +21,9 @@ use tapeworks_flow::{Sink, Stage};
 use tapeworks_market::event::Gap;
 use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Instruments, Line, Nanos, Publisher};
 use tapeworks_packet::net::{Datagram, Transport};
-use tapeworks_wire::framing::{BigEndian, Blocks, LittleEndian};
+use tapeworks_wire::framing::{BigEndian, Blocks};
+use tapeworks_wire::iex::tp;
+use tapeworks_wire::nasdaq::moldudp64;
 
 use crate::arbitration::{Arbiter, ArbiterOptions, Delivery, Header, Request, SessionId, TransportKind};
 use crate::feed::{ChannelIdentity, Feed, FeedOptions, Packet};
@@ -681,14 +683,17 @@ impl LiveFeed {
 /// The messages of a payload with their numbers.
 fn each_message(transport: TransportKind, header: &Header, payload: &[u8], mut each: impl FnMut(u64, &[u8])) {
     let numbers = header.first..header.first.saturating_add(header.count);
+    let mut put = |(number, message): (u64, &[u8])| each(number, message);
     match transport {
         TransportKind::MoldUdp64 => {
-            let blocks = Blocks::counted(payload.get(20..).unwrap_or_default(), header.count, BigEndian);
-            numbers.zip(blocks.filter_map(Result::ok)).for_each(|(number, message)| each(number, message));
+            let packet = moldudp64::DownstreamPacket::decode(payload).into_iter();
+            let messages = packet.flat_map(|packet| packet.blocks().filter_map(Result::ok));
+            numbers.zip(messages).for_each(&mut put);
         }
         TransportKind::IexTp => {
-            let blocks = Blocks::counted(payload.get(40..).unwrap_or_default(), header.count, LittleEndian);
-            numbers.zip(blocks.filter_map(Result::ok)).for_each(|(number, message)| each(number, message));
+            let segment = tp::Segment::decode(payload).into_iter();
+            let messages = segment.flat_map(|segment| segment.blocks().filter_map(Result::ok));
+            numbers.zip(messages).for_each(&mut put);
         }
     }
 }
