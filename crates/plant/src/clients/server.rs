@@ -4,13 +4,13 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use tapeworks_market::{Event, Nanos};
+use tapeworks_market::Event;
 use tapeworks_ring::disruptor::{Consumer, PollError, Single};
 use tapeworks_ring::wait::WaitStrategy;
 
-use crate::live::Bell;
+use crate::live::{Bell, now};
 
 use super::distributor::{ClientView, Counters, Distributor, DistributorError, MissingEvents, Options};
 use super::history::{History, HistoryError, catch_up};
@@ -153,12 +153,6 @@ impl Drop for Server {
             let _ = thread.join();
         }
     }
-}
-
-/// The time of day.
-fn now() -> Nanos {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// Looks for work in vain before the thread naps.

@@ -9,13 +9,15 @@ use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream, UdpSocket};
 use mio::{Events, Interest, Poll, Token, Waker};
 use tapeworks_exchange::random::Random;
 use tapeworks_exchange::retransmission::Store;
 use tapeworks_exchange::snapshot::{Credentials, Image, SnapshotEnd, SnapshotServer};
+
+use crate::live::now;
 
 use super::report::{Counters, add};
 
@@ -204,7 +206,7 @@ impl Servers {
             let request = self.buffer.get(..length).unwrap_or_default();
             let answered = store.lock().unwrap_or_else(PoisonError::into_inner).answer(
                 request,
-                utc_ns(),
+                now().0,
                 &mut self.answer,
             );
             match answered {
@@ -368,9 +370,4 @@ fn write(client: &mut Connection, now_ns: u64) -> bool {
             Err(_) => client.server.closed(),
         }
     }
-}
-
-fn utc_ns() -> u64 {
-    // Until the year 2554.
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
