@@ -17,7 +17,7 @@ use tapeworks_exchange::snapshot::Credentials;
 use tapeworks_market::{Event, EventKind};
 use tapeworks_plant::clients::distributor::BookOptions;
 use tapeworks_plant::multicast::receiver::{Receiver, ReceiverOptions};
-use tapeworks_plant::multicast::server::{self, Begin, Multicast, MulticastSetting};
+use tapeworks_plant::multicast::server::{self, Begin, Multicast, MulticastSetting, MulticastStats};
 use tapeworks_plant::subscriber::Records;
 use tapeworks_ring::disruptor::{Builder, Producer};
 use tapeworks_ring::wait::Yielding;
@@ -74,6 +74,13 @@ impl Plant {
         drop(self.producer);
         self.multicast
     }
+}
+
+/// What a multicast counted that has sent its end: before that, the statistics are of a while ago.
+fn ended(multicast: Multicast) -> MulticastStats {
+    let stats = multicast.stats_handle();
+    multicast.join().unwrap();
+    stats.lock().unwrap().clone()
 }
 
 fn loopback() -> SocketAddr {
@@ -179,10 +186,9 @@ fn a_multicast_group_gets_every_record_that_files_would_hold() {
     assert!(expected.records.len() == 3 && expected.records[&(RType::Cmbp1 as u8)].len() > 500);
     assert_eq!(told.records, expected.records);
     assert_eq!(told.symbols, expected.symbols);
-    let stats = multicast.stats();
+    let stats = ended(multicast);
     assert_eq!((stats.unsent, stats.too_long, stats.session.len()), (0, 0, 10));
     assert_eq!(counters.session, stats.session);
-    multicast.join().unwrap();
 }
 
 /// Forwards datagrams, but not all of them.
@@ -229,9 +235,8 @@ fn what_is_lost_on_the_way_is_had_again() {
     let expected = expected(&events, "lossy");
     assert_eq!(told.records, expected.records);
     assert_eq!(told.symbols, expected.symbols);
-    let stats = multicast.stats();
+    let stats = ended(multicast);
     assert!(stats.requests >= counters.filled && stats.answered_messages > 20, "{stats:?}");
-    multicast.join().unwrap();
 }
 
 #[test]
@@ -350,9 +355,7 @@ fn soupbintcp_gives_the_same_messages_from_any_number() {
         records.entry(message[1]).or_default().push(message.clone());
     }
     assert_eq!(records, told.records);
-    let stats = multicast.stats_handle();
-    multicast.join().unwrap();
-    let stats = stats.lock().unwrap().clone();
+    let stats = ended(multicast);
     assert_eq!((stats.connections, stats.slow_clients, stats.rejected_logins), (2, 0, 0));
     assert_eq!(stats.tcp_messages, (all.len() + rest.len()) as u64);
 }
