@@ -24,7 +24,7 @@ pub mod history;
 pub mod keys;
 mod outbox;
 mod replay;
-mod replica;
+pub(crate) mod replica;
 pub mod server;
 #[cfg(feature = "tls")]
 pub mod tls;
