@@ -248,7 +248,8 @@ impl Run {
             } else if !events.is_empty() {
                 progressed = Instant::now();
             } else if join != NOT_YET && progressed.elapsed() >= PATIENCE {
-                let reason = format!("they end at {}, and {join} have been published", self.replica.market.next);
+                let reason =
+                    format!("they end at {}, and {join} have been published", self.replica.market.next);
                 return Err(HistoryError { reason });
             }
             if events.is_empty() {

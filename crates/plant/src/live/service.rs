@@ -54,6 +54,8 @@ pub struct Service {
     // The servers end before the plant does: they are dropped first.
     #[cfg(feature = "web")]
     web: Option<crate::web::Web>,
+    #[cfg(feature = "web")]
+    streaming: Option<crate::web::stream::Streaming>,
     clients: Option<Server>,
     plant: Plant,
     watch: Watch,
@@ -73,13 +75,24 @@ impl Service {
         }
         let watch = Watch::default();
         let has_replayed = Arc::new(AtomicBool::new(false));
-        let readers: &[&str] = if config.clients.is_some() { &["clients"] } else { &[] };
+        let has_stream = config.web.as_ref().is_some_and(|web| web.stream);
+        let readers: Vec<&str> = [(config.clients.is_some(), "clients"), (has_stream, "stream")]
+            .into_iter()
+            .filter_map(|(is_there, name)| is_there.then_some(name))
+            .collect();
         // The ports are taken before the plant starts, so that a busy one costs nothing.
         #[cfg(feature = "web")]
         let web = config.web.as_ref().map(crate::web::bind).transpose()?;
         let listening = config.clients.as_ref().map(|clients| server::bind(clients.address)).transpose()?;
-        let (mut plant, consumers) = Plant::start_watched(config.plant.clone(), readers, watch.clone())?;
-        let clients = match (&config.clients, listening, consumers.into_iter().next()) {
+        let (mut plant, consumers) = Plant::start_watched(config.plant.clone(), &readers, watch.clone())?;
+        let mut consumers = consumers.into_iter();
+        let of_clients = if config.clients.is_some() { consumers.next() } else { None };
+        #[cfg(feature = "web")]
+        let streaming = consumers
+            .next()
+            .map(|consumer| crate::web::stream::start(consumer, &config.books(), Arc::clone(&has_replayed)))
+            .transpose()?;
+        let clients = match (&config.clients, listening, of_clients) {
             (Some(setting), Some(listener), Some(consumer)) => {
                 let history = JournalHistory::new(&config.plant);
                 let options = ServerOptions {
@@ -119,6 +132,7 @@ impl Service {
                         clients: clients.as_ref().map(Server::stats_handle),
                         watch: watch.clone(),
                         has_replayed: Arc::clone(&has_replayed),
+                        stream: streaming.as_ref().map(|streaming| Arc::clone(streaming.hub())),
                     },
                 )
             })
@@ -128,6 +142,8 @@ impl Service {
         Ok(Self {
             #[cfg(feature = "web")]
             web,
+            #[cfg(feature = "web")]
+            streaming,
             clients,
             plant,
             watch,
@@ -176,6 +192,8 @@ impl Service {
             clients: self.clients.as_ref().map(Server::stats_handle),
             watch: self.watch.clone(),
             has_replayed: Arc::clone(&self.has_replayed),
+            #[cfg(feature = "web")]
+            stream: self.streaming.as_ref().map(|streaming| Arc::clone(streaming.hub())),
         }
     }
 
@@ -207,6 +225,9 @@ pub struct Handles {
     pub watch: Watch,
     /// Whether the journal has been replayed.
     pub has_replayed: Arc<AtomicBool>,
+    /// The stream of market data for programs, if there is one.
+    #[cfg(feature = "web")]
+    pub stream: Option<Arc<crate::web::stream::Hub>>,
 }
 
 /// Reads the configuration at `path`, with folders and files in it taken from where the file lies.
