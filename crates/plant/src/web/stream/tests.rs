@@ -1,3 +1,5 @@
+//! What clients get, without sockets.
+
 use std::collections::BTreeSet;
 
 use tapeworks_market::instrument::Symbol;
