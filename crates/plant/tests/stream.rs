@@ -287,7 +287,7 @@ fn both_encodings_bring_the_present_state_then_every_change_and_trade() {
         served.publish(&events[begin..]);
         assert_eq!(take(&mut json, after.all.len()).await, after.all);
         assert_eq!(take(&mut protobuf, after.all.len()).await, after.all);
-        let wanted: Vec<_> = after.all.iter().filter(|seen| match seen {
+        let wanted = after.all.iter().filter(|seen| match seen {
             Seen::Nbbo { symbol, .. } => *symbol == one,
             Seen::Gap { .. } => true,
             _ => false,
