@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,16 +16,11 @@ use tapeworks_exchange::VenueKind;
 use tapeworks_plant::subscriber::{Records as _, Subscriber, SubscriberOptions};
 use tapeworks_plant::venues::{Config, Venue, Venues};
 
-const KEY: &str = "db-TapeworksDemoKey0000000000000";
+mod support;
 
-/// A port that is free for UDP and TCP, below those that the system gives out.
-fn free_port(number: u32) -> SocketAddr {
-    (0..1_000)
-        .map(|more| 10_000 + (97 * std::process::id() + 131 * number + more) % 20_000)
-        .map(|port| SocketAddr::from(([127, 0, 0, 1], port as u16)))
-        .find(|address| UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok())
-        .unwrap()
-}
+use support::free_port;
+
+const KEY: &str = "db-TapeworksDemoKey0000000000000";
 
 struct Folder(PathBuf);
 

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 
@@ -30,6 +31,15 @@ pub(crate) fn stdout(output: &Output) -> String {
 
 pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// A port that is free for UDP and TCP, below those that the system gives out.
+pub(crate) fn free_port(number: u32) -> SocketAddr {
+    (0..1_000)
+        .map(|more| 10_000 + (97 * std::process::id() + 131 * number + more) % 20_000)
+        .map(|port| SocketAddr::from(([127, 0, 0, 1], port as u16)))
+        .find(|address| UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok())
+        .unwrap()
 }
 
 /// The packets of a capture: time and bytes.
