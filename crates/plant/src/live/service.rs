@@ -43,6 +43,14 @@ pub enum ServiceError {
     /// The multicast.
     #[error(transparent)]
     Multicast(#[from] MulticastError),
+    /// QuestDB.
+    #[cfg(feature = "questdb")]
+    #[error(transparent)]
+    QuestDb(#[from] crate::questdb::QuestDbError),
+    /// QuestDB is not in this build.
+    #[cfg(not(feature = "questdb"))]
+    #[error("the configuration has [questdb], and this build is without the feature `questdb`")]
+    NoQuestDb,
 }
 
 /// Why a service ended before it was told to.
@@ -58,6 +66,10 @@ pub enum ServiceFailure {
     /// The multicast.
     #[error(transparent)]
     Multicast(#[from] MulticastFailure),
+    /// QuestDB.
+    #[cfg(feature = "questdb")]
+    #[error(transparent)]
+    QuestDb(#[from] crate::questdb::QuestDbFailure),
 }
 
 /// A running plant with its servers. Dropping it stops all.
@@ -68,6 +80,8 @@ pub struct Service {
     web: Option<crate::web::Web>,
     clients: Option<Server>,
     multicast: Option<Multicast>,
+    #[cfg(feature = "questdb")]
+    questdb: Option<crate::questdb::QuestDb>,
     /// It ends when this is dropped.
     _roll: Option<Roll>,
     plant: Plant,
@@ -86,11 +100,16 @@ impl Service {
         if config.web.is_some() {
             return Err(ServiceError::NoWeb);
         }
+        #[cfg(not(feature = "questdb"))]
+        if config.questdb.is_some() {
+            return Err(ServiceError::NoQuestDb);
+        }
         let watch = Watch::default();
         let has_replayed = Arc::new(AtomicBool::new(false));
         let mut readers = Vec::new();
         readers.extend(config.clients.is_some().then_some("clients"));
         readers.extend(config.multicast.is_some().then_some("multicast"));
+        readers.extend(config.questdb.is_some().then_some("questdb"));
         // The ports are taken before the plant starts, so that a busy one costs nothing.
         #[cfg(feature = "web")]
         let web = config.web.as_ref().map(crate::web::bind).transpose()?;
@@ -99,16 +118,24 @@ impl Service {
         let (mut plant, consumers) = Plant::start_watched(config.plant.clone(), &readers, watch.clone())?;
         let mut consumers = consumers.into_iter();
         let for_clients = if config.clients.is_some() { consumers.next() } else { None };
-        let multicast = match (&config.multicast, sockets, consumers.next()) {
+        let begin = Begin {
+            first_event: plant.first_event(),
+            history: JournalHistory::new(&config.plant).map(|history| Arc::new(history) as Arc<dyn History>),
+            live_from: plant.live_from(),
+        };
+        let for_multicast = if config.multicast.is_some() { consumers.next() } else { None };
+        let multicast = match (&config.multicast, sockets, for_multicast) {
             (Some(setting), Some(sockets), Some(consumer)) => {
                 let setting = setting.clone();
-                let begin = Begin {
-                    first_event: plant.first_event(),
-                    history: JournalHistory::new(&config.plant)
-                        .map(|history| Arc::new(history) as Arc<dyn History>),
-                    live_from: plant.live_from(),
-                };
-                Some(multicast::start(sockets, setting, &config.books(), consumer, begin)?)
+                Some(multicast::start(sockets, setting, &config.books(), consumer, begin.clone())?)
+            }
+            _ => None,
+        };
+        #[cfg(feature = "questdb")]
+        let questdb = match (&config.questdb, consumers.next()) {
+            (Some(setting), Some(consumer)) => {
+                let told = Some(plant.status_handle());
+                Some(crate::questdb::start(setting.clone(), &config.books(), consumer, begin, told)?)
             }
             _ => None,
         };
@@ -171,6 +198,8 @@ impl Service {
             web,
             clients,
             multicast,
+            #[cfg(feature = "questdb")]
+            questdb,
             _roll: roll.transpose()?,
             plant,
             watch,
@@ -238,6 +267,10 @@ impl Service {
 
     /// Whether something of it has ended, which nothing does before it is told to unless it failed.
     pub fn has_ended(&self) -> bool {
+        #[cfg(feature = "questdb")]
+        if self.questdb.as_ref().is_some_and(crate::questdb::QuestDb::is_finished) {
+            return true;
+        }
         self.plant.has_ended()
             || self.clients.as_ref().is_some_and(Server::is_finished)
             || self.multicast.as_ref().is_some_and(Multicast::is_finished)
@@ -251,8 +284,12 @@ impl Service {
         let plant = self.plant.stop();
         let clients = self.clients.map_or(Ok(()), Server::join);
         let multicast = self.multicast.map_or(Ok(()), Multicast::join);
+        #[cfg(feature = "questdb")]
+        let questdb = self.questdb.map(crate::questdb::QuestDb::join).transpose();
         plant?;
         clients?;
+        #[cfg(feature = "questdb")]
+        questdb?;
         Ok(multicast?)
     }
 }
