@@ -31,6 +31,7 @@ use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{Capacity, Event, Nanos, Publisher};
 use tapeworks_ring::disruptor::{Builder, Consumer, Single};
+use tapeworks_ring::wait::News;
 use tapeworks_ring::{cpu, spsc};
 use tapeworks_store::journal::JournalError;
 
@@ -357,8 +358,11 @@ impl Plant {
         let status = Arc::new(Mutex::new(Status::default()));
         let wait = options.wait;
         let bells: Vec<Arc<Bell>> = (0..readers.len() + 2).map(|_| Arc::new(Bell::default())).collect();
-        let of_ring = bells.clone();
         let [journal_bell, market_bell] = [readers.len(), readers.len() + 1].map(|at| Arc::clone(&bells[at]));
+        // The journal is the first consumer, if there is one, and readers stand behind it.
+        let of_readers = if options.journal.is_some() { News::Done(0) } else { News::Published };
+        let of = |at| if at < readers.len() { of_readers } else { News::Published };
+        let of_ring: Vec<_> = bells.iter().enumerate().map(|(at, bell)| (of(at), Arc::clone(bell))).collect();
         let mut builder =
             Builder::new(options.ring_events.max(1024).next_power_of_two(), empty_event, move || {
                 Waiting::with_bells(wait, &of_ring)
@@ -405,7 +409,7 @@ impl Plant {
             replay = Some((setting.folder.clone(), opened.opened, from));
             let (producer, inputs) = spsc::with_strategies(
                 setting.queue.max(64).next_power_of_two(),
-                Waiting::with_bells(wait, std::slice::from_ref(&journal_bell)),
+                Waiting::with_bells(wait, &[(News::Published, Arc::clone(&journal_bell))]),
                 Waiting::with_bells(wait, &[]),
             );
             to_journal = Some(producer);

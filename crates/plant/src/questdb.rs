@@ -28,11 +28,10 @@ use tapeworks_market::Event;
 use tapeworks_ring::disruptor::{Consumer, Failed, Single};
 use tapeworks_ring::wait::WaitStrategy;
 
-use crate::clients::history::HistoryError;
+use crate::clients::history::{Begin, HistoryError};
 use crate::clients::replica::BookOptions;
 use crate::live::config::QuestDbSetting;
 use crate::live::{QuestDbStatus, Status};
-use crate::multicast::server::Begin;
 
 mod database;
 mod queue;

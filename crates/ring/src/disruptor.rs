@@ -56,7 +56,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use crate::align::CacheAligned;
 use crate::spsc::rounded;
 use crate::sync::{Arc, AtomicU32, AtomicUsize, Ordering, SharedCell};
-use crate::wait::{ITEMS_PER_PAUSE, WaitStrategy, rest_after};
+use crate::wait::{ITEMS_PER_PAUSE, News, WaitStrategy, rest_after};
 
 /// A consumer panicked, or a producer did between its claim and its publication: the ring stands still.
 ///
@@ -501,7 +501,7 @@ impl<T: Send + Sync, W: WaitStrategy> Producer<T, W> {
     fn advance(&mut self, count: usize) {
         self.next += count;
         self.shared.cursor.store(self.next, Ordering::Release);
-        self.shared.for_events.notify();
+        self.shared.for_events.notify_of(News::Published);
     }
 
     /// Publishes `count` events at once: `write` is called for each, with its place in the batch. Waits until all have room.
@@ -683,7 +683,7 @@ impl<T: Send + Sync, W: WaitStrategy> MultiProducer<T, W> {
         for at in 0..count {
             self.shared.publication.publish(first + at);
         }
-        self.shared.for_events.notify();
+        self.shared.for_events.notify_of(News::Published);
     }
 
     /// Whether all below `end` have room.
@@ -821,8 +821,7 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
             self.shared.fail(self.place + FIRST_CONSUMER);
             resume_unwind(panicked);
         }
-        self.shared.for_room.notify();
-        self.shared.for_events.notify();
+        self.tell_done();
         Ok(end - first)
     }
 
@@ -843,10 +842,15 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
         if count > 0 {
             self.done += count;
             self.done_slot().store(self.done, Ordering::Release);
-            self.shared.for_room.notify();
-            self.shared.for_events.notify();
+            self.tell_done();
         }
         count
+    }
+
+    #[inline(always)]
+    fn tell_done(&self) {
+        self.shared.for_room.notify_of(News::Room);
+        self.shared.for_events.notify_of(News::Done(self.place));
     }
 
     #[inline(always)]

@@ -31,6 +31,24 @@ pub trait WaitStrategy: Send + Sync {
     /// themselves.
     #[inline(always)]
     fn notify(&self) {}
+
+    /// As [`notify`](Self::notify), where it is known what has changed: a strategy that knows who waits for what need not
+    /// wake the others.
+    #[inline(always)]
+    fn notify_of(&self, _news: News) {
+        self.notify();
+    }
+}
+
+/// What has changed at a ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum News {
+    /// Events were published.
+    Published,
+    /// The consumer that was declared as the `0`th, `1`st, ... is done with events: those that follow it may read them.
+    Done(usize),
+    /// A consumer is done with events: producers may have room.
+    Room,
 }
 
 /// How many items a look has to find for each pause of [`rest_after`], where publishing is one store.

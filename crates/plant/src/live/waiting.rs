@@ -6,7 +6,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use tapeworks_flow::graph::Wait;
-use tapeworks_ring::wait::{Backoff, BusySpin, Park, WaitStrategy, Yielding};
+use tapeworks_ring::wait::{Backoff, BusySpin, News, Park, WaitStrategy, Yielding};
 
 /// A wait strategy chosen at run time.
 #[derive(Debug)]
@@ -19,13 +19,14 @@ pub enum Waiting {
     Backoff(Backoff),
     /// Sleeps until it is woken.
     Park(Park),
-    /// As `Park`, for those who wait for more than one thing: see [`Bell`].
-    Bells(Arc<[Arc<Bell>]>),
+    /// As `Park`, for those who wait for more than one thing: see [`Bell`]. With each the news that it rings for.
+    Bells(Arc<[(News, Arc<Bell>)]>),
 }
 
 impl Waiting {
-    /// The strategy of this name; who parks is woken by these bells.
-    pub fn with_bells(wait: Wait, bells: &[Arc<Bell>]) -> Self {
+    /// The strategy of this name; who parks is woken by these bells, each for the news beside it. Who is told without being
+    /// told of what rings all.
+    pub fn with_bells(wait: Wait, bells: &[(News, Arc<Bell>)]) -> Self {
         if wait == Wait::Park { Self::Bells(bells.into()) } else { Self::new(wait) }
     }
 
@@ -60,10 +61,21 @@ impl WaitStrategy for Waiting {
             Self::Bells(bells) => {
                 // What was published is seen by who looks after it said that it sleeps, or its word is seen here.
                 fence(Ordering::SeqCst);
-                bells.iter().for_each(|bell| bell.ring());
+                bells.iter().for_each(|(_, bell)| bell.ring());
             }
             _ => {}
         }
+    }
+
+    #[inline]
+    fn notify_of(&self, news: News) {
+        let Self::Bells(bells) = self else { return self.notify() };
+        // Nobody waits for room by a bell.
+        if news == News::Room {
+            return;
+        }
+        fence(Ordering::SeqCst);
+        bells.iter().filter(|(wanted, _)| *wanted == news).for_each(|(_, bell)| bell.ring());
     }
 }
 
@@ -167,5 +179,28 @@ impl Idle {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bell_rings_for_its_news_and_for_what_concerns_all() {
+        let [journal, reader] = [(); 2].map(|()| Arc::new(Bell::default()));
+        let bells = [(News::Published, Arc::clone(&journal)), (News::Done(0), Arc::clone(&reader))];
+        let waiting = Waiting::with_bells(Wait::Park, &bells);
+        let woken_by = |tell: &dyn Fn(&Waiting)| {
+            journal.arm();
+            reader.arm();
+            tell(&waiting);
+            [&journal, &reader].map(|bell| !bell.is_asleep.load(Ordering::Relaxed))
+        };
+        assert_eq!(woken_by(&|waiting| waiting.notify_of(News::Published)), [true, false]);
+        assert_eq!(woken_by(&|waiting| waiting.notify_of(News::Done(0))), [false, true]);
+        assert_eq!(woken_by(&|waiting| waiting.notify_of(News::Done(1))), [false, false]);
+        assert_eq!(woken_by(&|waiting| waiting.notify_of(News::Room)), [false, false]);
+        assert_eq!(woken_by(&Waiting::notify), [true, true]);
     }
 }

@@ -12,10 +12,9 @@ use tapeworks_store::Schema;
 
 use super::queue::{Again, Queue, bytes_of};
 use super::{QuestDbFailure, TELL_EVERY};
-use crate::clients::history::{History, HistoryError, Read, catch_up};
+use crate::clients::history::{Begin, History, HistoryError, Read, catch_up};
 use crate::clients::replica::{BookOptions, Mode, Replica, Special, lane_of};
 use crate::live::config::QuestDbSetting;
-use crate::multicast::server::Begin;
 
 /// Bytes of records after which they go to the sender.
 const CHUNK_BYTES: usize = 1 << 20;
