@@ -28,7 +28,7 @@ VENUES = [
     ("BX", "bx", "itch", "XBOS.ITCH"),
     ("IEX", "iex-deep", "deep", "IEXG.DEEP"),
 ]
-MESSAGES, RATE, SYMBOLS, SEED = 60_000, 6_000, 25, 11
+MESSAGES, RATE, SYMBOLS, SEED = 90_000, 4_500, 25, 11
 
 # Small, so that records find no room while the server is away.
 QUEUE_MB = 1
@@ -42,8 +42,14 @@ SHOWN = {
         "exchange", "cfi", "security_type", "raw_instrument_id", "min_lot_size_round_lot",
     }
 }
+# A file ends the interval that is open when it ends; a plant tells an interval when it is over.
+INTERVALS = {"bbo-1s", "bbo-1m", "cbbo-1s", "cbbo-1m", "ohlcv-1s"}
 CONSOLIDATED = {"cmbp-1", "cbbo-1s", "cbbo-1m"}
 DEADLINE = 120
+
+# A group of events that a gap cuts is given up by the plant, so its last record does not say that it is the last; what a file
+# holds it says of the last that there is.
+LAST, MAYBE_BAD = 128, 4
 
 
 def free_port() -> int:
@@ -200,11 +206,17 @@ def compare(server: Server, schema: str, files: list) -> tuple:
     """Compares a table with the files of its schema. Returns rows and values."""
     table = "test_" + schema.replace("-", "_")
     rows = server.query(f"SELECT * FROM {table} ORDER BY event, part")
-    wanted, compared = 0, 0
+    wanted, compared, given_up = 0, 0, 0
     for feed, path in files:
         told = dbn_table(path)
         ours = [row for row in rows if feed is None or row["publisher"] == feed]
         count = len(next(iter(told.values()), []))
+        if schema in INTERVALS and len(ours) < count:
+            times = told["ts_recv" if "ts_recv" in told else "ts_event"]
+            if len(set(times[len(ours):])) != 1:
+                sys.exit(f"{schema} of {feed}: {len(ours)} rows, {count} records, of more than one interval")
+            told = {name: column[: len(ours)] for name, column in told.items()}
+            count = len(ours)
         if len(ours) != count:
             sys.exit(f"{schema} of {feed}: {len(ours)} rows, {count} records in {path}")
         wanted += count
@@ -220,13 +232,17 @@ def compare(server: Server, schema: str, files: list) -> tuple:
                 if name in ("bid_pb_00", "ask_pb_00"):
                     mine = FEEDS.get(mine, 0) if mine is not None else 0
                     value = value or 0
-                if normal(name, mine) != value:
+                if name == "flags" and mine == value - LAST and value & LAST and value & MAYBE_BAD:
+                    given_up += 1
+                elif normal(name, mine) != value:
                     sys.exit(f"{schema} of {feed}, row {place}: {name} is {mine!r}, the file has {value!r}")
             compared += count
         symbols = told.get("symbol", [])
         for place, (row, symbol) in enumerate(zip(ours, symbols)):
             if row["symbol"] != symbol:
                 sys.exit(f"{schema} of {feed}, row {place}: the symbol is {row['symbol']!r}, the file has {symbol!r}")
+    if given_up > 20:
+        sys.exit(f"{schema}: {given_up} rows lack the flag of the last of a group")
     if len(rows) != wanted:
         sys.exit(f"{schema}: {len(rows)} rows, {wanted} records in {len(files)} files")
     return len(rows), compared

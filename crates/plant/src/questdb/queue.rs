@@ -38,8 +38,10 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
-    fn new(origin: Origin, schema: Schema, batch: Batch) -> Self {
-        Self { origin, schema, places: 0..batch.items().len(), batch }
+    /// The records of `wanted` events.
+    fn new(origin: Origin, schema: Schema, batch: Batch, wanted: &Range<u64>) -> Self {
+        let place = |event: u64| batch.items().partition_point(|item| item.event < event);
+        Self { origin, schema, places: place(wanted.start)..place(wanted.end), batch }
     }
 
     /// Where each record is and what it is about, in the order of their events.
@@ -167,9 +169,9 @@ impl Queue {
         }
     }
 
-    /// Puts records of the ring into the queue, or drops them. Never waits.
-    pub(super) fn put(&self, schema: Schema, batch: Batch) {
-        let chunk = Chunk::new(Origin::Ring, schema, batch);
+    /// Puts records of the ring into the queue, those from the event `first` on, or drops them. Never waits.
+    pub(super) fn put(&self, schema: Schema, batch: Batch, first: u64) {
+        let chunk = Chunk::new(Origin::Ring, schema, batch, &(first..u64::MAX));
         let Some(events) = chunk.events() else { return };
         let mut state = self.lock();
         if state.ring_bytes + chunk.bytes() > self.most_bytes {
@@ -223,9 +225,7 @@ impl Queue {
 
     /// Puts the journal's records of `wanted` events into their queue when there is room. `false` when the engine has ended.
     pub(super) fn put_again(&self, schema: Schema, batch: Batch, wanted: &Range<u64>) -> bool {
-        let mut chunk = Chunk::new(Origin::Journal, schema, batch);
-        let place = |event: u64| chunk.batch.items().partition_point(|item| item.event < event);
-        chunk.places = place(wanted.start)..place(wanted.end);
+        let chunk = Chunk::new(Origin::Journal, schema, batch, wanted);
         if chunk.places.is_empty() {
             return true;
         }
@@ -425,9 +425,9 @@ mod tests {
         let room = bytes_of(&batch(0..3));
         for has_journal in [false, true] {
             let queue = Queue::new(room, has_journal, None);
-            queue.put(Schema::Status, batch(0..3));
-            queue.put(Schema::Status, batch(3..5));
-            queue.put(Schema::Trades, batch(8..9));
+            queue.put(Schema::Status, batch(0..3), 0);
+            queue.put(Schema::Status, batch(3..5), 0);
+            queue.put(Schema::Trades, batch(8..9), 0);
             let status = queue.status();
             assert_eq!((status.waiting, status.waiting_bytes, status.overflowed), (3, room, 3));
             assert_eq!(status.lost, if has_journal { 0 } else { 3 });
@@ -435,10 +435,10 @@ mod tests {
             let chunk = take(&queue).unwrap();
             assert_eq!(numbers(&chunk), [0, 1, 2]);
             // What is being sent takes its room until it is sent.
-            queue.put(Schema::Status, batch(9..10));
+            queue.put(Schema::Status, batch(9..10), 0);
             assert_eq!(queue.status().overflowed, 4);
             queue.done(&chunk, 0);
-            queue.put(Schema::Status, batch(10..11));
+            queue.put(Schema::Status, batch(10..11), 0);
             assert_eq!((queue.status().waiting, queue.status().overflowed), (1, 4));
             queue.give_up();
             assert_eq!(queue.status().lost, if has_journal { 1 } else { 5 });
@@ -450,7 +450,7 @@ mod tests {
         let queue = Queue::new(1 << 20, true, None);
         assert!(queue.put_again(Schema::Status, batch(0..9), &(4..7)));
         assert!(queue.put_again(Schema::Status, batch(9..12), &(4..7)));
-        queue.put(Schema::Status, batch(20..21));
+        queue.put(Schema::Status, batch(20..21), 0);
         let [ring, journal] = [take(&queue).unwrap(), take(&queue).unwrap()];
         assert_eq!((ring.origin, numbers(&ring)), (Origin::Ring, vec![20]));
         assert_eq!((journal.origin, numbers(&journal)), (Origin::Journal, vec![4, 5, 6]));
@@ -474,8 +474,8 @@ mod tests {
     #[test]
     fn at_the_end_what_waits_is_sent_until_the_time_is_over() {
         let queue = Queue::new(1 << 20, false, None);
-        queue.put(Schema::Status, batch(0..1));
-        queue.put(Schema::Status, batch(1..2));
+        queue.put(Schema::Status, batch(0..1), 0);
+        queue.put(Schema::Status, batch(1..2), 0);
         queue.end(Duration::from_secs(600));
         let chunk = take(&queue).unwrap();
         queue.done(&chunk, 0);

@@ -45,9 +45,10 @@ struct Making {
     queue: Arc<Queue>,
     setting: QuestDbSetting,
     replica: Replica,
-    /// The number of the first event of which records are made.
+    /// The number of the first event whose records are sent.
     live_from: Arc<AtomicU64>,
-    is_live: bool,
+    /// The same, once it has been reached.
+    first: Option<u64>,
     /// The number of the next event.
     next: u64,
     /// When records were handed on last.
@@ -63,15 +64,16 @@ impl<W: WaitStrategy> Reading<W> {
         begin: Begin,
     ) -> Self {
         let mut replica = Replica::new(books);
-        // Records need to know what was before.
-        setting.schemas.iter().for_each(|schema| replica.set_mode(*schema, Mode::Watch));
+        // From the first event on, so that those wanted are as they would be had the plant never ended: the records of an interval
+        // or of a group of events in which it did among them.
+        setting.schemas.iter().for_each(|schema| replica.set_mode(*schema, Mode::On));
         let now = Instant::now();
         let making = Making {
             queue: Arc::clone(&queue),
             setting,
             replica,
             live_from: Arc::clone(&begin.live_from),
-            is_live: false,
+            first: None,
             next: 0,
             flushed: now,
         };
@@ -133,7 +135,7 @@ impl Making {
     /// Takes the next events.
     fn take(&mut self, events: &[Event]) {
         let mut rest = events;
-        if !self.is_live {
+        if self.first.is_none() {
             // Looked at after the events were taken: as long as the number is not known, they are from before it.
             let live_from = self.live_from.load(Ordering::Acquire);
             let before = usize::try_from(live_from.saturating_sub(self.next)).unwrap_or(usize::MAX);
@@ -141,7 +143,7 @@ impl Making {
             self.make(old);
             rest = new;
             if live_from != u64::MAX && self.next >= live_from {
-                self.go_live();
+                self.go_live(live_from);
             }
         }
         for part in rest.chunks(MOST_EVENTS) {
@@ -152,20 +154,19 @@ impl Making {
         }
     }
 
-    /// From here on records are made.
-    fn go_live(&mut self) {
-        self.is_live = true;
-        self.setting.schemas.iter().for_each(|schema| self.replica.set_mode(*schema, Mode::On));
+    /// From here on records are sent.
+    fn go_live(&mut self, first: u64) {
+        self.first = Some(first);
         if self.setting.send_again {
             // What the plant before this one sent is there, and what it did not send is not: which, nobody knows.
-            self.queue.send_again(0..self.next);
+            self.queue.send_again(0..first);
         }
     }
 
     fn make(&mut self, events: &[Event]) {
         advance(&mut self.replica, &self.queue, events);
         self.next += events.len() as u64;
-        self.hand_on(CHUNK_BYTES);
+        self.hand_on(if self.first.is_some() { CHUNK_BYTES } else { 0 });
     }
 
     /// Hands on all records that were made.
@@ -174,14 +175,17 @@ impl Making {
         self.hand_on(0);
     }
 
-    /// Hands on the records of the schemas that have so many bytes of them.
+    /// Hands on the records of the schemas that have so many bytes of them, but for those that are from before.
     fn hand_on(&mut self, bytes: usize) {
         for schema in &self.setting.schemas {
             if let Some(lane) = self.replica.lanes.get_mut(lane_of(*schema))
                 && !lane.batch.is_empty()
                 && bytes_of(&lane.batch) >= bytes
             {
-                self.queue.put(*schema, std::mem::take(&mut lane.batch));
+                match self.first {
+                    Some(first) => self.queue.put(*schema, std::mem::take(&mut lane.batch), first),
+                    None => lane.batch.clear(),
+                }
             }
         }
     }
