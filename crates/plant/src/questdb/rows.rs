@@ -517,7 +517,8 @@ mod tests {
             event=7i,part=1i 1700000000000000123\n";
         assert_eq!(line(Schema::Mbo, &order, &item(7, 1_700_000_000_000_000_123)).unwrap(), expected);
         // What is undefined is null: it is left out.
-        let line = line(Schema::Mbo, &MboMsg::default(), &item(7, 1)).unwrap();
+        let blank = MboMsg { action: 0, ..MboMsg::default() };
+        let line = line(Schema::Mbo, &blank, &item(7, 1)).unwrap();
         assert!(
             !line.contains("price=") && !line.contains("ts_event=") && !line.contains("action="),
             "{line}"
