@@ -47,9 +47,9 @@ INTERVALS = {"bbo-1s", "bbo-1m", "cbbo-1s", "cbbo-1m", "ohlcv-1s"}
 CONSOLIDATED = {"cmbp-1", "cbbo-1s", "cbbo-1m"}
 DEADLINE = 120
 
-# A group of events that a gap cuts is given up by the plant, so its last record does not say that it is the last; what a file
-# holds it says of the last that there is. So many groups may be given up of a schema.
-LAST, GIVEN_UP = 128, 20
+# A group of events that a gap cuts, or whose end comes late as it was lost and asked for again, is given up by the plant: its last
+# record does not say that it is the last, and a file, which waits, says so. No more than so many of a hundred rows.
+LAST, GIVEN_UP = 128, 5
 
 
 def free_port() -> int:
@@ -242,8 +242,8 @@ def compare(server: Server, schema: str, files: list) -> tuple:
         for place, (row, symbol) in enumerate(zip(ours, symbols)):
             if row["symbol"] != symbol:
                 sys.exit(f"{schema} of {feed}, row {place}: the symbol is {row['symbol']!r}, the file has {symbol!r}")
-    if given_up > GIVEN_UP:
-        sys.exit(f"{schema}: {given_up} rows lack the flag of the last of a group")
+    if given_up * 100 > GIVEN_UP * len(rows):
+        sys.exit(f"{schema}: {given_up} of {len(rows)} rows lack the flag of the last of a group")
     if len(rows) != wanted:
         sys.exit(f"{schema}: {len(rows)} rows, {wanted} records in {len(files)} files")
     return len(rows), compared
