@@ -10,12 +10,14 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use tapeworks_exchange::live::LiveBurst;
 use tapeworks_feed::clock;
+use tapeworks_flow::graph::Wait;
 use tapeworks_market::{EventKind, Nanos};
 use tapeworks_plant::live::service::Service;
 use tapeworks_plant::live::{JournalSetting, Published, SHARED_MEANING, Topology};
 use tapeworks_plant::subscriber::Records as _;
-use tapeworks_plant::venues::Venues;
+use tapeworks_plant::venues::{Venues, Wait as Pace};
 use tapeworks_ring::broadcast::{Read as Shared, Reader, Start};
+use tapeworks_ring::cpu;
 
 use super::{free_address, heading, histogram, line, now_ns, plant, row, subscribe, venue};
 use crate::Options;
@@ -43,12 +45,23 @@ pub fn run(options: &Options) {
             let (delays, note) = live(rate, topology, journal, schema);
             row(name, &delays, Some(median), &note);
         }
-        let (from_send, from_receive, note) = shared(rate);
+        let (from_send, from_receive, note) = shared(rate, false);
         row("shared memory", &from_send, Some(median), &note);
         row("shared memory, from the receive stamp", &from_receive, None, "(target: p50 under 2 us)");
         println!();
     }
+    heading(&format!("{RESTING_RATE} messages a second for {SECONDS} s: the venue rests between messages"));
+    let floor = echo(RESTING_RATE);
+    row("floor: UDP to TCP by a bare thread", &floor, None, "");
+    let median = floor.value_at_quantile(0.5) as f64 / 1e3;
+    let (from_send, from_receive, note) = shared(RESTING_RATE, true);
+    row("shared memory, a core each for plant and reader", &from_send, Some(median), &note);
+    row("shared memory, from the receive stamp", &from_receive, None, "(target: p50 under 2 us)");
+    println!();
 }
+
+/// Messages a second that leave a venue time to rest: who shares its core gets it back.
+const RESTING_RATE: u64 = 2_000;
 
 /// A thread that takes datagrams and writes each to a TCP connection; a client at its end.
 fn echo(rate: u64) -> Histogram<u64> {
@@ -186,17 +199,64 @@ fn live(rate: u64, topology: Topology, journal: bool, schema: &str) -> (Histogra
     (delays, note)
 }
 
-/// A reader of the shared memory: delays from the intended time, and from the kernel's receive time.
-fn shared(rate: u64) -> (Histogram<u64>, Histogram<u64>, String) {
+/// A reader of the shared memory: delays from the intended time, and from the kernel's receive time. Where plant and reader
+/// spin, each has a core.
+fn shared(rate: u64, spins: bool) -> (Histogram<u64>, Histogram<u64>, String) {
     let line = line();
     let folder = Folder::new();
     let mut config = plant(line);
     config.clients = None;
     config.plant.shared_memory = Some(folder.0.join("shared"));
+    if spins {
+        config.plant.wait = Wait::BusySpin;
+        config.plant.cores[0] = Some(0);
+    }
     let service = Service::start(&config, None).expect("the plant starts");
-    let mut reader = Reader::<Published>::attach(&folder.0.join("shared"), SHARED_MEANING, Start::Newest)
+    let reader = Reader::<Published>::attach(&folder.0.join("shared"), SHARED_MEANING, Start::Newest)
         .expect("the shared memory is there");
-    let venues = Venues::start(venue(line, rate, rate * SECONDS)).expect("the venue starts");
+    let mut sending = venue(line, rate, rate * SECONDS);
+    if spins {
+        sending.wait = Pace::Sleep;
+    }
+    let venues = std::thread::scope(|scope| {
+        // On a thread of its own: what it starts inherits its core and its priority, so the venue's work interrupts the
+        // reader's core and not the plant's.
+        let starting = scope.spawn(|| {
+            if spins {
+                cpu::pin(1).expect("there are two cores");
+                // Without the right to it the venue waits for its turn, and the figures show that.
+                let _refused = cpu::set_realtime(1);
+            }
+            Venues::start(sending).expect("the venue starts")
+        });
+        starting.join().expect("the venue starts")
+    });
+    let (from_send, from_receive, lost) = std::thread::scope(|scope| {
+        // On a thread of its own: those that a pinned thread starts are pinned, too.
+        let reading = scope.spawn(|| {
+            if spins {
+                cpu::pin(1).expect("there are two cores");
+            }
+            read_shared(reader, spins, || venues.is_finished())
+        });
+        reading.join().expect("the reader ends well")
+    });
+    let published = service.status().delay[0] as f64 / 1e3;
+    let mut note = format!("{}, stamp to publication p50 {published:.1} us", note(&service));
+    if lost > 0 {
+        note.push_str(&format!(", reader overrun by {lost}"));
+    }
+    let _report = venues.stop();
+    service.stop().expect("the plant ends well");
+    (from_send, from_receive, note)
+}
+
+/// Reads the shared memory until nothing comes any more: delays as [`shared`] says, and items that were overrun.
+fn read_shared(
+    mut reader: Reader<Published>,
+    spins: bool,
+    has_ended: impl Fn() -> bool,
+) -> (Histogram<u64>, Histogram<u64>, u64) {
     let started = now_ns();
     let (mut from_send, mut from_receive, mut lost) = (histogram(), histogram(), 0);
     let mut last = Instant::now();
@@ -216,18 +276,14 @@ fn shared(rate: u64) -> (Histogram<u64>, Histogram<u64>, String) {
             Shared::Lost(count) => lost += count,
             Shared::Closed => break,
             Shared::Empty => {
-                if last.elapsed() > Duration::from_millis(500) && venues.is_finished() {
+                if last.elapsed() > Duration::from_millis(500) && has_ended() {
                     break;
                 }
-                std::thread::yield_now();
+                if spins { std::hint::spin_loop() } else { std::thread::yield_now() }
             }
         }
     }
-    let note =
-        if lost == 0 { note(&service) } else { format!("{}, reader overrun by {lost}", note(&service)) };
-    let _report = venues.stop();
-    service.stop().expect("the plant ends well");
-    (from_send, from_receive, note)
+    (from_send, from_receive, lost)
 }
 
 /// 4 million messages a second for a quarter of a second on top of 200,000: how far behind, and how long until it is drained.

@@ -30,7 +30,7 @@ use tapeworks_flow::graph::Wait;
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{Capacity, Event, Nanos, Publisher};
-use tapeworks_ring::disruptor::{Builder, Consumer, Single};
+use tapeworks_ring::disruptor::{Builder, Consumer, PollError, Single};
 use tapeworks_ring::wait::News;
 use tapeworks_ring::{cpu, spsc};
 use tapeworks_store::journal::JournalError;
@@ -437,9 +437,18 @@ impl Plant {
             spawn(
                 "nobody",
                 Box::new(move || {
-                    consumer.run(|_, _, _| {}).map_err(|failed| {
-                        PlantFailure::Ring(tapeworks_ring::disruptor::PublishError::Failed(failed))
-                    })
+                    loop {
+                        match consumer.poll(|_, _, _| {}) {
+                            // Nobody waits for it: it does not take a core to be quick.
+                            Ok(0) => std::thread::sleep(std::time::Duration::from_micros(500)),
+                            Ok(_) => {}
+                            Err(PollError::Closed) => return Ok(()),
+                            Err(PollError::Failed(failed)) => {
+                                let failed = tapeworks_ring::disruptor::PublishError::Failed(failed);
+                                return Err(PlantFailure::Ring(failed));
+                            }
+                        }
+                    }
                 }),
             )?;
         }

@@ -9,6 +9,7 @@ use super::journal::{JournalHistory, JournalReplayed};
 use super::roll::Roll;
 use super::view::Watch;
 use super::{Plant, PlantError, PlantFailure, Status};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tapeworks_flow::graph::Wait;
 
 use crate::clients::distributor::{OnRefusal, Options};
@@ -110,6 +111,7 @@ impl Service {
         if config.questdb.is_some() {
             return Err(ServiceError::NoQuestDb);
         }
+        raise_descriptor_limit();
         let watch = Watch::default();
         let has_replayed = Arc::new(AtomicBool::new(false));
         let has_stream = config.web.as_ref().is_some_and(|web| web.stream);
@@ -327,6 +329,15 @@ impl Service {
         streaming?;
         Ok(multicast?)
     }
+}
+
+/// Asks the kernel for as many open files as the process may have: a shell's usual 1,024 are fewer than the clients that
+/// a plant can be configured for. Returns how many there may be.
+pub fn raise_descriptor_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    // Where it is refused, connections are refused later, and counted.
+    let is_raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).is_ok();
+    (if is_raised { limit.maximum } else { limit.current }).unwrap_or(u64::MAX)
 }
 
 /// What other threads may look at while a service runs.
