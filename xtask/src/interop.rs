@@ -87,6 +87,32 @@ pub(crate) fn java() -> Result<String, Lack> {
     Ok("the Java client reads the same records in both encodings".into())
 }
 
+/// A real QuestDB, fetched by Maven: what a plant wrote into it, against the files of the plant's journal.
+pub(crate) fn questdb() -> Result<String, Lack> {
+    tools::debian("mvn", "maven")?;
+    tools::debian("java", "openjdk-17-jre-headless")?;
+    let python = tools::python()?;
+    let server = process::target_folder().join("interop-questdb");
+    let maven = ["--quiet", "--batch-mode", "--file", "interop/questdb/pom.xml", "package"];
+    let fetch = process::program("mvn").args(maven).arg(format!("-Dserver={}", server.display()));
+    fetch.run().map_err(Lack::Failed)?;
+    let build = ["build", "--locked", "--package", "tapeworks", "--features", "questdb"];
+    process::cargo(build).run().map_err(Lack::Failed)?;
+    let binary = process::target_folder().join("debug/tapeworks");
+    let example = ["validate", "deploy/questdb/plant.toml"];
+    process::program(&binary).args(example).run().map_err(Lack::Failed)?;
+    let run = process::program(python)
+        .arg(process::root().join("interop/with_questdb.py"))
+        .arg("--tapeworks")
+        .arg(binary)
+        .arg("--work")
+        .arg(process::target_folder().join("interop"))
+        .arg("--server")
+        .arg(server);
+    run.env("PYTHONDONTWRITEBYTECODE", "1").run().map_err(Lack::Failed)?;
+    Ok("QuestDB has the records of the plant's journal, each once, after it and the plant were killed".into())
+}
+
 fn script(python: &std::ffi::OsStr, name: &str) -> Result<(), Lack> {
     let run = process::program(python)
         .arg(process::root().join("interop").join(name))

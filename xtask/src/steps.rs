@@ -64,6 +64,11 @@ const STEPS: &[Step] = &[
         run: af_xdp,
     },
     Step {
+        name: "questdb",
+        what: "the plant's records are rows of a real QuestDB, a feature that is not in the default build",
+        run: questdb,
+    },
+    Step {
         name: "documentation",
         what: "the API's documentation builds without warnings",
         run: documentation,
@@ -195,6 +200,20 @@ fn af_xdp() -> Result<String, Lack> {
         cargo(["test"]).args(build).args(["xdp"]).run()
     };
     ran(run(), "frames come by AF_XDP")
+}
+
+/// The feature that writes into QuestDB: its lints, its tests, and the server itself.
+fn questdb() -> Result<String, Lack> {
+    let run = || {
+        let build =
+            ["--locked", "--package", "tapeworks-plant", "--package", "tapeworks", "--features", "questdb"];
+        cargo(["clippy", "--all-targets"]).args(build).args(["--", "--deny", "warnings"]).run()?;
+        let test = ["test", "--locked", "--package", "tapeworks-plant", "--features", "questdb"];
+        cargo(test).args(["--lib", "questdb"]).run()?;
+        cargo(test).args(["--test", "questdb"]).run()
+    };
+    run().map_err(Lack::Failed)?;
+    interop::questdb()
 }
 
 /// Each feature of each crate of ours alone, and none. `af-xdp` is left out where it cannot be built.

@@ -12,6 +12,8 @@ pub mod flow_config;
 pub mod input;
 pub mod live;
 pub mod multicast;
+#[cfg(feature = "questdb")]
+pub mod questdb;
 pub mod replay;
 pub mod stats;
 pub mod study;

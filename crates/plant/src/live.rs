@@ -60,7 +60,7 @@ pub use checkpoint::CheckpointStatus;
 pub use engine::{Engine, EngineCounters};
 pub use journal::{JournalHistory, JournalReplayed, JournalSetting, JournalStatus, SyncPolicy, WhenFailing};
 pub use shared::{Published, SHARED_MEANING};
-pub use status::{ChannelStatus, DELAY_BOUNDS, DelayBuckets, DelayPoint, LineStatus, Status};
+pub use status::{ChannelStatus, DELAY_BOUNDS, DelayBuckets, DelayPoint, LineStatus, QuestDbStatus, Status};
 pub use waiting::{Bell, Waiting};
 pub use warm::Warmer;
 

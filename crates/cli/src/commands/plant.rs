@@ -102,6 +102,9 @@ pub(crate) fn validate(arguments: &Validate) -> Result {
     if let Some(multicast) = &config.multicast {
         let _infallible = write!(text, "; multicast to {}", multicast.group);
     }
+    if let Some(questdb) = &config.questdb {
+        let _infallible = write!(text, "; QuestDB on {}:{}", questdb.host, questdb.port);
+    }
     if let Some(journal) = &config.plant.journal {
         let _infallible = write!(text, "; journal in {}", journal.folder.display());
     }
@@ -188,6 +191,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         let session = service.multicast().map(|stats| stats.session).unwrap_or_default();
         tracing::info!("records go to the multicast group {}, session {session}", multicast.group);
     }
+    if let Some(questdb) = &config.questdb {
+        tracing::info!("records go into QuestDB on {}:{}", questdb.host, questdb.port);
+    }
     let until =
         arguments.seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
     watch(&service, &refusals, |_| {
@@ -273,6 +279,20 @@ pub(crate) fn show(status: &Status) -> String {
             thousands(journal.next),
             thousands(journal.written_bytes),
             thousands(journal.lost),
+        );
+    }
+    if let Some(questdb) = &status.questdb {
+        let _infallible = writeln!(
+            out,
+            "QuestDB: {} rows, {} of them from the journal; {} without room, {} refused, {} lost; {} failed requests, {} \
+             reconnects",
+            thousands(questdb.rows),
+            thousands(questdb.rows_again),
+            thousands(questdb.overflowed),
+            thousands(questdb.refused),
+            thousands(questdb.lost),
+            thousands(questdb.failures),
+            thousands(questdb.reconnects),
         );
     }
     out

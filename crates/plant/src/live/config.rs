@@ -13,6 +13,7 @@ use tapeworks_market::Publisher;
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::{NbboRules, StaleBooks};
 use tapeworks_market::venue::FEEDS;
+use tapeworks_store::Schema;
 use tapeworks_store::journal::JournalOptions;
 use toml::Spanned;
 use toml::de::DeTable;
@@ -63,6 +64,76 @@ pub struct WebSetting {
     pub stream: bool,
 }
 
+/// Who says so to QuestDB.
+#[derive(Clone, PartialEq, Eq)]
+pub enum QuestDbLogin {
+    /// A user with a password.
+    User {
+        /// The user.
+        name: String,
+        /// The password.
+        password: String,
+    },
+    /// A token.
+    Token(String),
+}
+
+impl std::fmt::Debug for QuestDbLogin {
+    /// Without what is secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::User { name, .. } => f.debug_struct("User").field("name", name).finish_non_exhaustive(),
+            Self::Token(_) => f.debug_struct("Token").finish_non_exhaustive(),
+        }
+    }
+}
+
+/// What goes into QuestDB: see `tapeworks_plant::questdb`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct QuestDbSetting {
+    /// The server's name or address.
+    pub host: String,
+    /// Its port of HTTP.
+    pub port: u16,
+    /// Who we are.
+    pub login: Option<QuestDbLogin>,
+    /// The schemas whose records become rows.
+    pub schemas: Vec<Schema>,
+    /// What the names of the tables begin with.
+    pub table_prefix: String,
+    /// Bytes of records that may wait.
+    pub queue_bytes: usize,
+    /// After so long records are sent, however few.
+    pub flush_every: Duration,
+    /// Whether records are sent from the journal: those that had no room, and the day's after a restart.
+    pub send_again: bool,
+    /// How long a request may take, but for the time that its bytes need.
+    pub timeout: Duration,
+    /// The longest pause between two tries.
+    pub longest_pause: Duration,
+    /// How long what waits may be sent when the plant ends.
+    pub linger: Duration,
+}
+
+impl QuestDbSetting {
+    /// Trades and the NBBO to a server, in tables whose names begin with `tapeworks_`.
+    pub fn new(host: impl Into<String>, port: u16) -> Self {
+        Self {
+            host: host.into(),
+            port,
+            login: None,
+            schemas: vec![Schema::Trades, Schema::Cmbp1],
+            table_prefix: "tapeworks_".to_owned(),
+            queue_bytes: 64 << 20,
+            flush_every: Duration::from_millis(250),
+            send_again: true,
+            timeout: Duration::from_secs(10),
+            longest_pause: Duration::from_secs(5),
+            linger: Duration::from_secs(5),
+        }
+    }
+}
+
 /// All that a plant is told.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
@@ -76,6 +147,8 @@ pub struct Config {
     pub multicast: Option<MulticastSetting>,
     /// The daily roll, if there is to be one.
     pub roll: Option<RollSetting>,
+    /// What goes into QuestDB, if something does.
+    pub questdb: Option<QuestDbSetting>,
 }
 
 impl Config {
@@ -190,8 +263,9 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
     let multicast =
         top.table(reading, "multicast").and_then(|section| read_multicast(reading, section, interface));
     let roll = top.table(reading, "roll").and_then(|roll| read_roll(reading, roll, plant.journal.is_some()));
+    let questdb = read_questdb(reading, &mut top);
     top.refuse_the_rest(reading);
-    Config { plant, clients, web, multicast, roll }
+    Config { plant, clients, web, multicast, roll, questdb }
 }
 
 /// The names of the ways to receive.
@@ -528,6 +602,72 @@ fn read_roll(reading: &mut Reading<'_>, mut roll: Section<'_>, has_journal: bool
     Some(RollSetting { folder: PathBuf::from(folder?.0), schemas: schemas?, ending })
 }
 
+/// `questdb.example.net:9000`.
+fn host_and_port(text: &str) -> Option<(String, u16)> {
+    let (host, port) = text.rsplit_once(':')?;
+    // Of an IPv6 address the brackets are kept, as in a URL.
+    let is_address = text.parse::<SocketAddr>().is_ok();
+    let is_name = !host.is_empty()
+        && host.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_'));
+    let port = port.parse().ok().filter(|port| *port != 0)?;
+    (is_address || is_name).then(|| (host.to_owned(), port))
+}
+
+fn read_questdb(reading: &mut Reading<'_>, top: &mut Section<'_>) -> Option<QuestDbSetting> {
+    let mut section = top.table(reading, "questdb")?;
+    if cfg!(not(feature = "questdb")) {
+        top.wrong_at(reading, "questdb", "this program was built without the feature 'questdb'");
+    }
+    let address = section.parsed(
+        reading,
+        "address",
+        "a server's name or address with its port of HTTP such as 127.0.0.1:9000",
+        host_and_port,
+    );
+    if !section.has("address") {
+        section.missing(reading, "address");
+    }
+    let (host, port) = address.clone().unwrap_or_default();
+    let mut setting = QuestDbSetting::new(host, port);
+    let schemas = section
+        .each(reading, "schemas", "a schema such as \"trades\" or \"cmbp-1\"", |text| text.parse().ok());
+    let mut seen = Vec::new();
+    // Each has a table; twice in the list it would be the same one.
+    setting.schemas = schemas.unwrap_or(setting.schemas);
+    setting.schemas.retain(|schema| {
+        !seen.contains(schema) && {
+            seen.push(*schema);
+            true
+        }
+    });
+    let what = "at most 64 letters, digits and underscores";
+    let prefix = section.parsed(reading, "table_prefix", what, |text| {
+        let is_word = text.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+        (is_word && text.len() <= 64).then(|| text.to_owned())
+    });
+    setting.table_prefix = prefix.unwrap_or(setting.table_prefix);
+    let queue = section.integer(reading, "queue_mb", 1..=65_536);
+    setting.queue_bytes = queue.map_or(setting.queue_bytes, |(megabytes, _)| megabytes << 20);
+    let every = section.parsed(reading, "flush_every", "a time such as \"250ms\"", |text| {
+        duration(text).filter(|every| !every.is_zero())
+    });
+    setting.flush_every = every.unwrap_or(setting.flush_every);
+    setting.send_again = section.boolean(reading, "send_again").unwrap_or(setting.send_again);
+    let token = section.text(reading, "token").map(|(token, _)| QuestDbLogin::Token(token));
+    let user = section.table(reading, "login").map(|mut login| {
+        let mut word = |key| login.required_text(reading, key).map_or_else(String::new, |(word, _)| word);
+        let user = QuestDbLogin::User { name: word("user"), password: word("password") };
+        login.refuse_the_rest(reading);
+        user
+    });
+    if token.is_some() && user.is_some() {
+        section.wrong_at(reading, "token", "there is a 'login' already: one of both is enough");
+    }
+    setting.login = user.or(token);
+    section.refuse_the_rest(reading);
+    address.map(|_| setting)
+}
+
 fn read_web(reading: &mut Reading<'_>, mut web: Section<'_>) -> WebSetting {
     let listen =
         address(reading, &mut web, "listen").unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], WEB_PORT)));
@@ -639,7 +779,7 @@ mod tests {
             retransmission: Some(SocketAddr::from(([127, 0, 0, 1], 34_001))),
             soupbintcp: Some(SocketAddr::from(([127, 0, 0, 1], 34_002))),
             login: Some(login),
-            schemas: vec![tapeworks_store::Schema::Trades, tapeworks_store::Schema::Cmbp1],
+            schemas: vec![Schema::Trades, Schema::Cmbp1],
             mappings_every: Duration::from_secs(5),
             store_bytes: 8 << 20,
             max_connections: 3,
@@ -648,10 +788,65 @@ mod tests {
         assert_eq!(config.multicast, Some(multicast));
         let roll = RollSetting {
             folder: PathBuf::from("days"),
-            schemas: vec![tapeworks_store::Schema::Mbo, tapeworks_store::Schema::Cmbp1],
+            schemas: vec![Schema::Mbo, Schema::Cmbp1],
             ending: "parquet".to_owned(),
         };
         assert_eq!(config.roll, Some(roll));
+    }
+
+    const QUESTDB: &str = r#"
+        [questdb]
+        address = "questdb.example.net:9000"
+        login = { user = "me", password = "secret" }
+        schemas = ["trades", "mbo", "trades"]
+        table_prefix = "day_"
+        queue_mb = 8
+        flush_every = "50ms"
+        send_again = false
+    "#;
+
+    #[test]
+    #[cfg(feature = "questdb")]
+    fn what_goes_into_questdb_is_read() {
+        let questdb = Config::parse("p.toml", &(WHOLE.to_owned() + QUESTDB)).unwrap().questdb.unwrap();
+        let login = QuestDbLogin::User { name: "me".to_owned(), password: "secret".to_owned() };
+        let expected = QuestDbSetting {
+            login: Some(login),
+            schemas: vec![Schema::Trades, Schema::Mbo],
+            table_prefix: "day_".to_owned(),
+            queue_bytes: 8 << 20,
+            flush_every: Duration::from_millis(50),
+            send_again: false,
+            ..QuestDbSetting::new("questdb.example.net", 9_000)
+        };
+        assert!(!format!("{questdb:?}").contains("secret"));
+        assert_eq!(questdb, expected);
+        let least = WHOLE.to_owned() + "[questdb]\naddress = \"[::1]:9000\"\ntoken = \"t\"\n";
+        let least = Config::parse("p.toml", &least).unwrap().questdb.unwrap();
+        let token = Some(QuestDbLogin::Token("t".to_owned()));
+        assert_eq!(least, QuestDbSetting { login: token, ..QuestDbSetting::new("[::1]", 9_000) });
+        let wrong = "[questdb]\naddress = \"http://a:9000\"\ntable_prefix = \"a'b\"\nflush_every = \"0s\"\n\
+            token = \"t\"\nlogin = { user = \"me\" }\nqueue = 1\n";
+        let told = problems(&(WHOLE.to_owned() + wrong));
+        let expect = [
+            "'address'",
+            "'table_prefix'",
+            "'flush_every'",
+            "there is a 'login' already",
+            "lacks the key 'password'",
+            "the key 'queue'",
+        ];
+        assert_eq!(told.len(), expect.len(), "{told:?}");
+        assert!(expect.iter().all(|expected| told.iter().any(|told| told.contains(expected))), "{told:?}");
+        let told = problems(&(WHOLE.to_owned() + "[questdb]\n"));
+        assert!(told.len() == 1 && told[0].contains("lacks the key 'address'"), "{told:?}");
+    }
+
+    #[test]
+    #[cfg(not(feature = "questdb"))]
+    fn what_goes_into_questdb_needs_the_feature() {
+        let told = problems(&(WHOLE.to_owned() + QUESTDB));
+        assert!(told.len() == 1 && told[0].contains("without the feature 'questdb'"), "{told:?}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tapeworks_market::Publisher;
 use tapeworks_market::event::Line;
 
-use super::status::{ChannelStatus, LineStatus, Status};
+use super::status::{ChannelStatus, LineStatus, QuestDbStatus, Status};
 use crate::clients::control::Reason;
 use crate::clients::distributor::ClientView;
 use crate::clients::server::Stats;
@@ -153,6 +153,28 @@ fn clients(stats: &Stats) -> Value {
     })
 }
 
+fn questdb(status: &QuestDbStatus) -> Value {
+    json!({
+        "is_connected": status.is_connected,
+        "rows": status.rows,
+        "rows_again": status.rows_again,
+        "waiting": status.waiting,
+        "waiting_bytes": status.waiting_bytes,
+        "overflowed": status.overflowed,
+        "refused": status.refused,
+        "lost": status.lost,
+        "requests": status.requests,
+        "failures": status.failures,
+        "reconnects": status.reconnects,
+        "error": status.error,
+        "to_send_again": status.to_send_again.as_ref().map(|events| [events.start, events.end]),
+        "sending_again": status.sending_again.map(|(next, end)| [next, end]),
+        "sent_again": status.sent_again,
+        "unreadable": status.unreadable,
+        "ring_lag": status.ring_lag,
+    })
+}
+
 /// Everything but the books and the curve. Times in ns.
 pub fn status(status: &Status, served: Option<&Stats>) -> Value {
     let [p50, p90, p99, p999, max] = status.delay;
@@ -187,6 +209,7 @@ pub fn status(status: &Status, served: Option<&Stats>) -> Value {
             "removed_segments": journal.removed_segments,
             "error": journal.error,
         })),
+        "questdb": status.questdb.as_ref().map(questdb),
         "venues": status.channels.iter().map(venue).collect::<Vec<_>>(),
         "clients": served.map(clients),
     })

@@ -228,19 +228,21 @@ fn make(
         engine.input(&input, &mut events);
         // Nobody sends what a replay would ask for.
         while engine.take_ask().is_some() {}
-        // An instrument is known before the updates that name it, whatever the batch.
-        let mapped = events.iter().filter(|event| event.kind == EventKind::SymbolMapping);
-        mapped.filter_map(Event::symbol).for_each(|symbol| {
-            instruments.intern(symbol);
-        });
-        market.process(&events, &mut |update: NbboUpdate<'_>| {
-            let feed = update.book.event.publisher;
-            for output in outputs.iter_mut().filter(|output| output.feed.is_none_or(|only| only == feed)) {
-                if written.is_ok() {
-                    written = output.writer.put(&update, &instruments);
-                }
+        // An instrument is known from its mapping on, and not before: what clears a venue concerns those that are.
+        for part in events.chunk_by(|_, next| next.kind != EventKind::SymbolMapping) {
+            if let Some(symbol) = part.first().and_then(Event::symbol) {
+                instruments.intern(symbol);
             }
-        });
+            market.process(part, &mut |update: NbboUpdate<'_>| {
+                let feed = update.book.event.publisher;
+                let of_feed = outputs.iter_mut().filter(|output| output.feed.is_none_or(|only| only == feed));
+                for output in of_feed {
+                    if written.is_ok() {
+                        written = output.writer.put(&update, &instruments);
+                    }
+                }
+            });
+        }
         written?;
         written = Ok(());
         events.clear();

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use crate::clients::server::Stats;
 
-use super::status::{ChannelStatus, Status};
+use super::status::{ChannelStatus, QuestDbStatus, Status};
 
 /// How much somebody must hear of it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -77,6 +77,12 @@ impl Monitor {
                 }
             };
             notices.push(Notice { severity, subject: "roll".to_owned(), text });
+        }
+        if let Some(now) = &status.questdb {
+            let was = before.questdb.unwrap_or_default();
+            compare_questdb(&was, now, &mut |severity, text| {
+                notices.push(Notice { severity, subject: "questdb".to_owned(), text });
+            });
         }
         if let Some(clients) = clients {
             self.compare_clients(clients, &mut notices);
@@ -172,6 +178,30 @@ fn compare(before: Option<&ChannelStatus>, now: &ChannelStatus, say: &mut impl F
     }
 }
 
+/// What changed with what goes into QuestDB. Where rows find no room one look after the other, the first tells.
+fn compare_questdb(was: &QuestDbStatus, now: &QuestDbStatus, say: &mut dyn FnMut(Severity, String)) {
+    let why = now.error.as_deref().unwrap_or("it does not say why");
+    let is_away = !now.is_connected && now.failures > 0;
+    if now.is_connected && !was.is_connected {
+        say(Severity::Info, "the server takes rows".to_owned());
+    } else if is_away && (was.is_connected || was.failures == 0) {
+        say(Severity::Warning, format!("the server takes no rows: {why}"));
+    }
+    if now.overflowed > 0 && was.overflowed == 0 {
+        let after = if now.lost > 0 { "they are lost" } else { "they will be sent from the journal" };
+        say(Severity::Warning, format!("rows find no room in the queue: {after}"));
+    }
+    if now.refused > was.refused {
+        say(Severity::Error, format!("rows refused: {}: {why}", now.refused - was.refused));
+    }
+    if now.unreadable > was.unreadable {
+        say(Severity::Error, format!("rows cannot be sent from the journal: {why}"));
+    }
+    if now.sent_again > was.sent_again {
+        say(Severity::Info, "what was to be sent from the journal is sent".to_owned());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tapeworks_market::Publisher;
@@ -224,6 +254,22 @@ mod tests {
         ];
         assert_eq!(texts(monitor.look(&status, None)), expected);
         assert_eq!(monitor.look(&status, None), []);
+        let questdb = QuestDbStatus { failures: 1, error: Some("refused".to_owned()), ..Default::default() };
+        status.questdb = Some(questdb.clone());
+        assert_eq!(texts(monitor.look(&status, None)), ["the server takes no rows: refused"]);
+        status.questdb = Some(QuestDbStatus { failures: 2, overflowed: 9, ..questdb.clone() });
+        let overflow = ["rows find no room in the queue: they will be sent from the journal"];
+        assert_eq!(texts(monitor.look(&status, None)), overflow);
+        assert_eq!(monitor.look(&status, None), []);
+        let is_back =
+            QuestDbStatus { is_connected: true, overflowed: 12, refused: 3, sent_again: 1, ..questdb };
+        status.questdb = Some(is_back);
+        let back = [
+            "the server takes rows",
+            "rows refused: 3: refused",
+            "what was to be sent from the journal is sent",
+        ];
+        assert_eq!(texts(monitor.look(&status, None)), back);
         for outcome in [Ok((2, 30)), Err("the disk is full".to_owned())] {
             status.roll.done.push(RolledDay { date: jiff::civil::date(2025, 11, 14), outcome });
         }

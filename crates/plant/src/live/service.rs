@@ -44,6 +44,14 @@ pub enum ServiceError {
     /// The multicast.
     #[error(transparent)]
     Multicast(#[from] MulticastError),
+    /// QuestDB.
+    #[cfg(feature = "questdb")]
+    #[error(transparent)]
+    QuestDb(#[from] crate::questdb::QuestDbError),
+    /// QuestDB is not in this build.
+    #[cfg(not(feature = "questdb"))]
+    #[error("the configuration has [questdb], and this build is without the feature `questdb`")]
+    NoQuestDb,
 }
 
 /// Why a service ended before it was told to.
@@ -59,6 +67,10 @@ pub enum ServiceFailure {
     /// The multicast.
     #[error(transparent)]
     Multicast(#[from] MulticastFailure),
+    /// QuestDB.
+    #[cfg(feature = "questdb")]
+    #[error(transparent)]
+    QuestDb(#[from] crate::questdb::QuestDbFailure),
     /// The stream of market data for programs.
     #[cfg(feature = "web")]
     #[error(transparent)]
@@ -75,6 +87,8 @@ pub struct Service {
     streaming: Option<crate::web::stream::Streaming>,
     clients: Option<Server>,
     multicast: Option<Multicast>,
+    #[cfg(feature = "questdb")]
+    questdb: Option<crate::questdb::QuestDb>,
     /// It ends when this is dropped.
     _roll: Option<Roll>,
     plant: Plant,
@@ -93,6 +107,10 @@ impl Service {
         if config.web.is_some() {
             return Err(ServiceError::NoWeb);
         }
+        #[cfg(not(feature = "questdb"))]
+        if config.questdb.is_some() {
+            return Err(ServiceError::NoQuestDb);
+        }
         raise_descriptor_limit();
         let watch = Watch::default();
         let has_replayed = Arc::new(AtomicBool::new(false));
@@ -100,6 +118,7 @@ impl Service {
         let mut readers = Vec::new();
         readers.extend(config.clients.is_some().then_some("clients"));
         readers.extend(config.multicast.is_some().then_some("multicast"));
+        readers.extend(config.questdb.is_some().then_some("questdb"));
         readers.extend(has_stream.then_some("stream"));
         // The ports are taken before the plant starts, so that a busy one costs nothing.
         #[cfg(feature = "web")]
@@ -119,6 +138,16 @@ impl Service {
             (Some(setting), Some(sockets), Some(consumer)) => {
                 let setting = setting.clone();
                 Some(multicast::start(sockets, setting, &config.books(), consumer, begin.clone())?)
+            }
+            _ => None,
+        };
+        #[cfg(feature = "questdb")]
+        let for_questdb = if config.questdb.is_some() { consumers.next() } else { None };
+        #[cfg(feature = "questdb")]
+        let questdb = match (&config.questdb, for_questdb) {
+            (Some(setting), Some(consumer)) => {
+                let (setting, told) = (setting.clone(), Some(plant.status_handle()));
+                Some(crate::questdb::start(setting, &config.books(), consumer, begin.clone(), told)?)
             }
             _ => None,
         };
@@ -188,6 +217,8 @@ impl Service {
             streaming,
             clients,
             multicast,
+            #[cfg(feature = "questdb")]
+            questdb,
             _roll: roll.transpose()?,
             plant,
             watch,
@@ -257,6 +288,10 @@ impl Service {
 
     /// Whether something of it has ended, which nothing does before it is told to unless it failed.
     pub fn has_ended(&self) -> bool {
+        #[cfg(feature = "questdb")]
+        if self.questdb.as_ref().is_some_and(crate::questdb::QuestDb::is_finished) {
+            return true;
+        }
         self.plant.has_ended()
             || self.clients.as_ref().is_some_and(Server::is_finished)
             || self.multicast.as_ref().is_some_and(Multicast::is_finished)
@@ -282,10 +317,14 @@ impl Service {
         let plant = self.plant.stop();
         let clients = self.clients.map_or(Ok(()), Server::join);
         let multicast = self.multicast.map_or(Ok(()), Multicast::join);
+        #[cfg(feature = "questdb")]
+        let questdb = self.questdb.map(crate::questdb::QuestDb::join).transpose();
         #[cfg(feature = "web")]
         let streaming = self.streaming.map_or(Ok(()), crate::web::stream::Streaming::join);
         plant?;
         clients?;
+        #[cfg(feature = "questdb")]
+        questdb?;
         #[cfg(feature = "web")]
         streaming?;
         Ok(multicast?)

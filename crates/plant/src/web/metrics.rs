@@ -13,7 +13,7 @@ use crate::clients::control::Reason;
 use crate::clients::distributor::{ClientView, Counters};
 use crate::clients::server::Stats;
 use crate::live::describe::{feed_name, line_name};
-use crate::live::{ChannelStatus, DELAY_BOUNDS, LineStatus, Status};
+use crate::live::{ChannelStatus, DELAY_BOUNDS, LineStatus, QuestDbStatus, Status};
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -99,6 +99,9 @@ pub(super) fn text(look: &Look) -> String {
     let mut text = Text { out: String::with_capacity(16 << 10) };
     plant(&mut text, look);
     delays(&mut text, &look.status);
+    if let Some(status) = &look.status.questdb {
+        questdb(&mut text, status);
+    }
     channels(&mut text, &look.status.channels);
     lines(&mut text, &look.status.channels);
     if let Some(stats) = &look.clients {
@@ -151,6 +154,40 @@ fn plant(text: &mut Text, look: &Look) {
         text.one("journal_removed_segments_total", Counter, removed, journal.removed_segments);
         let failing = u8::from(journal.error.is_some());
         text.one("journal_failed", Gauge, "1 after something went wrong with the journal", failing);
+    }
+}
+
+fn questdb(text: &mut Text, status: &QuestDbStatus) {
+    let counters: [(&str, &str, u64); 10] = [
+        ("rows", "Rows that QuestDB has acknowledged, those sent again included", status.rows),
+        (
+            "rows_again",
+            "Rows that QuestDB has acknowledged and that came from the journal",
+            status.rows_again,
+        ),
+        ("overflowed_rows", "Rows for which there was no room", status.overflowed),
+        ("refused_rows", "Rows that QuestDB refused, or that no row can be made of", status.refused),
+        ("lost_rows", "Rows that will not be sent", status.lost),
+        ("requests", "Requests that QuestDB has acknowledged", status.requests),
+        ("failures", "Requests to QuestDB that failed", status.failures),
+        ("reconnects", "Times that QuestDB took rows again after it had not", status.reconnects),
+        ("sent_again", "Times that rows were sent from the journal to the end", status.sent_again),
+        ("unreadable_events", "Events that could not be read from the journal", status.unreadable),
+    ];
+    for (name, help, count) in counters {
+        text.one(&format!("questdb_{name}_total"), Kind::Counter, help, count);
+    }
+    let to_send_again = status.to_send_again.as_ref().map_or(0, |events| events.end - events.start)
+        + status.sending_again.map_or(0, |(next, end)| end - next.min(end));
+    let gauges: [(&str, &str, u64); 5] = [
+        ("connected", "1 when QuestDB took what it was sent last", u64::from(status.is_connected)),
+        ("waiting_rows", "Rows that wait", status.waiting),
+        ("waiting_bytes", "Bytes of the records that wait", status.waiting_bytes as u64),
+        ("events_to_send_again", "Events whose rows are still to be sent from the journal", to_send_again),
+        ("ring_lag_events", "Events in the ring that are not taken for QuestDB", status.ring_lag as u64),
+    ];
+    for (name, help, value) in gauges {
+        text.one(&format!("questdb_{name}"), Kind::Gauge, help, value);
     }
 }
 

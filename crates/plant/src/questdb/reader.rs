@@ -1,0 +1,271 @@
+//! The threads that make records: of the ring's events as they come, and of the journal's where some are to be sent again.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tapeworks_market::{Event, Nanos};
+use tapeworks_ring::disruptor::{Consumer, PollError, Single};
+use tapeworks_ring::wait::WaitStrategy;
+use tapeworks_store::Schema;
+
+use super::queue::{Again, Queue, bytes_of};
+use super::{QuestDbFailure, TELL_EVERY};
+use crate::clients::history::{Begin, History, HistoryError, Read, catch_up};
+use crate::clients::replica::{BookOptions, Mode, Replica, Special, lane_of};
+use crate::live::config::QuestDbSetting;
+
+/// Bytes of records after which they go to the sender.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Events after which it is looked whether records are due.
+const MOST_EVENTS: usize = 4_096;
+
+/// Looks for work in vain before the thread naps.
+const LOOKS: u32 = 100;
+
+/// How long it naps.
+const NAP: Duration = Duration::from_micros(100);
+
+/// How long the end of a group of events is waited for before what is held of it is sent.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Takes the ring's events.
+pub(super) struct Reading<W: WaitStrategy> {
+    queue: Arc<Queue>,
+    consumer: Consumer<Event, W, Single>,
+    begin: Begin,
+    making: Making,
+    told: Instant,
+}
+
+/// Makes records of events as they come.
+struct Making {
+    queue: Arc<Queue>,
+    setting: QuestDbSetting,
+    replica: Replica,
+    /// The number of the first event whose records are sent.
+    live_from: Arc<AtomicU64>,
+    /// The same, once it has been reached.
+    first: Option<u64>,
+    /// The number of the next event.
+    next: u64,
+    /// When records were handed on last.
+    flushed: Instant,
+}
+
+impl<W: WaitStrategy> Reading<W> {
+    pub(super) fn new(
+        queue: Arc<Queue>,
+        setting: QuestDbSetting,
+        books: &BookOptions,
+        consumer: Consumer<Event, W, Single>,
+        begin: Begin,
+    ) -> Self {
+        let mut replica = Replica::new(books);
+        // From the first event on, so that those wanted are as they would be had the plant never ended: the records of an interval
+        // or of a group of events in which it did among them.
+        setting.schemas.iter().for_each(|schema| replica.set_mode(*schema, Mode::On));
+        let now = Instant::now();
+        let making = Making {
+            queue: Arc::clone(&queue),
+            setting,
+            replica,
+            live_from: Arc::clone(&begin.live_from),
+            first: None,
+            next: 0,
+            flushed: now,
+        };
+        Self { queue, consumer, begin, making, told: now }
+    }
+
+    pub(super) fn run(mut self) -> Result<(), QuestDbFailure> {
+        let result = self.read();
+        match result {
+            Ok(()) => self.queue.end(self.making.setting.linger),
+            Err(_) => self.queue.stop(),
+        }
+        result
+    }
+
+    fn read(&mut self) -> Result<(), QuestDbFailure> {
+        self.catch_up()?;
+        let (mut looks, mut events) = (0, Vec::new());
+        while !self.queue.is_stopped() {
+            events.clear();
+            match self.consumer.poll(|event, _, _| events.push(*event)) {
+                Ok(0) => looks += 1,
+                Ok(_) => looks = 0,
+                Err(PollError::Closed) => {
+                    self.making.replica.release();
+                    self.making.flush();
+                    return Ok(());
+                }
+                Err(PollError::Failed(failed)) => return Err(QuestDbFailure::Ring(failed)),
+            }
+            self.making.take(&events);
+            if self.told.elapsed() >= TELL_EVERY {
+                self.told = Instant::now();
+                let lag = self.consumer.lag();
+                self.queue.progress(|status| status.ring_lag = lag);
+            }
+            if looks > LOOKS {
+                std::thread::sleep(NAP);
+            } else if looks > 0 {
+                std::thread::yield_now();
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the events of the day so far, and those that come meanwhile.
+    fn catch_up(&mut self) -> Result<(), QuestDbFailure> {
+        let Self { begin, consumer, queue, making, .. } = self;
+        let stop = AtomicBool::new(false);
+        catch_up(begin.history.as_deref(), consumer, begin.first_event, &stop, |_, events| {
+            making.take(events);
+            stop.store(queue.is_stopped(), Ordering::Release);
+            Ok(())
+        })
+    }
+}
+
+impl Making {
+    /// Takes the next events.
+    fn take(&mut self, events: &[Event]) {
+        let mut rest = events;
+        if self.first.is_none() {
+            // Looked at after the events were taken: as long as the number is not known, they are from before it.
+            let live_from = self.live_from.load(Ordering::Acquire);
+            let before = usize::try_from(live_from.saturating_sub(self.next)).unwrap_or(usize::MAX);
+            let (old, new) = rest.split_at(before.min(rest.len()));
+            self.make(old);
+            rest = new;
+            if live_from != u64::MAX && self.next >= live_from {
+                self.go_live(live_from);
+            }
+        }
+        for part in rest.chunks(MOST_EVENTS) {
+            self.make(part);
+        }
+        if self.flushed.elapsed() >= self.setting.flush_every {
+            self.flush();
+        }
+    }
+
+    /// From here on records are sent.
+    fn go_live(&mut self, first: u64) {
+        self.first = Some(first);
+        if self.setting.send_again {
+            // What the plant before this one sent is there, and what it did not send is not: which, nobody knows.
+            self.queue.send_again(0..first);
+        }
+    }
+
+    fn make(&mut self, events: &[Event]) {
+        advance(&mut self.replica, &self.queue, events);
+        self.next += events.len() as u64;
+        self.hand_on(if self.first.is_some() { CHUNK_BYTES } else { 0 });
+    }
+
+    /// Hands on all records that were made.
+    fn flush(&mut self) {
+        self.flushed = Instant::now();
+        self.hand_on(0);
+    }
+
+    /// Hands on the records of the schemas that have so many bytes of them, but for those that are from before.
+    fn hand_on(&mut self, bytes: usize) {
+        for schema in &self.setting.schemas {
+            if let Some(lane) = self.replica.lanes.get_mut(lane_of(*schema))
+                && !lane.batch.is_empty()
+                && bytes_of(&lane.batch) >= bytes
+            {
+                match self.first {
+                    Some(first) => self.queue.put(*schema, std::mem::take(&mut lane.batch), first),
+                    None => lane.batch.clear(),
+                }
+            }
+        }
+    }
+}
+
+/// Makes the records of events, and names of their symbols.
+fn advance(replica: &mut Replica, queue: &Queue, events: &[Event]) {
+    let mut rest = events;
+    while !rest.is_empty() {
+        let (taken, special) = replica.advance(rest);
+        if taken == 0 {
+            return;
+        }
+        rest = rest.get(taken..).unwrap_or_default();
+        if let Some(Special::Mapping(instrument, symbol)) = special {
+            queue.name(instrument, symbol);
+        }
+    }
+}
+
+/// Takes the journal's events, where some of the day's records are to be sent again.
+pub(super) struct Repeating {
+    pub(super) queue: Arc<Queue>,
+    pub(super) schemas: Vec<Schema>,
+    pub(super) books: BookOptions,
+    pub(super) history: Arc<dyn History>,
+}
+
+impl Repeating {
+    pub(super) fn run(&self) {
+        while let Some(events) = self.queue.take_missing() {
+            let outcome = match self.repeat(&events) {
+                Ok(true) => Again::Done,
+                Ok(false) => Again::Interrupted,
+                Err(error) => Again::Failed(error.to_string()),
+            };
+            self.queue.sent_again(events, outcome);
+        }
+    }
+
+    /// Sends the records of `wanted`, and waits until the server has them. `false` when the engine has ended before.
+    fn repeat(&self, wanted: &Range<u64>) -> Result<bool, HistoryError> {
+        // All records are made, so that those wanted are as they were.
+        let mut replica = Replica::new(&self.books);
+        self.schemas.iter().for_each(|schema| replica.set_mode(*schema, Mode::On));
+        let mut reader = self.history.open(Nanos(u64::MAX))?;
+        let (mut next, mut events, mut waiting) = (0u64, Vec::new(), None::<Instant>);
+        loop {
+            events.clear();
+            let read = reader.read(&mut events)?;
+            advance(&mut replica, &self.queue, &events);
+            next += events.len() as u64;
+            let held = self.schemas.iter().filter_map(|schema| replica.held(*schema)).min();
+            let mut is_done = next >= wanted.end && held.is_none_or(|held| held >= wanted.end);
+            if !is_done && read == Read::CaughtUp {
+                let since = *waiting.get_or_insert_with(Instant::now);
+                if since.elapsed() >= PATIENCE {
+                    if next < wanted.end {
+                        let reason =
+                            format!("they end at {next}, and those before {} are wanted", wanted.end);
+                        return Err(HistoryError { reason });
+                    }
+                    replica.release();
+                    is_done = true;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            } else {
+                waiting = None;
+            }
+            for schema in &self.schemas {
+                let Some(lane) = replica.lanes.get_mut(lane_of(*schema)) else { continue };
+                let batch = std::mem::take(&mut lane.batch);
+                if !self.queue.put_again(*schema, batch, wanted) {
+                    return Ok(false);
+                }
+            }
+            self.queue.progress(|status| status.sending_again = Some((next.min(wanted.end), wanted.end)));
+            if is_done {
+                return Ok(self.queue.drain_again());
+            }
+        }
+    }
+}
