@@ -313,7 +313,7 @@ impl Distributor {
         }
         let mut replica = Replica::new(&options.books);
         for schema in Schema::ALL {
-            replica.set_mode(schema, idle_mode(schema));
+            replica.set_mode(schema, Mode::idle(schema));
         }
         Ok(Self {
             connections: vec![0; options.keys.len()],
@@ -852,7 +852,7 @@ impl Distributor {
     fn set_modes(&mut self) {
         for schema in Schema::ALL {
             let is_wanted = self.watchers.get(lane_of(schema)).is_some_and(|watchers| !watchers.is_empty());
-            self.replica.set_mode(schema, if is_wanted { Mode::On } else { idle_mode(schema) });
+            self.replica.set_mode(schema, if is_wanted { Mode::On } else { Mode::idle(schema) });
         }
     }
 
@@ -1039,14 +1039,4 @@ impl Distributor {
 /// Whether a schema is of the NBBO, across all feeds.
 const fn is_consolidated(schema: Schema) -> bool {
     matches!(schema, Schema::Cmbp1 | Schema::Cbbo1S | Schema::Cbbo1M)
-}
-
-/// What is done for a schema that nobody wants: what its records need to know of the time before.
-const fn idle_mode(schema: Schema) -> Mode {
-    match schema {
-        // Their intervals are under way when somebody comes.
-        Schema::Bbo1S | Schema::Bbo1M | Schema::Cbbo1S | Schema::Cbbo1M | Schema::Ohlcv1S => Mode::On,
-        Schema::Cmbp1 => Mode::Watch,
-        _ => Mode::Off,
-    }
 }

@@ -61,6 +61,18 @@ pub(crate) enum Mode {
     On,
 }
 
+impl Mode {
+    /// What is done for a schema that nobody wants yet: what its later records need to know of the time before.
+    pub(crate) const fn idle(schema: Schema) -> Self {
+        match schema {
+            // Their intervals are under way when somebody comes.
+            Schema::Bbo1S | Schema::Bbo1M | Schema::Cbbo1S | Schema::Cbbo1M | Schema::Ohlcv1S => Self::On,
+            Schema::Cmbp1 => Self::Watch,
+            _ => Self::Off,
+        }
+    }
+}
+
 /// The records of one schema.
 #[derive(Debug)]
 pub(crate) struct Lane {

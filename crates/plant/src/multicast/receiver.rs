@@ -201,9 +201,9 @@ impl Receiver {
             if options.group.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
         let arbiter = ArbiterOptions {
             retransmission: options.retransmission.map(|_| RetransmissionOptions {
-                attempts: 10,
+                attempts: 100,
                 timeout_ns: 50_000_000,
-                limit_ns: 5_000_000_000,
+                limit_ns: 60_000_000_000,
                 ..RetransmissionOptions::default()
             }),
             ..ArbiterOptions::default()

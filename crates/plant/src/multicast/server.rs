@@ -50,7 +50,8 @@ pub struct MulticastSetting {
     pub max_connections: usize,
     /// How long the thread sleeps when there is nothing to do.
     pub nap: Duration,
-    /// How long the end of the session is told, what is asked for again answered, and TCP clients waited for.
+    /// How long the end of the session is told, what is asked for again answered, and TCP clients waited for; ten times as long
+    /// while messages are asked for again.
     pub linger: Duration,
 }
 
@@ -285,8 +286,8 @@ pub fn start<W: WaitStrategy + 'static>(
         registry.register(listener, SOUPBINTCP, Interest::READABLE).map_err(MulticastError::Thread)?;
     }
     let mut replica = Replica::new(books);
-    // Records need to know what was before; those of before the session are not made.
-    setting.schemas.iter().for_each(|schema| replica.set_mode(*schema, Mode::Watch));
+    // Records need to know what was before; those of before the session are not sent.
+    setting.schemas.iter().for_each(|schema| replica.set_mode(*schema, Mode::idle(*schema)));
     let stop = Arc::new(AtomicBool::new(false));
     let stats = Arc::new(Mutex::new(MulticastStats::default()));
     let began = Instant::now();
@@ -336,6 +337,9 @@ const FIRST_CLIENT: usize = 2;
 /// After so long without another packet a heartbeat goes.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
+/// How many times as long it lingers while messages are asked for again.
+const MOST_LINGERS: u32 = 10;
+
 /// How often the end of the session is told while it lingers.
 const END_EVERY: Duration = Duration::from_millis(200);
 
@@ -348,8 +352,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// Datagrams or connections that a socket gives in one turn, and writes that a client gets.
 const MOST_IN_TURN: usize = 64;
 
-/// Events after which packets are sent, however many more wait.
-const MOST_EVENTS: usize = 4_096;
+/// Events after which packets are sent and requests answered, however many more wait.
+const MOST_EVENTS: usize = 512;
 
 /// Looks for work in vain before the thread naps.
 const LOOKS: u32 = 100;
@@ -427,7 +431,8 @@ impl<W: WaitStrategy> Work<W> {
     fn catch_up(&mut self) -> Result<(), MulticastFailure> {
         let Self { begin, consumer, stop, replica, mappings, .. } = self;
         catch_up(begin.history.as_deref(), consumer, begin.first_event, stop, |_, events| {
-            advance(replica, events, |_, special| {
+            advance(replica, events, |replica, special| {
+                replica.clear();
                 if let Some(Special::Mapping(instrument, symbol)) = special {
                     mappings.push((instrument, symbol));
                 }
@@ -462,6 +467,8 @@ impl<W: WaitStrategy> Work<W> {
         for part in rest.chunks(MOST_EVENTS) {
             self.take(part);
             self.send();
+            // Who asks again holds records up behind the hole.
+            self.answer();
         }
         self.buffer = events;
         Ok(taken > 0)
@@ -500,7 +507,11 @@ impl<W: WaitStrategy> Work<W> {
                     self.put_mapping(self.mappings.len() - 1);
                 }
             }
-            self.put_records();
+            if self.is_live {
+                self.put_records();
+            } else {
+                self.replica.clear();
+            }
         }
     }
 
@@ -676,8 +687,15 @@ impl<W: WaitStrategy> Work<W> {
         self.put_records();
         self.sequence.end();
         self.send();
-        let until = Instant::now() + self.setting.linger;
+        let began = Instant::now();
+        let (mut asked, mut until) = (self.counters.requests, began + self.setting.linger);
         while Instant::now() < until && !self.stop.load(Ordering::Acquire) {
+            // Who still asks still gets answers, for a bounded time.
+            if self.counters.requests != asked {
+                asked = self.counters.requests;
+                until =
+                    (Instant::now() + self.setting.linger).min(began + self.setting.linger * MOST_LINGERS);
+            }
             if self.quiet_since.elapsed() >= END_EVERY {
                 self.sequence.heartbeat();
                 self.send();
