@@ -16,12 +16,22 @@
 //! All little-endian. It is written to a file of another name, synced, and renamed; the newest two are kept. One that is
 //! damaged, of another configuration, or of what the journal does not hold (any more) is not used, and the start says so.
 //!
-//! Cost: ingest pauses while the state is copied into a buffer (some ms for 100,000 orders and 10,000 symbols, which
-//! [`CheckpointStatus::pause_ns`] tells); the journal's thread writes it.
+//! Engine and books are copied at the same event. Where one thread has both, it copies both. In the topology "pipeline" ingest
+//! copies the engine between two inputs and names the number of the next event; the books' own thread copies the books when
+//! that event is the next it would apply. The copies say nothing of the topology: either goes on from what the other wrote.
+//! Only one snapshot is under way at a time.
+//!
+//! Cost: ingest, and in the topology "pipeline" the books' thread, pauses while its part is copied (some ms for 100,000 orders and
+//! 10,000 symbols, which [`CheckpointStatus::pause_ns`] tells). The journal's thread says after which record that was and
+//! syncs the journal; a thread of its own encodes, writes and syncs the file.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use tapeworks_flow::Through;
@@ -32,6 +42,7 @@ use tapeworks_store::journal::Opened;
 
 use super::PlantOptions;
 use super::engine::{Engine, EngineCounters};
+use super::status::Status;
 
 const MAGIC: [u8; 8] = *b"TAPESNP1";
 const HEADER_BYTES: usize = 40;
@@ -47,16 +58,182 @@ pub struct CheckpointStatus {
     pub restored: Option<u64>,
     /// Snapshots that were not used at the start, and why.
     pub refused: Vec<String>,
-    /// Taken since the start.
+    /// Begun since the start.
     pub taken: u64,
     /// Written since the start.
     pub written: u64,
+    /// Not written since the start, because something failed: see `error`.
+    pub failed: u64,
+    /// Not begun when they were due, because the journal's queue was full.
+    pub skipped: u64,
     /// The bytes of the last that was written.
     pub bytes: u64,
     /// How long ingest paused for the last, in ns.
     pub pause_ns: u64,
+    /// How long the books' own thread paused for the last, in ns; 0 where ingest has the books.
+    pub books_pause_ns: u64,
     /// Why the last that could not be written was not.
     pub error: Option<String>,
+}
+
+/// No event: nobody wants the books.
+const NEVER: u64 = u64::MAX;
+
+/// What the threads that take part in a snapshot agree on.
+#[derive(Debug)]
+pub(super) struct Agreement {
+    is_under_way: AtomicBool,
+    /// The number of the event before which the books are to be copied.
+    books_at: AtomicU64,
+}
+
+impl Default for Agreement {
+    fn default() -> Self {
+        Self { is_under_way: AtomicBool::new(false), books_at: AtomicU64::new(NEVER) }
+    }
+}
+
+/// A snapshot is under way as long as this is held, wherever it is; the next is begun after it.
+#[derive(Debug)]
+pub(super) struct UnderWay(Arc<Agreement>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.is_under_way.store(false, Ordering::Release);
+    }
+}
+
+impl Agreement {
+    /// Begins a snapshot, unless one is under way.
+    pub(super) fn begin(self: &Arc<Self>) -> Option<UnderWay> {
+        (!self.is_under_way.swap(true, Ordering::AcqRel)).then(|| UnderWay(Arc::clone(self)))
+    }
+
+    /// Asks for the books as they are before the event `next`. To be called before that event is published: who has read the
+    /// event from the ring has then seen this too.
+    pub(super) fn ask_for_books(&self, next: u64) {
+        self.books_at.store(next, Ordering::Release);
+    }
+
+    /// Whether the books are to be copied before the event `next`.
+    #[inline]
+    fn wants_books_at(&self, next: u64) -> bool {
+        self.books_at.load(Ordering::Relaxed) == next
+    }
+}
+
+/// Hands over the books of the books' own thread.
+pub(super) struct BooksPart {
+    agreement: Arc<Agreement>,
+    to: Sender<(u64, MarketImage)>,
+    status: Arc<Mutex<Status>>,
+}
+
+impl BooksPart {
+    pub(super) const fn new(
+        agreement: Arc<Agreement>,
+        to: Sender<(u64, MarketImage)>,
+        status: Arc<Mutex<Status>>,
+    ) -> Self {
+        Self { agreement, to, status }
+    }
+
+    /// Whether the books are to be handed over before the event `next`.
+    #[inline]
+    pub(super) fn is_wanted_at(&self, next: u64) -> bool {
+        self.agreement.wants_books_at(next)
+    }
+
+    /// Hands over the books as they are before the event `next`.
+    #[cold]
+    pub(super) fn hand_over(&self, next: u64, image: impl FnOnce() -> MarketImage) {
+        let began = Instant::now();
+        let image = image();
+        let pause = nanos(began);
+        self.agreement.books_at.store(NEVER, Ordering::Release);
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).snapshots.books_pause_ns = pause;
+        // Without the thread that writes there are no snapshots, and nobody to tell.
+        let _nobody = self.to.send((next, image));
+    }
+}
+
+/// Time since `began`, in ns.
+pub(super) fn nanos(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The state between two inputs, on its way to the disk.
+#[derive(Debug)]
+pub(super) struct Taken {
+    counters: EngineCounters,
+    feed: Vec<u8>,
+    /// `None` where the books' own thread hands them over.
+    market: Option<MarketImage>,
+    _under_way: UnderWay,
+}
+
+impl Taken {
+    /// Copies the engine, to go with these books, or with those that another thread hands over.
+    pub(super) fn new(
+        engine: &Engine,
+        market: Option<MarketImage>,
+        under_way: UnderWay,
+    ) -> Result<Self, String> {
+        let feed = engine.feed().save().map_err(|error| error.to_string())?;
+        Ok(Self { counters: *engine.counters(), feed, market, _under_way: under_way })
+    }
+}
+
+/// What was taken, and the number of the journal's next record then.
+pub(super) type Job = (u64, Box<Taken>);
+
+/// The thread that writes snapshots. It ends when nobody is left who takes any.
+pub(super) struct Scribe {
+    pub(super) folder: PathBuf,
+    pub(super) jobs: Receiver<Job>,
+    /// The books of the books' own thread.
+    pub(super) books: Receiver<(u64, MarketImage)>,
+    pub(super) status: Arc<Mutex<Status>>,
+}
+
+impl Scribe {
+    pub(super) fn run(self) {
+        while let Ok((record, taken)) = self.jobs.recv() {
+            let written = self.write(record, *taken);
+            tell(&self.status, written);
+        }
+    }
+
+    fn write(&self, record: u64, taken: Taken) -> Result<u64, String> {
+        let Taken { counters, feed, market, _under_way } = taken;
+        let market = match market {
+            Some(market) => market,
+            None => self.books_at(counters.events).ok_or("the thread of the books has ended")?,
+        };
+        let bytes = encode(counters, feed, market)?;
+        write(&self.folder, record, counters.events, bytes).map_err(|error| error.to_string())
+    }
+
+    /// The books before the event `next`.
+    fn books_at(&self, next: u64) -> Option<MarketImage> {
+        // Those of another event are of a snapshot that was given up.
+        self.books.iter().find_map(|(at, image)| (at == next).then_some(image))
+    }
+}
+
+/// Tells how a snapshot ended.
+pub(super) fn tell(status: &Mutex<Status>, written: Result<u64, String>) {
+    let snapshots = &mut status.lock().unwrap_or_else(PoisonError::into_inner).snapshots;
+    match written {
+        Ok(bytes) => {
+            snapshots.written += 1;
+            snapshots.bytes = bytes;
+        }
+        Err(error) => {
+            snapshots.failed += 1;
+            snapshots.error = Some(error);
+        }
+    }
 }
 
 /// Books, NBBO and the symbols of their instruments.
@@ -84,9 +261,8 @@ pub(super) struct Restored {
 }
 
 /// The state as the body of a file.
-pub(super) fn encode(engine: &Engine, market: MarketImage) -> Result<Vec<u8>, String> {
-    let feed = engine.feed().save().map_err(|error| error.to_string())?;
-    let body = Body { counters: *engine.counters(), feed, market };
+fn encode(counters: EngineCounters, feed: Vec<u8>, market: MarketImage) -> Result<Vec<u8>, String> {
+    let body = Body { counters, feed, market };
     postcard::to_extend(&body, vec![0; HEADER_BYTES]).map_err(|error| error.to_string())
 }
 
@@ -102,7 +278,7 @@ fn seal(bytes: &mut [u8], record: u64, events: u64) {
 }
 
 /// Writes a snapshot of the state after `record` records, of which `events` came, and removes those that are too old.
-pub(super) fn write(folder: &Path, record: u64, events: u64, mut bytes: Vec<u8>) -> io::Result<u64> {
+fn write(folder: &Path, record: u64, events: u64, mut bytes: Vec<u8>) -> io::Result<u64> {
     seal(&mut bytes, record, events);
     let path = folder.join(format!("{record:020}.{ENDING}"));
     let partial = folder.join(format!("{record:020}.{ENDING}.partial"));
@@ -203,6 +379,7 @@ fn restore(bytes: &[u8], record: u64, options: &PlantOptions) -> Result<Restored
 #[cfg(test)]
 mod tests {
     use std::net::{SocketAddr, UdpSocket};
+    use std::sync::mpsc::channel;
     use std::time::{Duration, Instant};
 
     use proptest::prelude::*;
@@ -213,9 +390,14 @@ mod tests {
     use super::super::export::tests::{Temporary, plant, session};
     use super::super::journal::JournalSetting;
     use super::super::shared::MarketStage;
-    use super::super::{EventConsumer, JournalHistory, Plant};
+    use super::super::{EventConsumer, JournalHistory, Plant, Topology};
     use super::*;
     use crate::clients::history::{History, Read};
+
+    /// The state as the body of a file.
+    fn encoded(engine: &Engine, market: MarketImage) -> Vec<u8> {
+        encode(*engine.counters(), engine.feed().save().unwrap(), market).unwrap()
+    }
 
     fn stage() -> MarketStage {
         MarketStage::new(&plant(), None, Default::default())
@@ -251,7 +433,7 @@ mod tests {
             let (before, after) = packets.split_at(at.index(packets.len()));
             let (mut engine, mut market) = (Engine::new(plant().live_feed()), stage());
             run(&mut engine, &mut market, before);
-            let bytes = encode(&engine, market.image()).unwrap();
+            let bytes = encoded(&engine, market.image());
             let folder = Temporary::new();
             fs::create_dir_all(&folder.0).unwrap();
             let record = before.len() as u64;
@@ -282,8 +464,7 @@ mod tests {
         for (round, piece) in packets.chunks(packets.len() / 3).take(3).enumerate() {
             run(&mut engine, &mut market, piece);
             let record = 100 * (round as u64 + 1);
-            write(&folder.0, record, engine.counters().events, encode(&engine, market.image()).unwrap())
-                .unwrap();
+            write(&folder.0, record, engine.counters().events, encoded(&engine, market.image())).unwrap();
         }
         let all = list(&folder.0).unwrap();
         let [(200, first), (300, last)] = &all[..] else { panic!("the newest two are kept: {all:?}") };
@@ -337,6 +518,21 @@ mod tests {
 
     #[test]
     fn a_plant_starts_from_its_snapshot_and_has_the_day_all_the_same() {
+        day([Topology::Inline; 3]);
+    }
+
+    #[test]
+    fn a_pipeline_starts_from_its_snapshot_and_has_the_day_all_the_same() {
+        day([Topology::Pipeline; 3]);
+    }
+
+    #[test]
+    fn a_plant_starts_from_a_snapshot_of_another_topology() {
+        day([Topology::Pipeline, Topology::Inline, Topology::Pipeline]);
+    }
+
+    /// A day in three runs of a plant, each of which goes on from the snapshot of the one before.
+    fn day(topologies: [Topology; 3]) {
         let folder = Temporary::new();
         let mut options = plant();
         options.ring_events = 1 << 16;
@@ -351,7 +547,8 @@ mod tests {
         packets.retain(|(_, _, payload)| payload.len() > 40);
         let third = packets.len() / 3;
         let mut seen = Vec::new();
-        for (round, piece) in packets.chunks(third).take(3).enumerate() {
+        for (round, (piece, topology)) in packets.chunks(third).zip(topologies).enumerate() {
+            options.topology = topology;
             let (mut plant, consumers) = Plant::start(options.clone(), &["test"]).unwrap();
             let consumer = consumers.into_iter().next().unwrap();
             let replayed = plant.replayed().unwrap();
@@ -375,8 +572,13 @@ mod tests {
             wait_until("events", || plant.status().events > had + 500);
             let written = plant.status().snapshots.written;
             wait_until("snapshots", || plant.status().snapshots.written > written + 1);
-            assert_eq!(plant.status().snapshots.error, None);
+            let handle = plant.status_handle();
             plant.stop().unwrap();
+            let told = handle.lock().unwrap().clone();
+            let snapshots = &told.snapshots;
+            assert_eq!((&snapshots.error, snapshots.failed, snapshots.skipped), (&None, 0, 0));
+            assert_eq!(snapshots.taken, snapshots.written, "none is left half done");
+            assert_eq!(snapshots.books_pause_ns > 0, topology == Topology::Pipeline);
             let events = drain(consumer);
             // What the ring has of before is what was there.
             seen.truncate(first + replayed.events as usize);
@@ -390,5 +592,60 @@ mod tests {
         while reader.read(&mut whole).unwrap() == Read::Events {}
         assert!(whole == seen, "{} and {}", whole.len(), seen.len());
         assert_eq!(list(&folder.0).unwrap().len(), 2);
+        // The books of the last snapshot are those of its events in one thread, whoever took them.
+        let opened = opened(u64::MAX);
+        let (restored, refused) = newest(&folder.0, &opened, &options);
+        let (restored, mut straight) = (restored.unwrap(), stage());
+        assert!(refused.is_empty());
+        straight.apply(&whole[..restored.engine.counters().events as usize]);
+        let mut taken = stage();
+        taken.restore(restored.market, restored.instruments);
+        same_market(&taken, &straight);
+    }
+
+    /// Books, NBBO and symbols are the same.
+    fn same_market(one: &MarketStage, other: &MarketStage) {
+        let (one, other) = (one.image(), other.image());
+        assert!(one.books == other.books && one.nbbo == other.nbbo && one.symbols == other.symbols);
+    }
+
+    #[test]
+    fn books_of_another_event_are_not_joined_with_the_engine() {
+        let folder = Temporary::new();
+        fs::create_dir_all(&folder.0).unwrap();
+        let (mut engine, mut market) = (Engine::new(plant().live_feed()), stage());
+        run(&mut engine, &mut market, &session()[..500]);
+        let agreement = Arc::new(Agreement::default());
+        let status = Arc::default();
+        let ((states, jobs), (to, books)) = (channel(), channel());
+        let part = BooksPart::new(Arc::clone(&agreement), to, Arc::clone(&status));
+        let scribe = Scribe { folder: folder.0.clone(), jobs, books, status: Arc::clone(&status) };
+        let at = engine.counters().events;
+        let under_way = agreement.begin().unwrap();
+        assert!(agreement.begin().is_none(), "one at a time");
+        agreement.ask_for_books(at);
+        assert!(part.is_wanted_at(at) && !part.is_wanted_at(at - 1));
+        // Of one that was given up.
+        part.hand_over(at - 1, || stage().image());
+        part.hand_over(at, || market.image());
+        assert!(!part.is_wanted_at(at));
+        states.send((500, Box::new(Taken::new(&engine, None, under_way).unwrap()))).unwrap();
+        let running = std::thread::spawn(move || scribe.run());
+        wait_until("a snapshot", || status.lock().unwrap().snapshots.written == 1);
+        wait_until("the next may begin", || agreement.begin().is_some());
+        let (restored, refused) = newest(&folder.0, &opened(500), &plant());
+        let (restored, mut taken) = (restored.unwrap(), stage());
+        assert!(refused.is_empty());
+        taken.restore(restored.market, restored.instruments);
+        same_market(&taken, &market);
+        // The thread of the books ends, and with it the hope for them.
+        drop(part);
+        let under_way = agreement.begin().unwrap();
+        states.send((501, Box::new(Taken::new(&engine, None, under_way).unwrap()))).unwrap();
+        drop(states);
+        running.join().unwrap();
+        let snapshots = status.lock().unwrap().snapshots.clone();
+        assert_eq!((snapshots.written, snapshots.failed), (1, 1));
+        assert!(snapshots.error.unwrap().contains("has ended"));
     }
 }

@@ -1,6 +1,7 @@
 //! The plant's journal: every input, before anybody has seen what came of it.
 
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -53,8 +54,7 @@ pub struct JournalSetting {
     pub when_failing: WhenFailing,
     /// Inputs that may wait to be written.
     pub queue: usize,
-    /// How often the state is written, so that a start need not replay the whole day; never unless given. With
-    /// [`Topology::Inline`](super::Topology::Inline) only.
+    /// How often the state is written, so that a start need not replay the whole day; never unless given.
     pub snapshot_every: Option<Duration>,
 }
 
@@ -147,7 +147,7 @@ pub(super) struct Keeper {
     when_failing: WhenFailing,
     inputs: spsc::Consumer<Queued, Waiting>,
     events: EventConsumer,
-    folder: PathBuf,
+    states: Sender<checkpoint::Job>,
     status: Arc<Mutex<Status>>,
     told: Instant,
     synced: Instant,
@@ -168,6 +168,7 @@ impl Keeper {
         journal: OpenJournal,
         inputs: spsc::Consumer<Queued, Waiting>,
         events: EventConsumer,
+        states: Sender<checkpoint::Job>,
         (idle, bell): (Wait, Arc<Bell>),
         status: Arc<Mutex<Status>>,
     ) -> Self {
@@ -177,7 +178,7 @@ impl Keeper {
             when_failing: setting.when_failing,
             inputs,
             events,
-            folder: setting.folder.clone(),
+            states,
             status,
             told: Instant::now(),
             synced: Instant::now(),
@@ -201,8 +202,8 @@ impl Keeper {
                 let taken = inputs.pop_batch(left.min(MOST_AT_ONCE), |queued| {
                     let owned = match queued {
                         Queued::Input(owned) => owned,
-                        Queued::State { bytes, events } => {
-                            state = Some((writer.next_number(), events, bytes));
+                        Queued::State(taken) => {
+                            state = Some((writer.next_number(), taken));
                             return;
                         }
                     };
@@ -229,8 +230,8 @@ impl Keeper {
                 }
                 self.error = Some(error.to_string());
             }
-            if let Some((record, events, bytes)) = state {
-                self.write_state(record, events, bytes);
+            if let Some(state) = state {
+                self.hand_on(state);
             }
             let passed = self.events.pass_over(published);
             if self.told.elapsed() >= TELL {
@@ -248,19 +249,12 @@ impl Keeper {
         }
     }
 
-    /// Writes a snapshot of the state, behind the records that it stands for.
-    fn write_state(&mut self, record: u64, events: u64, bytes: Vec<u8>) {
-        let synced = self.writer.sync().map_err(|error| error.to_string());
-        let written = synced.and_then(|()| {
-            checkpoint::write(&self.folder, record, events, bytes).map_err(|error| error.to_string())
-        });
-        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
-        match written {
-            Ok(bytes) => {
-                status.snapshots.written += 1;
-                status.snapshots.bytes = bytes;
-            }
-            Err(error) => status.snapshots.error = Some(error),
+    /// Hands a state on to who writes it, behind the records that it stands for.
+    fn hand_on(&mut self, state: checkpoint::Job) {
+        match self.writer.sync() {
+            // Who writes them lives as long as this end of the way to it.
+            Ok(()) => drop(self.states.send(state)),
+            Err(error) => checkpoint::tell(&self.status, Err(error.to_string())),
         }
     }
 
