@@ -66,6 +66,27 @@ pub(crate) fn live() -> Result<String, Lack> {
     Ok("the official clients, Rust and Python, get the records that the files hold".into())
 }
 
+/// The Java client of the stream, built by Maven: the same records in both encodings.
+pub(crate) fn java() -> Result<String, Lack> {
+    tools::debian("mvn", "maven")?;
+    tools::debian("javac", "openjdk-17-jdk-headless")?;
+    tools::debian("python3", "python3")?;
+    let folder = process::root().join("clients/java");
+    let maven = ["--quiet", "--batch-mode", "--file", "clients/java/pom.xml", "package"];
+    process::program("mvn").args(maven).run().map_err(Lack::Failed)?;
+    let build = ["build", "--locked", "--package", "tapeworks-plant", "--example", "stream_server"];
+    process::cargo(build).run().map_err(Lack::Failed)?;
+    process::program("python3")
+        .arg(process::root().join("interop/with_java_stream.py"))
+        .arg("--server")
+        .arg(process::target_folder().join("debug/examples/stream_server"))
+        .arg("--client")
+        .arg(folder.join("target"))
+        .run()
+        .map_err(Lack::Failed)?;
+    Ok("the Java client reads the same records in both encodings".into())
+}
+
 fn script(python: &std::ffi::OsStr, name: &str) -> Result<(), Lack> {
     let run = process::program(python)
         .arg(process::root().join("interop").join(name))

@@ -83,6 +83,7 @@ const STEPS: &[Step] = &[
         what: "the official clients get from the live server what the files hold",
         run: interop::live,
     },
+    Step { name: "java", what: "the Java client reads the stream in both encodings", run: interop::java },
     Step {
         name: "deploy",
         what: "the service's unit, the container's file and the shipped configurations are sound",

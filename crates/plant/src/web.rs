@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | `/` | the page; its files are in the program |
 //! | `/live` | a WebSocket that brings the page what it shows, as JSON |
+//! | `/stream` | a WebSocket for programs: NBBO, trades and gaps, as JSON or Protobuf; where it is configured |
 //! | `/metrics` | Prometheus' text format, version 0.0.4 |
 //! | `/status.json` | the same for programs: everything, at once |
 //! | `/health` | 200 while the process is alive; needs no token |
@@ -44,6 +45,7 @@ mod describe;
 mod live;
 mod metrics;
 mod page;
+pub mod stream;
 
 use access::Access;
 use counters::Counters;
@@ -124,6 +126,7 @@ pub fn start(listening: Listening, handles: Handles) -> Result<Web, WebError> {
         handles,
         counters: Counters::default(),
         viewers: Arc::new(Semaphore::new(MOST_VIEWERS)),
+        streams: Arc::new(Semaphore::new(stream::MOST_CLIENTS)),
         ticks,
     });
     let (stop, stopped) = oneshot::channel();
@@ -179,6 +182,8 @@ struct App {
     handles: Handles,
     counters: Counters,
     viewers: Arc<Semaphore>,
+    /// Places for clients of the stream.
+    streams: Arc<Semaphore>,
     ticks: watch::Sender<Arc<Tick>>,
 }
 
@@ -218,6 +223,7 @@ async fn serve(listener: tokio::net::TcpListener, app: Arc<App>) {
 fn router(app: &Arc<App>) -> Router {
     Router::new()
         .route("/live", get(live::connect))
+        .route("/stream", get(stream::endpoint::connect))
         .route("/metrics", get(metrics))
         .route("/status.json", get(status))
         .route("/health", get(health))

@@ -97,9 +97,10 @@ impl Shown {
             multicast: None,
             watch: Watch::default(),
             has_replayed: Arc::new(AtomicBool::new(true)),
+            stream: None,
         };
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let setting = WebSetting { address, token: token.map(str::to_owned) };
+        let setting = WebSetting { address, token: token.map(str::to_owned), stream: false };
         let web = web::start(web::bind(&setting).unwrap(), handles.clone()).unwrap();
         Self { web, handles }
     }
@@ -475,12 +476,13 @@ fn there_are_at_most_so_many_connections_and_the_others_are_counted() {
 fn a_busy_port_is_told_by_name_before_anything_starts() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    let told = match web::bind(&WebSetting { address, token: None }) {
+    let told = match web::bind(&WebSetting { address, token: None, stream: false }) {
         Err(error @ WebError::Bind { .. }) => error.to_string(),
         other => panic!("{other:?}"),
     };
     assert!(told.starts_with(&format!("cannot listen on {address} for the web page: ")), "{told}");
-    let config = Config { web: Some(WebSetting { address, token: None }), ..Config::default() };
+    let config =
+        Config { web: Some(WebSetting { address, token: None, stream: false }), ..Config::default() };
     assert!(matches!(Service::start(&config, None), Err(ServiceError::Web(_))));
 }
 

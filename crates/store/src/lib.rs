@@ -96,5 +96,6 @@ pub use error::StoreError;
 pub use format::Format;
 pub use options::{Compression, Options, Prices};
 pub use schema::Schema;
+pub use shape::{Trade, trade_of};
 pub use summary::{Skip, Summary};
 pub use writer::Writer;

@@ -87,17 +87,22 @@ const fn not_applied(outcome: Outcome) -> Skip {
 }
 
 /// A trade as all schemas but `mbo` tell it.
-#[derive(Clone, Copy, Debug)]
-struct Trade {
-    price: i64,
-    size: u32,
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Trade {
+    /// In 1e-9.
+    pub price: i64,
+    /// Shares.
+    pub size: u32,
     /// Of the aggressor.
-    side: Side,
+    pub side: Side,
 }
 
-/// The trade that `update` is; otherwise why it is none, or none to be told.
+/// The trade that `update` is.
+///
+/// # Errors
+/// Why it is none, or none to be told.
 #[inline]
-fn trade_of(update: &BookUpdate<'_>) -> Result<Trade, Skip> {
+pub fn trade_of(update: &BookUpdate<'_>) -> Result<Trade, Skip> {
     let event = update.event;
     let side = match event.kind {
         EventKind::Execute => event.side.opposite(),

@@ -350,7 +350,7 @@ impl Distributor {
 
     /// The number of the next event: how many were taken.
     pub const fn next_event(&self) -> u64 {
-        self.replica.next
+        self.replica.market.next
     }
 
     /// What was done.
@@ -382,12 +382,12 @@ impl Distributor {
     /// [`MissingEvents`] when there are events between those taken before and these; nothing is taken.
     pub fn events(&mut self, first: u64, events: &[Event], now: Nanos) -> Result<(), MissingEvents> {
         self.now = self.now.max(now);
-        let expected = self.replica.next;
+        let expected = self.replica.market.next;
         let Some(known) = expected.checked_sub(first) else { return Err(MissingEvents { expected, first }) };
         let mut rest = usize::try_from(known).ok().and_then(|known| events.get(known..)).unwrap_or_default();
         self.counters.events += rest.len() as u64;
         while !rest.is_empty() {
-            let event = self.replica.next;
+            let event = self.replica.market.next;
             let (taken, special) = self.replica.advance(rest);
             if taken == 0 {
                 break;
@@ -401,7 +401,7 @@ impl Distributor {
                 self.tell_gap(&event, gap);
             }
         }
-        self.live.store(self.replica.next, Ordering::Release);
+        self.live.store(self.replica.market.next, Ordering::Release);
         Ok(())
     }
 
@@ -475,7 +475,7 @@ impl Distributor {
 
     /// Tells an instrument's number to those who want its records.
     fn instrument_appears(&mut self, event: u64, instrument: InstrumentId, symbol: Symbol) {
-        let now = self.replica.now;
+        let now = self.replica.market.now;
         for place in 0..self.clients.len() {
             let Some(client) = self.client(place).filter(|client| client.is_started()) else { continue };
             let (wanting, lanes) = client.resolve(event, instrument, symbol);
@@ -732,7 +732,7 @@ impl Distributor {
 
     fn subscribe(&mut self, place: usize, subscription: Subscription) -> Result<(), Refusal> {
         let refuse = |reason: String| Err(Refusal::Subscription { reason });
-        let newest = self.replica.now;
+        let newest = self.replica.market.now;
         if let Some(start) = subscription.start {
             if self.options.history.is_none() {
                 return refuse("this server keeps no history: start= cannot be served".to_owned());
@@ -759,7 +759,7 @@ impl Distributor {
     /// Lets a subscription take effect: names of instruments, acknowledgement, snapshot.
     fn apply(&mut self, place: usize, subscription: &Subscription) -> Result<(), Refusal> {
         let schema = subscription.schema;
-        let from = if subscription.start.is_some() { u64::MAX } else { self.replica.next };
+        let from = if subscription.start.is_some() { u64::MAX } else { self.replica.market.next };
         let Self { clients, replica, now, .. } = self;
         let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return Ok(()) };
         let holds = replica.held(schema).is_some();
@@ -767,11 +767,11 @@ impl Distributor {
         if !holds {
             interest.merge();
         }
-        let (chosen, unknown) = interest.add(subscription, from, &replica.instruments);
+        let (chosen, unknown) = interest.add(subscription, from, &replica.market.instruments);
         let by_number = matches!(subscription.wanted, Wanted::Instruments(_));
-        for instrument in chosen.iter(replica.instruments.len()) {
-            if let Some(symbol) = replica.instruments.symbol(instrument) {
-                client.name(replica.now, instrument, symbol, by_number);
+        for instrument in chosen.iter(replica.market.instruments.len()) {
+            if let Some(symbol) = replica.market.instruments.symbol(instrument) {
+                client.name(replica.market.now, instrument, symbol, by_number);
             }
         }
         if !unknown.is_empty() {
@@ -805,7 +805,7 @@ impl Distributor {
         self.unwatch(place);
         let Self { clients, replica, .. } = self;
         let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return };
-        client.unsubscribe(subscription, &replica.instruments);
+        client.unsubscribe(subscription, &replica.market.instruments);
         if client.is_started() && subscription.is_last {
             let text = format!("Unsubscribed from {} data", subscription.schema);
             client.tell(|bytes| live::system(now, SystemCode::UnsubscribeAcknowledged, &text, bytes));
@@ -871,7 +871,7 @@ impl Distributor {
             books: options.books.clone(),
             selections,
             publishers: client.publishers().to_vec(),
-            named_before: replica.next,
+            named_before: replica.market.next,
             live: Arc::clone(live),
         };
         counters.replays += 1;
@@ -889,7 +889,7 @@ impl Distributor {
 
     /// Takes what a client's replay has told, as far as there is room.
     fn replay(&mut self, place: usize) {
-        let (now, limit, next) = (self.now, self.options.queue_bytes, self.replica.next);
+        let (now, limit, next) = (self.now, self.options.queue_bytes, self.replica.market.next);
         loop {
             let Self { clients, counters, .. } = self;
             let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return };

@@ -1,6 +1,6 @@
 //! Where replays come from: the events of the day, from the first on.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tapeworks_ring::disruptor::{Consumer, Single};
@@ -42,6 +42,18 @@ pub trait HistoryReader: Send {
     /// # Errors
     /// [`HistoryError`] when they cannot be read; the replay ends.
     fn read(&mut self, into: &mut Vec<Event>) -> Result<Read, HistoryError>;
+}
+
+/// Where a reader of the ring begins to tell others what it reads.
+#[derive(Clone)]
+pub struct Begin {
+    /// The number of the first event in the ring; those before it are read from the history.
+    pub first_event: u64,
+    /// The history; needed when the ring does not begin with event 0.
+    pub history: Option<Arc<dyn History>>,
+    /// Events before the one with this number are of the past, and make books and mappings only. As long as it is
+    /// [`u64::MAX`] that number is not known yet, and every event is taken for one of them.
+    pub live_from: Arc<AtomicU64>,
 }
 
 /// How long a history may take to bring the next events.

@@ -226,16 +226,16 @@ impl Run {
             if self.chunk.len() >= CHUNK_BYTES && !self.flush() {
                 return Ok(false);
             }
-            let is_near = self.replica.next.saturating_add(NEAR) >= begin.live.load(Ordering::Acquire);
+            let is_near = self.replica.market.next.saturating_add(NEAR) >= begin.live.load(Ordering::Acquire);
             if join == NOT_YET && (read == Read::CaughtUp || is_near) {
-                if !self.flush() || !self.send(Message::Join(self.replica.next)) {
+                if !self.flush() || !self.send(Message::Join(self.replica.market.next)) {
                     return Ok(false);
                 }
                 let Some(named) = self.wait_for_join() else { return Ok(false) };
                 join = named;
                 progressed = Instant::now();
             }
-            if join != NOT_YET && self.replica.next >= join {
+            if join != NOT_YET && self.replica.market.next >= join {
                 let since = *met.get_or_insert_with(Instant::now);
                 if self.is_all_told(join) {
                     return Ok(self.flush());
@@ -248,7 +248,8 @@ impl Run {
             } else if !events.is_empty() {
                 progressed = Instant::now();
             } else if join != NOT_YET && progressed.elapsed() >= PATIENCE {
-                let reason = format!("they end at {}, and {join} have been published", self.replica.next);
+                let reason =
+                    format!("they end at {}, and {join} have been published", self.replica.market.next);
                 return Err(HistoryError { reason });
             }
             if events.is_empty() {
@@ -276,7 +277,7 @@ impl Run {
     fn take(&mut self, events: &[Event], begin: &Begin, join: u64) {
         let mut rest = events;
         while !rest.is_empty() {
-            let event = self.replica.next;
+            let event = self.replica.market.next;
             let (taken, special) = self.replica.advance(rest);
             if taken == 0 {
                 return;
@@ -284,7 +285,7 @@ impl Run {
             rest = rest.get(taken..).unwrap_or_default();
             self.collect(begin, join);
             if let Some(Special::Mapping(instrument, symbol)) = special {
-                let now = self.replica.now;
+                let now = self.replica.market.now;
                 let mut is_chosen = false;
                 for one in &mut self.chosen {
                     is_chosen |= one.appears(instrument, symbol);

@@ -79,65 +79,53 @@ pub(crate) enum Special {
     Gap(Event, Gap),
 }
 
-/// Books, NBBO and the records of them.
-pub(crate) struct Replica {
-    market: Through<BookStage, NbboStage>,
+/// Books and NBBO, with the number of the event that each update comes from.
+#[derive(Debug)]
+pub(crate) struct Market {
+    stages: Through<BookStage, NbboStage>,
     pub(crate) instruments: Instruments,
-    pub(crate) lanes: Vec<Lane>,
     /// The number of the next event.
     pub(crate) next: u64,
     /// The receive time of the last event.
     pub(crate) now: Nanos,
 }
 
-struct Outlet<'a> {
-    lanes: &'a mut [Lane],
+struct Outlet<'a, F> {
+    each: F,
     instruments: &'a Instruments,
     event: u64,
     /// 1 where each event gives one update.
     step: u64,
 }
 
-impl Sink<NbboUpdate<'_>> for Outlet<'_> {
+impl<F: FnMut(u64, &NbboUpdate<'_>, &Instruments)> Sink<NbboUpdate<'_>> for Outlet<'_, F> {
     #[inline]
     fn put(&mut self, update: NbboUpdate<'_>) {
-        for lane in &mut *self.lanes {
-            match lane.mode {
-                Mode::Off => {}
-                Mode::Watch => lane.maker.watch(&update),
-                Mode::On => lane.maker.put(self.event, &update, self.instruments, &mut lane.batch),
-            }
-        }
+        (self.each)(self.event, &update, self.instruments);
         self.event += self.step;
     }
 }
 
-/// Whether an event is taken alone: it gives more than one update, or something is to be said after it.
-const fn is_alone(event: &Event) -> bool {
-    event.instrument.0 == InstrumentId::ALL.0
-        || matches!(event.kind, EventKind::SymbolMapping | EventKind::Gap)
-}
-
-impl Replica {
+impl Market {
     pub(crate) fn new(options: &BookOptions) -> Self {
-        let lane = |schema| Lane { maker: Maker::new(schema), mode: Mode::Off, batch: Batch::default() };
-        Self {
-            market: options.market(),
-            instruments: Instruments::default(),
-            lanes: Schema::ALL.into_iter().map(lane).collect(),
-            next: 0,
-            now: Nanos(0),
-        }
+        Self { stages: options.market(), instruments: Instruments::default(), next: 0, now: Nanos(0) }
     }
 
-    pub(crate) fn set_mode(&mut self, schema: Schema, mode: Mode) {
-        if let Some(lane) = self.lanes.get_mut(lane_of(schema)) {
-            lane.mode = mode;
-        }
+    pub(crate) const fn books(&self) -> &BookStage {
+        &self.stages.first
     }
 
-    /// Takes the next of `events`, up to and including one after which something is to be said. Returns how many it took.
-    pub(crate) fn advance(&mut self, events: &[Event]) -> (usize, Option<Special>) {
+    pub(crate) const fn nbbo(&self) -> &NbboStage {
+        &self.stages.second
+    }
+
+    /// Takes the next of `events`, up to and including one after which something is to be said, and hands every update to
+    /// `each` with the number of its event. Returns how many it took.
+    pub(crate) fn advance(
+        &mut self,
+        events: &[Event],
+        each: impl FnMut(u64, &NbboUpdate<'_>, &Instruments),
+    ) -> (usize, Option<Special>) {
         let window = events.get(..BATCH).unwrap_or(events);
         let alone = window.iter().position(is_alone);
         let taken = match alone {
@@ -149,9 +137,8 @@ impl Replica {
         let Some(last) = batch.last() else { return (0, None) };
         let special = if alone == Some(0) { self.special(last) } else { None };
         let step = u64::from(alone != Some(0));
-        let mut outlet =
-            Outlet { lanes: &mut self.lanes, instruments: &self.instruments, event: self.next, step };
-        self.market.process(batch, &mut outlet);
+        let mut outlet = Outlet { each, instruments: &self.instruments, event: self.next, step };
+        self.stages.process(batch, &mut outlet);
         self.next += taken as u64;
         self.now = self.now.max(last.ts_recv);
         (taken, special)
@@ -164,6 +151,45 @@ impl Replica {
             return (self.instruments.len() > known).then_some(Special::Mapping(instrument, symbol));
         }
         event.gap().map(|gap| Special::Gap(*event, gap))
+    }
+}
+
+/// Books, NBBO and the records of them.
+pub(crate) struct Replica {
+    pub(crate) market: Market,
+    pub(crate) lanes: Vec<Lane>,
+}
+
+/// Whether an event is taken alone: it gives more than one update, or something is to be said after it.
+const fn is_alone(event: &Event) -> bool {
+    event.instrument.0 == InstrumentId::ALL.0
+        || matches!(event.kind, EventKind::SymbolMapping | EventKind::Gap)
+}
+
+impl Replica {
+    pub(crate) fn new(options: &BookOptions) -> Self {
+        let lane = |schema| Lane { maker: Maker::new(schema), mode: Mode::Off, batch: Batch::default() };
+        Self { market: Market::new(options), lanes: Schema::ALL.into_iter().map(lane).collect() }
+    }
+
+    pub(crate) fn set_mode(&mut self, schema: Schema, mode: Mode) {
+        if let Some(lane) = self.lanes.get_mut(lane_of(schema)) {
+            lane.mode = mode;
+        }
+    }
+
+    /// Takes the next of `events`, up to and including one after which something is to be said. Returns how many it took.
+    pub(crate) fn advance(&mut self, events: &[Event]) -> (usize, Option<Special>) {
+        let Self { market, lanes } = self;
+        market.advance(events, |event, update, instruments| {
+            for lane in &mut *lanes {
+                match lane.mode {
+                    Mode::Off => {}
+                    Mode::Watch => lane.maker.watch(update),
+                    Mode::On => lane.maker.put(event, update, instruments, &mut lane.batch),
+                }
+            }
+        })
     }
 
     /// The first event of which records of `schema` are held until their group of events ends.
@@ -180,10 +206,10 @@ impl Replica {
     pub(crate) fn snapshot(&self, schema: Schema, wanted: &dyn Fn(InstrumentId) -> bool) -> Batch {
         let mut batch = Batch::default();
         let state = State {
-            books: &self.market.first,
-            nbbo: &self.market.second,
-            instruments: &self.instruments,
-            now: self.now,
+            books: self.market.books(),
+            nbbo: self.market.nbbo(),
+            instruments: &self.market.instruments,
+            now: self.market.now,
         };
         if let Some(lane) = self.lanes.get(lane_of(schema)) {
             live::snapshot(schema, &lane.maker, &state, wanted, &mut batch);

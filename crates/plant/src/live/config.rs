@@ -59,6 +59,8 @@ pub struct WebSetting {
     pub address: SocketAddr,
     /// What who looks must know; needed unless it listens on this machine alone.
     pub token: Option<String>,
+    /// Whether there is market data for programs: see `tapeworks_plant::web::stream`.
+    pub stream: bool,
 }
 
 /// All that a plant is told.
@@ -531,8 +533,9 @@ fn read_web(reading: &mut Reading<'_>, mut web: Section<'_>) -> WebSetting {
             "who listens beyond this machine needs a 'token' that whoever looks must know",
         );
     }
+    let stream = web.boolean(reading, "stream").unwrap_or_default();
     web.refuse_the_rest(reading);
-    WebSetting { address: listen, token }
+    WebSetting { address: listen, token, stream }
 }
 
 #[cfg(test)]
@@ -551,7 +554,7 @@ mod tests {
         receive = { buffer_mb = 8, busy_poll_us = 50, datagram_bytes = 9_000, buffers = 4_096, from = "packet", device = "eth0" }
         nbbo = { stale_books = "exclude", odd_lots = true }
         journal = { folder = "journal", segment_mb = 64, keep_gb = 10, sync = "250ms", when_failing = "stop" }
-        web = { listen = "0.0.0.0:8080", token = "secret" }
+        web = { listen = "0.0.0.0:8080", token = "secret", stream = true }
         roll = { folder = "days", schemas = ["mbo", "cmbp-1"], format = "parquet" }
         [multicast]
         group = "239.192.100.1:34000"
@@ -620,7 +623,8 @@ mod tests {
         assert_eq!((clients.queue_bytes, clients.nap), (4 << 20, Duration::from_micros(20)));
         assert_eq!(clients.datasets[1].publishers, [2, 3]);
         assert_eq!(clients.keys.get(0).unwrap().max_connections, 3);
-        assert_eq!(config.web.as_ref().unwrap().token.as_deref(), Some("secret"));
+        let web = config.web.as_ref().unwrap();
+        assert_eq!((web.token.as_deref(), web.stream), (Some("secret"), true));
         assert_eq!(config.books().feeds, [Publisher::XNAS_ITCH, Publisher::IEXG_DEEP]);
         let login = Credentials { user: "me".to_owned(), password: "secret".to_owned() };
         let multicast = MulticastSetting {

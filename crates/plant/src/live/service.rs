@@ -12,10 +12,10 @@ use super::{Plant, PlantError, PlantFailure, Status};
 use tapeworks_flow::graph::Wait;
 
 use crate::clients::distributor::{OnRefusal, Options};
-use crate::clients::history::History;
+use crate::clients::history::{Begin, History};
 use crate::clients::server::{self, ServeError, Server, ServerError, ServerOptions, Stats};
 use crate::multicast::server::{
-    self as multicast, Begin, Multicast, MulticastError, MulticastFailure, MulticastStats,
+    self as multicast, Multicast, MulticastError, MulticastFailure, MulticastStats,
 };
 
 /// Why a service does not start.
@@ -58,6 +58,10 @@ pub enum ServiceFailure {
     /// The multicast.
     #[error(transparent)]
     Multicast(#[from] MulticastFailure),
+    /// The stream of market data for programs.
+    #[cfg(feature = "web")]
+    #[error(transparent)]
+    Stream(#[from] crate::web::stream::StreamFailure),
 }
 
 /// A running plant with its servers. Dropping it stops all.
@@ -66,6 +70,8 @@ pub struct Service {
     // The servers end before the plant does: they are dropped first.
     #[cfg(feature = "web")]
     web: Option<crate::web::Web>,
+    #[cfg(feature = "web")]
+    streaming: Option<crate::web::stream::Streaming>,
     clients: Option<Server>,
     multicast: Option<Multicast>,
     /// It ends when this is dropped.
@@ -88,37 +94,43 @@ impl Service {
         }
         let watch = Watch::default();
         let has_replayed = Arc::new(AtomicBool::new(false));
+        let has_stream = config.web.as_ref().is_some_and(|web| web.stream);
         let mut readers = Vec::new();
         readers.extend(config.clients.is_some().then_some("clients"));
         readers.extend(config.multicast.is_some().then_some("multicast"));
+        readers.extend(has_stream.then_some("stream"));
         // The ports are taken before the plant starts, so that a busy one costs nothing.
         #[cfg(feature = "web")]
         let web = config.web.as_ref().map(crate::web::bind).transpose()?;
         let listening = config.clients.as_ref().map(|clients| server::bind(clients.address)).transpose()?;
         let sockets = config.multicast.as_ref().map(multicast::bind).transpose()?;
         let (mut plant, consumers) = Plant::start_watched(config.plant.clone(), &readers, watch.clone())?;
+        let begin = Begin {
+            first_event: plant.first_event(),
+            history: JournalHistory::new(&config.plant).map(|history| Arc::new(history) as Arc<dyn History>),
+            live_from: plant.live_from(),
+        };
         let mut consumers = consumers.into_iter();
         let for_clients = if config.clients.is_some() { consumers.next() } else { None };
-        let multicast = match (&config.multicast, sockets, consumers.next()) {
+        let for_multicast = if config.multicast.is_some() { consumers.next() } else { None };
+        let multicast = match (&config.multicast, sockets, for_multicast) {
             (Some(setting), Some(sockets), Some(consumer)) => {
                 let setting = setting.clone();
-                let begin = Begin {
-                    first_event: plant.first_event(),
-                    history: JournalHistory::new(&config.plant)
-                        .map(|history| Arc::new(history) as Arc<dyn History>),
-                    live_from: plant.live_from(),
-                };
-                Some(multicast::start(sockets, setting, &config.books(), consumer, begin)?)
+                Some(multicast::start(sockets, setting, &config.books(), consumer, begin.clone())?)
             }
             _ => None,
         };
+        #[cfg(feature = "web")]
+        let streaming = consumers
+            .next()
+            .map(|consumer| crate::web::stream::start(consumer, &config.books(), begin.clone()))
+            .transpose()?;
         let clients = match (&config.clients, listening, for_clients) {
             (Some(setting), Some(listener), Some(consumer)) => {
-                let history = JournalHistory::new(&config.plant);
                 let options = ServerOptions {
                     nap: setting.nap,
                     bell: (config.plant.wait == Wait::Park).then(|| plant.bell(0)).flatten(),
-                    first_event: plant.first_event(),
+                    first_event: begin.first_event,
                     ..ServerOptions::new(
                         setting.address,
                         Options {
@@ -127,7 +139,7 @@ impl Service {
                             books: config.books(),
                             queue_bytes: setting.queue_bytes,
                             max_connections: setting.max_connections,
-                            history: history.map(|history| Arc::new(history) as Arc<dyn History>),
+                            history: begin.history.clone(),
                             on_refusal,
                             #[cfg(feature = "tls")]
                             tls: setting
@@ -155,6 +167,7 @@ impl Service {
                         multicast: multicast.as_ref().map(Multicast::stats_handle),
                         watch: watch.clone(),
                         has_replayed: Arc::clone(&has_replayed),
+                        stream: streaming.as_ref().map(|streaming| Arc::clone(streaming.hub())),
                     },
                 )
             })
@@ -169,6 +182,8 @@ impl Service {
         Ok(Self {
             #[cfg(feature = "web")]
             web,
+            #[cfg(feature = "web")]
+            streaming,
             clients,
             multicast,
             _roll: roll.transpose()?,
@@ -233,6 +248,8 @@ impl Service {
             multicast: self.multicast.as_ref().map(Multicast::stats_handle),
             watch: self.watch.clone(),
             has_replayed: Arc::clone(&self.has_replayed),
+            #[cfg(feature = "web")]
+            stream: self.streaming.as_ref().map(|streaming| Arc::clone(streaming.hub())),
         }
     }
 
@@ -241,6 +258,18 @@ impl Service {
         self.plant.has_ended()
             || self.clients.as_ref().is_some_and(Server::is_finished)
             || self.multicast.as_ref().is_some_and(Multicast::is_finished)
+            || self.stream_has_ended()
+    }
+
+    #[cfg(feature = "web")]
+    fn stream_has_ended(&self) -> bool {
+        self.streaming.as_ref().is_some_and(crate::web::stream::Streaming::is_finished)
+    }
+
+    #[cfg(not(feature = "web"))]
+    #[expect(clippy::unused_self, reason = "there is one in other builds")]
+    const fn stream_has_ended(&self) -> bool {
+        false
     }
 
     /// Stops all, the lines first: what was received is published, journaled and, for clients that read, sent.
@@ -251,8 +280,12 @@ impl Service {
         let plant = self.plant.stop();
         let clients = self.clients.map_or(Ok(()), Server::join);
         let multicast = self.multicast.map_or(Ok(()), Multicast::join);
+        #[cfg(feature = "web")]
+        let streaming = self.streaming.map_or(Ok(()), crate::web::stream::Streaming::join);
         plant?;
         clients?;
+        #[cfg(feature = "web")]
+        streaming?;
         Ok(multicast?)
     }
 }
@@ -270,6 +303,9 @@ pub struct Handles {
     pub watch: Watch,
     /// Whether the journal has been replayed.
     pub has_replayed: Arc<AtomicBool>,
+    /// The stream of market data for programs, if there is one.
+    #[cfg(feature = "web")]
+    pub stream: Option<Arc<crate::web::stream::Hub>>,
 }
 
 /// Reads the configuration at `path`, with folders and files in it taken from where the file lies.

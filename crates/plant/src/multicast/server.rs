@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use tapeworks_store::live;
 
 use super::sequence::{Sequence, session_name};
 use super::soupbintcp::{SoupClient, SoupEnd};
-use crate::clients::history::{History, HistoryError, catch_up};
+use crate::clients::history::{Begin, HistoryError, catch_up};
 use crate::clients::replica::{BookOptions, Mode, Replica, Special};
 use crate::live::now;
 
@@ -257,18 +257,6 @@ pub fn bind(setting: &MulticastSetting) -> Result<Sockets, MulticastError> {
     Ok(Sockets { sender, retransmission: retransmission.transpose()?, soupbintcp: soupbintcp.transpose()? })
 }
 
-/// Where a session begins among the events of the day.
-#[derive(Clone)]
-pub struct Begin {
-    /// The number of the first event in the ring; those before it are read from the history.
-    pub first_event: u64,
-    /// The history; needed when the ring does not begin with event 0.
-    pub history: Option<Arc<dyn History>>,
-    /// Events before the one with this number are of before the session, and make books and mappings only. As long as it is
-    /// [`u64::MAX`] that number is not known yet, and every event is taken for one of them.
-    pub live_from: Arc<AtomicU64>,
-}
-
 /// Starts sending the records of the events that `consumer` gives.
 ///
 /// # Errors
@@ -462,11 +450,12 @@ impl<W: WaitStrategy> Work<W> {
         if !self.is_live {
             // Looked at after the events were taken: as long as the number is not known, they are from before it.
             let live_from = self.begin.live_from.load(Ordering::Acquire);
-            let before = usize::try_from(live_from.saturating_sub(self.replica.next)).unwrap_or(usize::MAX);
+            let before =
+                usize::try_from(live_from.saturating_sub(self.replica.market.next)).unwrap_or(usize::MAX);
             let (old, new) = rest.split_at(before.min(rest.len()));
             self.take(old);
             rest = new;
-            if live_from != u64::MAX && self.replica.next >= live_from {
+            if live_from != u64::MAX && self.replica.market.next >= live_from {
                 self.go_live();
             }
         }
@@ -491,7 +480,7 @@ impl<W: WaitStrategy> Work<W> {
     fn put_mapping(&mut self, place: usize) {
         if let Some((instrument, symbol)) = self.mappings.get(place) {
             self.message.clear();
-            live::symbol_mapping(self.replica.now, *instrument, *symbol, false, &mut self.message);
+            live::symbol_mapping(self.replica.market.now, *instrument, *symbol, false, &mut self.message);
             self.sequence.put(&self.message);
         }
     }

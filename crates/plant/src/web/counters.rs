@@ -9,7 +9,12 @@ pub(super) struct Counter(AtomicU64);
 impl Counter {
     /// One more.
     pub(super) fn add(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.add_many(1);
+    }
+
+    /// So many more.
+    pub(super) fn add_many(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
     }
 
     /// How many.
@@ -19,14 +24,14 @@ impl Counter {
 }
 
 macro_rules! counters {
-    ($($(#[doc = $what:literal])* $name:ident,)*) => {
+    ($counters:ident: $($(#[doc = $what:literal])* $name:ident,)*) => {
         /// Every drop and refusal has its own.
         #[derive(Debug, Default)]
-        pub(super) struct Counters {
+        pub(super) struct $counters {
             $($(#[doc = $what])* pub(super) $name: Counter,)*
         }
 
-        impl Counters {
+        impl $counters {
             /// All of them: name, meaning, number.
             pub(super) fn all(&self) -> Vec<(&'static str, &'static str, u64)> {
                 vec![$((stringify!($name), concat!($($what,)*).trim_ascii(), self.$name.get()),)*]
@@ -36,6 +41,7 @@ macro_rules! counters {
 }
 
 counters! {
+    Counters:
     /// Connections taken
     connections,
     /// Connections closed at once as there were too many
@@ -58,4 +64,28 @@ counters! {
     viewers_stuck,
     /// Pages dropped for what they said
     viewers_garbled,
+}
+
+counters! {
+    StreamCounters:
+    /// Stream clients that came
+    stream_clients,
+    /// Stream clients refused as there were too many
+    stream_refused,
+    /// Requests for the stream refused for their parameters
+    stream_refused_parameters,
+    /// Stream clients dropped as they took nothing
+    stream_stuck,
+    /// Stream clients dropped for what they said
+    stream_garbled,
+    /// Records that stream clients' queues took
+    stream_records,
+    /// Times that a stream client fell behind its queue
+    stream_lagged,
+    /// NBBO changes that gave way to later ones for stream clients that had fallen behind
+    stream_conflated,
+    /// Trades that stream clients were not told as they had fallen behind
+    stream_dropped_trades,
+    /// Gaps that stream clients were not told as they had fallen behind
+    stream_dropped_gaps,
 }

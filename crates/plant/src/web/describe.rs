@@ -31,6 +31,7 @@ pub(super) struct Look {
 impl Look {
     pub(super) fn new(app: &App) -> Self {
         let handles = &app.handles;
+        let streamed = handles.stream.as_ref().map(|hub| hub.counters.all()).unwrap_or_default();
         Self {
             now: now(),
             has_replayed: handles.has_replayed.load(Ordering::Acquire),
@@ -39,7 +40,7 @@ impl Look {
                 .clients
                 .as_ref()
                 .map(|clients| clients.lock().unwrap_or_else(PoisonError::into_inner).clone()),
-            web: app.counters.all(),
+            web: [app.counters.all(), streamed].concat(),
             viewers: app.ticks.receiver_count(),
         }
     }

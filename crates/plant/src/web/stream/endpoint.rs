@@ -1,0 +1,120 @@
+//! `/stream`: one WebSocket for each client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use futures_util::SinkExt;
+use tokio::sync::mpsc;
+
+use super::super::App;
+use super::{Hub, Request};
+
+/// Bytes that a client may say at once, of which there is nothing to say.
+const MOST_SAID: usize = 1 << 10;
+
+/// How long a client may take nothing.
+const STUCK: Duration = Duration::from_secs(30);
+
+/// How often a client is asked whether it is there.
+const PING: Duration = Duration::from_secs(15);
+
+/// Records between looks at what the client says.
+const AT_ONCE: usize = 256;
+
+/// Takes a client.
+pub(in super::super) async fn connect(
+    State(app): State<Arc<App>>,
+    uri: Uri,
+    socket: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Response {
+    let Some(hub) = app.handles.stream.clone() else {
+        let why = "this plant has no stream: its configuration lacks `stream = true` in [web]\n";
+        return (StatusCode::NOT_FOUND, why).into_response();
+    };
+    let request = match Request::read(&uri) {
+        Ok(request) => request,
+        Err(error) => {
+            hub.counters.stream_refused_parameters.add();
+            return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response();
+        }
+    };
+    let socket = match socket {
+        Ok(socket) => socket,
+        Err(rejection) => return rejection.into_response(),
+    };
+    let Ok(permit) = Arc::clone(&app.streams).try_acquire_owned() else {
+        hub.counters.stream_refused.add();
+        return (StatusCode::SERVICE_UNAVAILABLE, "too many clients have the stream already\n")
+            .into_response();
+    };
+    hub.counters.stream_clients.add();
+    let socket = socket.max_message_size(MOST_SAID).max_frame_size(MOST_SAID);
+    socket.on_upgrade(async move |socket| {
+        let messages = hub.join(request);
+        run(&hub, socket, messages).await;
+        drop(permit);
+    })
+}
+
+async fn run(hub: &Hub, mut socket: WebSocket, mut messages: mpsc::Receiver<Message>) {
+    let mut ping = tokio::time::interval_at(tokio::time::Instant::now() + PING, PING);
+    ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            message = messages.recv() => {
+                let Some(message) = message else {
+                    return close(socket, 1001, "the plant has ended").await;
+                };
+                match tokio::time::timeout(STUCK, write(&mut socket, message, &mut messages)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) => return,
+                    Err(_) => return hub.counters.stream_stuck.add(),
+                }
+            }
+            _ = ping.tick() => {
+                let ping = socket.send(Message::Ping(Default::default()));
+                match tokio::time::timeout(STUCK, ping).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) => return,
+                    Err(_) => return hub.counters.stream_stuck.add(),
+                }
+            }
+            said = socket.recv() => match said {
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                Some(Ok(Message::Close(_))) | None => return,
+                Some(Ok(Message::Text(_) | Message::Binary(_))) => {
+                    hub.counters.stream_garbled.add();
+                    return close(socket, 1008, "there is nothing to say here").await;
+                }
+                Some(Err(_)) => return hub.counters.stream_garbled.add(),
+            },
+        }
+    }
+}
+
+/// Writes a message and some of those that wait behind it.
+async fn write(
+    socket: &mut WebSocket,
+    first: Message,
+    messages: &mut mpsc::Receiver<Message>,
+) -> Result<(), axum::Error> {
+    socket.feed(first).await?;
+    for _ in 1..AT_ONCE {
+        match messages.try_recv() {
+            Ok(message) => socket.feed(message).await?,
+            Err(_) => break,
+        }
+    }
+    socket.flush().await
+}
+
+async fn close(mut socket: WebSocket, code: u16, reason: &'static str) {
+    let frame = CloseFrame { code, reason: reason.into() };
+    // It is closed either way.
+    let _gone = tokio::time::timeout(STUCK, socket.send(Message::Close(Some(frame)))).await;
+}

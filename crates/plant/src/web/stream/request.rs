@@ -1,0 +1,174 @@
+//! What a client of the stream asks for, in the query of its address.
+
+use std::collections::BTreeSet;
+
+use axum::extract::Query;
+use axum::http::Uri;
+use tapeworks_market::instrument::Symbol;
+
+/// How records are encoded.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Encoding {
+    /// Protobuf's JSON mapping, in text messages.
+    #[default]
+    Json,
+    /// Protobuf, in binary messages.
+    Protobuf,
+}
+
+/// What a client asks for. Gaps are told to everybody.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// How records are encoded.
+    pub encoding: Encoding,
+    /// The synthetic NBBO.
+    pub nbbo: bool,
+    /// Trades.
+    pub trades: bool,
+    /// Of these symbols; of all without.
+    pub symbols: Option<BTreeSet<Symbol>>,
+}
+
+impl Default for Request {
+    /// The NBBO of all symbols, as JSON.
+    fn default() -> Self {
+        Self { encoding: Encoding::Json, nbbo: true, trades: false, symbols: None }
+    }
+}
+
+/// Why a request is refused.
+#[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// The query is not one.
+    #[error(
+        "the query of the address cannot be read; expected encoding=json|protobuf&schema=nbbo,trades&symbols=A,B"
+    )]
+    Query,
+    /// A parameter that does not exist.
+    #[error("the parameter {0:?} does not exist; there are 'encoding', 'schema' and 'symbols'")]
+    Parameter(String),
+    /// A parameter twice.
+    #[error("the parameter '{0}' is there twice")]
+    Twice(&'static str),
+    /// An encoding that does not exist.
+    #[error("encoding={0:?} is none; there are 'json' and 'protobuf'")]
+    Encoding(String),
+    /// A schema that does not exist.
+    #[error("schema={0:?} is none; there are 'nbbo' and 'trades', joined by a comma")]
+    Schema(String),
+    /// A symbol that cannot be.
+    #[error("symbols: {0:?} cannot be a symbol, which has 1 to 16 letters")]
+    Symbol(String),
+}
+
+impl Request {
+    /// Reads the query of an address.
+    ///
+    /// # Errors
+    /// [`RequestError`]: one line.
+    pub fn read(uri: &Uri) -> Result<Self, RequestError> {
+        let Query(parameters) =
+            Query::<Vec<(String, String)>>::try_from_uri(uri).map_err(|_| RequestError::Query)?;
+        let mut request = Self::default();
+        let mut seen = BTreeSet::new();
+        for (name, value) in parameters {
+            let name = match name.as_str() {
+                "encoding" => "encoding",
+                "schema" => "schema",
+                "symbols" => "symbols",
+                _ => return Err(RequestError::Parameter(name)),
+            };
+            if !seen.insert(name) {
+                return Err(RequestError::Twice(name));
+            }
+            match name {
+                "encoding" => {
+                    request.encoding = match value.as_str() {
+                        "json" => Encoding::Json,
+                        "protobuf" => Encoding::Protobuf,
+                        _ => return Err(RequestError::Encoding(value)),
+                    };
+                }
+                "schema" => {
+                    (request.nbbo, request.trades) = (false, false);
+                    for schema in value.split(',') {
+                        match schema {
+                            "nbbo" => request.nbbo = true,
+                            "trades" => request.trades = true,
+                            _ => return Err(RequestError::Schema(schema.to_owned())),
+                        }
+                    }
+                }
+                _ => {
+                    let symbol = |name: &str| {
+                        let is_symbol = (1..=16).contains(&name.len()) && !name.contains(char::is_control);
+                        let symbol = is_symbol.then(|| Symbol::from_bytes(name.as_bytes()));
+                        symbol.ok_or_else(|| RequestError::Symbol(name.to_owned()))
+                    };
+                    request.symbols = Some(value.split(',').map(symbol).collect::<Result<_, _>>()?);
+                }
+            }
+        }
+        Ok(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(query: &str) -> Result<Request, RequestError> {
+        Request::read(&format!("/stream{query}").parse().unwrap())
+    }
+
+    #[test]
+    fn what_is_asked_for_is_read() {
+        assert_eq!(read(""), Ok(Request::default()));
+        assert_eq!(read("?"), Ok(Request::default()));
+        let symbols = ["A", "BRK.B"].map(|name| Symbol::from_bytes(name.as_bytes()));
+        let whole = Request {
+            encoding: Encoding::Protobuf,
+            nbbo: true,
+            trades: true,
+            symbols: Some(BTreeSet::from(symbols)),
+        };
+        assert_eq!(read("?encoding=protobuf&schema=trades,nbbo&symbols=BRK.B,A,A"), Ok(whole.clone()));
+        assert_eq!(read("?symbols=BRK.B%2CA&schema=nbbo%2Ctrades&encoding=protobuf"), Ok(whole));
+        let trades = Request { nbbo: false, trades: true, ..Request::default() };
+        assert_eq!(read("?schema=trades&encoding=json"), Ok(trades));
+    }
+
+    #[test]
+    fn each_slip_is_told_in_one_line() {
+        let wrong = [
+            ("?encoding=xml", "encoding=\"xml\" is none"),
+            ("?encoding=", "encoding=\"\" is none"),
+            ("?schema=nbbo,mbo", "schema=\"mbo\" is none"),
+            ("?schema=", "schema=\"\" is none"),
+            ("?symbols=A,,B", "symbols: \"\" cannot be a symbol"),
+            ("?symbols=ABCDEFGHIJKLMNOPQ", "symbols: \"ABCDEFGHIJKLMNOPQ\" cannot"),
+            ("?symbols=A%0AB", "symbols: \"A\\nB\" cannot"),
+            ("?sybmols=A", "the parameter \"sybmols\" does not exist"),
+            ("?schema=nbbo&schema=trades", "the parameter 'schema' is there twice"),
+        ];
+        for (query, told) in wrong {
+            let error = read(query).unwrap_err().to_string();
+            assert!(error.starts_with(told), "{query}: {error}");
+            assert_eq!(error.lines().count(), 1);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_query_breaks_it(query in "[ -~]{0,80}") {
+            if let Ok(uri) = format!("/stream?{query}").parse()
+                && let Err(error) = Request::read(&uri)
+            {
+                prop_assert_eq!(error.to_string().lines().count(), 1);
+            }
+        }
+    }
+}

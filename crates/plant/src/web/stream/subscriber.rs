@@ -1,0 +1,168 @@
+//! A client of the stream as its thread sees it: what it wants, its queue, and what it has missed.
+
+use std::collections::BTreeMap;
+
+use axum::extract::ws::Message;
+use fixedbitset::FixedBitSet;
+use tapeworks_market::InstrumentId;
+use tapeworks_market::instrument::Symbol;
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+
+use super::messages::{Kind, Lagged, Record};
+use super::request::Request;
+use super::{Encoded, StreamCounters};
+
+pub(super) struct Subscriber {
+    request: Request,
+    /// The instruments it wants, where it does not want all.
+    wanted: FixedBitSet,
+    queue: mpsc::Sender<Message>,
+    /// Instruments whose NBBO it lacks, and whether as it is new rather than slow.
+    waiting: BTreeMap<InstrumentId, bool>,
+    /// Its queue was full, and it has not been given what waits since.
+    is_lagging: bool,
+    missed: Lagged,
+    is_gone: bool,
+}
+
+impl Subscriber {
+    pub(super) fn new(request: Request, queue: mpsc::Sender<Message>) -> Self {
+        Self {
+            request,
+            wanted: FixedBitSet::new(),
+            queue,
+            waiting: BTreeMap::new(),
+            is_lagging: false,
+            missed: Lagged::default(),
+            is_gone: false,
+        }
+    }
+
+    pub(super) const fn wants_nbbo(&self) -> bool {
+        self.request.nbbo
+    }
+
+    pub(super) const fn wants_trades(&self) -> bool {
+        self.request.trades
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone || self.queue.is_closed()
+    }
+
+    /// An instrument has a symbol.
+    pub(super) fn name(&mut self, instrument: InstrumentId, symbol: Symbol) {
+        if self.request.symbols.as_ref().is_some_and(|symbols| symbols.contains(&symbol)) {
+            self.wanted.grow_and_insert(instrument.index());
+        }
+    }
+
+    fn wants(&self, instrument: InstrumentId) -> bool {
+        self.request.symbols.is_none() || self.wanted.contains(instrument.index())
+    }
+
+    /// The NBBO of an instrument is to be told as it is.
+    pub(super) fn show(&mut self, instrument: InstrumentId) {
+        if self.request.nbbo && self.wants(instrument) {
+            self.waiting.insert(instrument, true);
+        }
+    }
+
+    pub(super) fn fall_behind(&mut self, counters: &StreamCounters) {
+        if !self.is_lagging {
+            self.is_lagging = true;
+            counters.stream_lagged.add();
+        }
+    }
+
+    /// Puts a record into the queue; `false` where there is no room.
+    fn send(&mut self, message: Message, counters: &StreamCounters) -> bool {
+        match self.queue.try_send(message) {
+            Ok(()) => {
+                counters.stream_records.add();
+                true
+            }
+            Err(TrySendError::Full(_)) => {
+                self.fall_behind(counters);
+                false
+            }
+            Err(TrySendError::Closed(_)) => {
+                self.is_gone = true;
+                true
+            }
+        }
+    }
+
+    /// A record that it may want: of `instrument`, or of none.
+    pub(super) fn offer(
+        &mut self,
+        instrument: Option<InstrumentId>,
+        encoded: &mut Encoded<'_>,
+        counters: &StreamCounters,
+    ) {
+        let encoding = self.request.encoding;
+        match (&encoded.record.kind, instrument) {
+            (Some(Kind::Nbbo(_)), Some(instrument)) if self.request.nbbo && self.wants(instrument) => {
+                match self.waiting.get(&instrument) {
+                    // It has not been told of the one before.
+                    Some(true) => {}
+                    Some(false) => {
+                        self.missed.conflated += 1;
+                        counters.stream_conflated.add();
+                    }
+                    None => {
+                        if self.is_lagging || !self.send(encoded.get(encoding), counters) {
+                            self.waiting.insert(instrument, false);
+                        }
+                    }
+                }
+            }
+            (Some(Kind::Trade(_)), Some(instrument))
+                if self.request.trades
+                    && self.wants(instrument)
+                    && (self.is_lagging || !self.send(encoded.get(encoding), counters)) =>
+            {
+                self.missed.dropped_trades += 1;
+                counters.stream_dropped_trades.add();
+            }
+            (Some(Kind::Gap(_)), _) if self.is_lagging || !self.send(encoded.get(encoding), counters) => {
+                self.missed.dropped_gaps += 1;
+                counters.stream_dropped_gaps.add();
+            }
+            _ => {}
+        }
+    }
+
+    /// Gives what waits, once half of the queue is free again: first what was missed, then each instrument's last NBBO,
+    /// which `last` makes. `next` is the number of the next event.
+    pub(super) fn catch_up(
+        &mut self,
+        next: u64,
+        counters: &StreamCounters,
+        last: impl Fn(InstrumentId, bool) -> Record,
+    ) {
+        if self.waiting.is_empty() && !self.is_lagging {
+            return;
+        }
+        if self.is_lagging && self.queue.capacity() < self.queue.max_capacity() / 2 {
+            return;
+        }
+        let encoding = self.request.encoding;
+        if self.missed != Lagged::default() {
+            let record = Record { event: next, kind: Some(Kind::Lagged(self.missed)) };
+            if !self.send(Encoded::new(&record).get(encoding), counters) {
+                return;
+            }
+            self.missed = Lagged::default();
+        }
+        while let Some((&instrument, &is_shown)) = self.waiting.first_key_value() {
+            let record = last(instrument, is_shown);
+            if !self.send(Encoded::new(&record).get(encoding), counters) {
+                return;
+            }
+            self.waiting.remove(&instrument);
+        }
+        self.is_lagging = false;
+    }
+}

@@ -1,0 +1,130 @@
+//! What clients get, without sockets.
+
+use std::collections::BTreeSet;
+
+use tapeworks_market::instrument::Symbol;
+use tokio::sync::mpsc::Receiver;
+
+use super::messages::Lagged;
+use super::*;
+
+const A: InstrumentId = InstrumentId(0);
+const B: InstrumentId = InstrumentId(1);
+
+fn nbbo(event: u64) -> Record {
+    Record { event, kind: Some(Kind::Nbbo(Nbbo::default())) }
+}
+
+fn trade(event: u64) -> Record {
+    Record { event, kind: Some(Kind::Trade(Trade::default())) }
+}
+
+fn gap(event: u64) -> Record {
+    Record { event, kind: Some(Kind::Gap(Gap::default())) }
+}
+
+/// A subscriber of everything with room for so many records.
+fn subscriber(room: usize) -> (Subscriber, Receiver<Message>) {
+    let (queue, messages) = mpsc::channel(room);
+    let request = Request { encoding: Encoding::Protobuf, trades: true, ..Request::default() };
+    (Subscriber::new(request, queue), messages)
+}
+
+fn read(messages: &mut Receiver<Message>) -> Option<Record> {
+    match messages.try_recv().ok()? {
+        Message::Binary(bytes) => Some(Record::decode(bytes).unwrap()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn who_falls_behind_gets_the_last_of_each_instrument_and_is_told_what_it_missed() {
+    let counters = StreamCounters::default();
+    let (mut subscriber, mut messages) = subscriber(4);
+    let offer = |subscriber: &mut Subscriber, instrument, record: Record| {
+        subscriber.offer(instrument, &mut Encoded::new(&record), &counters);
+    };
+    for event in 0..4 {
+        offer(&mut subscriber, Some(A), nbbo(event));
+    }
+    // Full: two changes of A give way to the third, B's one is the last.
+    for event in 4..7 {
+        offer(&mut subscriber, Some(A), nbbo(event));
+    }
+    offer(&mut subscriber, Some(B), nbbo(7));
+    offer(&mut subscriber, Some(A), trade(8));
+    offer(&mut subscriber, None, gap(9));
+    let last = |instrument, _| nbbo(if instrument == A { 6 } else { 7 });
+    subscriber.catch_up(10, &counters, last);
+    assert_eq!(read(&mut messages), Some(nbbo(0)), "there was no room to catch up");
+    // One place is free, which is too little to begin: what comes waits, too.
+    offer(&mut subscriber, Some(A), trade(10));
+    subscriber.catch_up(11, &counters, last);
+    for event in 1..4 {
+        assert_eq!(read(&mut messages), Some(nbbo(event)));
+    }
+    assert_eq!(read(&mut messages), None);
+    subscriber.catch_up(11, &counters, last);
+    let missed = Lagged { conflated: 2, dropped_trades: 2, dropped_gaps: 1 };
+    assert_eq!(read(&mut messages), Some(Record { event: 11, kind: Some(Kind::Lagged(missed)) }));
+    assert_eq!((read(&mut messages), read(&mut messages)), (Some(nbbo(6)), Some(nbbo(7))));
+    // And then it is as the others are.
+    offer(&mut subscriber, Some(A), trade(12));
+    subscriber.catch_up(13, &counters, last);
+    assert_eq!((read(&mut messages), read(&mut messages)), (Some(trade(12)), None));
+    let counted = [
+        (&counters.stream_conflated, 2),
+        (&counters.stream_dropped_trades, 2),
+        (&counters.stream_dropped_gaps, 1),
+        (&counters.stream_lagged, 1),
+        (&counters.stream_records, 8),
+    ];
+    for (counter, count) in counted {
+        assert_eq!(counter.get(), count);
+    }
+    drop(messages);
+    assert!(subscriber.is_gone());
+}
+
+#[test]
+fn only_what_was_asked_for_is_told() {
+    let counters = StreamCounters::default();
+    let (queue, mut messages) = mpsc::channel(9);
+    let (one, other) = (Symbol::from_bytes(b"ONE"), Symbol::from_bytes(b"OTHER"));
+    let request = Request {
+        encoding: Encoding::Protobuf,
+        nbbo: false,
+        trades: true,
+        symbols: Some(BTreeSet::from([other])),
+    };
+    let mut subscriber = Subscriber::new(request, queue);
+    subscriber.name(A, one);
+    subscriber.name(B, other);
+    [A, B].into_iter().for_each(|instrument| subscriber.show(instrument));
+    let offers = [(Some(A), trade(1)), (Some(B), trade(2)), (Some(B), nbbo(3)), (None, gap(4))];
+    for (instrument, record) in offers {
+        subscriber.offer(instrument, &mut Encoded::new(&record), &counters);
+    }
+    subscriber.catch_up(5, &counters, |_, _| nbbo(0));
+    assert_eq!((read(&mut messages), read(&mut messages)), (Some(trade(2)), Some(gap(4))));
+    assert_eq!(read(&mut messages), None);
+}
+
+#[test]
+fn a_record_is_encoded_once_however_many_want_it() {
+    let record = trade(1);
+    let mut encoded = Encoded::new(&record);
+    let texts = [encoded.get(Encoding::Json), encoded.get(Encoding::Json)];
+    let [Message::Text(one), Message::Text(other)] = texts else { panic!("no text") };
+    assert_eq!(one.as_str().as_ptr(), other.as_str().as_ptr());
+    assert!(encoded.protobuf.is_none());
+}
+
+#[test]
+fn once_the_stream_has_ended_nobody_waits_for_it() {
+    let hub = Hub::default();
+    let mut before = hub.join(Request::default());
+    hub.end();
+    let mut after = hub.join(Request::default());
+    assert!(before.blocking_recv().is_none() && after.blocking_recv().is_none());
+}
