@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use dbn::MboMsg;
@@ -118,11 +118,16 @@ fn subscribe(address: SocketAddr, start: Option<u64>) -> Subscriber {
     .unwrap()
 }
 
-/// Records until the connection breaks, it is `until`, or nothing came for a while when `until_quiet`.
-fn read(subscriber: &mut Subscriber, until: Instant, until_quiet: bool, count: &AtomicUsize) -> Vec<Seen> {
+/// Records until the connection breaks, it is enough, two minutes are over, or nothing came for a while when `until_quiet`.
+fn read(
+    subscriber: &mut Subscriber,
+    until_quiet: bool,
+    count: &AtomicUsize,
+    is_enough: &AtomicBool,
+) -> Vec<Seen> {
     let mut records = Vec::new();
-    let mut last = Instant::now();
-    while Instant::now() < until {
+    let (began, mut last) = (Instant::now(), Instant::now());
+    while began.elapsed() < Duration::from_secs(120) && !is_enough.load(Ordering::Acquire) {
         match subscriber.next_record() {
             Ok(Some(record)) => {
                 if let Some(record) = record.get::<MboMsg>() {
@@ -211,7 +216,7 @@ fn kill(test: u8, top: &str, of_journal: &str) -> Folder {
             None => 0,
         };
         // Killed by a thread, so that the client is reading when it happens; and only when it has got on.
-        let count = AtomicUsize::new(0);
+        let (count, is_enough) = (AtomicUsize::new(0), AtomicBool::new(false));
         let (mut records, next) = std::thread::scope(|scope| {
             let killer = scope.spawn(|| {
                 let began = Instant::now();
@@ -223,11 +228,11 @@ fn kill(test: u8, top: &str, of_journal: &str) -> Folder {
                     plant.kill();
                     None
                 } else {
+                    is_enough.store(true, Ordering::Release);
                     Some(plant)
                 }
             });
-            let until = Instant::now() + Duration::from_secs(if kill < kills { 90 } else { 2 });
-            let records = read(&mut subscriber, until, false, &count);
+            let records = read(&mut subscriber, false, &count, &is_enough);
             (records, killer.join().unwrap())
         });
         let before = &collected[collected.len() - again..];
@@ -251,7 +256,7 @@ fn kill(test: u8, top: &str, of_journal: &str) -> Folder {
     venues.stop().unwrap();
     // The whole day as the journal has it: what the client collected is a piece of it, without hole or double.
     let mut subscriber = subscribe(clients, Some(0));
-    let whole = read(&mut subscriber, Instant::now() + Duration::from_secs(120), true, &AtomicUsize::new(0));
+    let whole = read(&mut subscriber, true, &AtomicUsize::new(0), &AtomicBool::new(false));
     plant.kill();
     assert!(collected.len() > 300 * kills as usize, "{} records over {kills} kills", collected.len());
     let differs = collected.iter().zip(&whole).position(|(one, other)| one != other);
