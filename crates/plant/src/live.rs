@@ -400,9 +400,10 @@ impl Plant {
                 if let Some(restored) = restored {
                     from = Some(restored.record);
                     engine = restored.engine;
-                    stage.restore(restored.market, restored.instruments);
+                    stage.restore(restored.market);
                 }
                 status.snapshots.restored = from;
+                snapshots.need_from(from.unwrap_or_default());
             }
             replay = Some((setting.folder.clone(), opened.opened, from));
             let (producer, inputs) = spsc::with_strategies(
@@ -416,8 +417,13 @@ impl Plant {
                 let (to, books) = channel();
                 books_part =
                     Some(checkpoint::BooksPart::new(Arc::clone(&snapshots), to, Arc::clone(&status)));
-                let (folder, status) = (setting.folder.clone(), Arc::clone(&status));
-                let scribe = checkpoint::Scribe { folder, jobs, books, status };
+                let scribe = checkpoint::Scribe {
+                    folder: setting.folder.clone(),
+                    jobs,
+                    books,
+                    agreement: Arc::clone(&snapshots),
+                    status: Arc::clone(&status),
+                };
                 spawn(
                     "state",
                     Box::new(move || {
@@ -431,7 +437,7 @@ impl Plant {
                 opened,
                 inputs,
                 consumer,
-                states,
+                (states, Arc::clone(&snapshots)),
                 (wait, journal_bell),
                 Arc::clone(&status),
             );

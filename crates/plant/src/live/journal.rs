@@ -12,13 +12,13 @@ use tapeworks_ring::disruptor::PollError;
 use tapeworks_ring::spsc;
 use tapeworks_store::journal::{JournalError, JournalOptions, JournalReader, JournalWriter, LOST, Opened};
 
-use super::checkpoint;
+use super::checkpoint::{self, Agreement, Restored};
 use super::engine::Engine;
 use super::records::{Queued, input_of, record_of};
 use super::status::Status;
 use super::waiting::{Bell, Idle, Waiting};
 use super::{EventConsumer, PlantFailure, PlantOptions, now};
-use crate::clients::history::{History, HistoryError, HistoryReader, Read};
+use crate::clients::history::{History, HistoryError, HistoryReader, Read, Start};
 
 /// When what was written is safe from the machine's death. From the process's death it always is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -148,6 +148,7 @@ pub(super) struct Keeper {
     inputs: spsc::Consumer<Queued, Waiting>,
     events: EventConsumer,
     states: Sender<checkpoint::Job>,
+    snapshots: Arc<Agreement>,
     status: Arc<Mutex<Status>>,
     told: Instant,
     synced: Instant,
@@ -168,7 +169,7 @@ impl Keeper {
         journal: OpenJournal,
         inputs: spsc::Consumer<Queued, Waiting>,
         events: EventConsumer,
-        states: Sender<checkpoint::Job>,
+        (states, snapshots): (Sender<checkpoint::Job>, Arc<Agreement>),
         (idle, bell): (Wait, Arc<Bell>),
         status: Arc<Mutex<Status>>,
     ) -> Self {
@@ -179,6 +180,7 @@ impl Keeper {
             inputs,
             events,
             states,
+            snapshots,
             status,
             told: Instant::now(),
             synced: Instant::now(),
@@ -197,7 +199,8 @@ impl Keeper {
             let mut failure = None;
             let mut left = self.inputs.len();
             let mut state = None;
-            let Self { inputs, writer, .. } = &mut self;
+            let Self { inputs, writer, snapshots, .. } = &mut self;
+            writer.need_from(snapshots.needed_from());
             while left > 0 {
                 let taken = inputs.pop_batch(left.min(MOST_AT_ONCE), |queued| {
                     let owned = match queued {
@@ -308,7 +311,8 @@ impl Keeper {
     }
 }
 
-/// The events of the day, made once more from the journal: the same, with the same numbers.
+/// The events of the day, made once more from the journal: the same, with the same numbers. A reader begins with the newest state
+/// snapshot that is early enough, or else with the day's first record.
 #[derive(Clone, Debug)]
 pub struct JournalHistory {
     options: Arc<PlantOptions>,
@@ -324,18 +328,31 @@ impl JournalHistory {
 }
 
 impl History for JournalHistory {
-    fn open(&self, _from: Nanos) -> Result<Box<dyn HistoryReader>, HistoryError> {
-        let failed = |error: JournalError| HistoryError { reason: error.to_string() };
-        let reader = JournalReader::open(&self.folder).map_err(failed)?;
-        if reader.next_number() > 0 {
-            return Err(HistoryError {
-                reason: format!(
-                    "the journal's first {} records were removed to make room",
-                    reader.next_number()
-                ),
+    fn open(&self, from: Nanos) -> Result<Box<dyn HistoryReader>, HistoryError> {
+        let failed = |error: JournalError| HistoryError::unreadable(error.to_string());
+        let whole = JournalReader::open(&self.folder).map_err(failed)?;
+        let first = whole.next_number();
+        if let Some(Restored { record, engine, market }) =
+            checkpoint::before(&self.folder, first, from, &self.options)
+        {
+            let reader = JournalReader::from_number(&self.folder, record).map_err(failed)?;
+            if reader.next_number() != record {
+                return Err(HistoryError::unreadable(format!(
+                    "the journal's record {record} was removed just now"
+                )));
+            }
+            return Ok(Box::new(JournalEvents { reader, engine, start: Some(market) }));
+        }
+        if first > 0 {
+            return Err(match checkpoint::oldest(&self.folder, first, &self.options) {
+                Some(time) => HistoryError::NotKept { earliest: Nanos(time.0.saturating_add(1)) },
+                None => HistoryError::unreadable(format!(
+                    "the journal's first {first} records were removed to make room"
+                )),
             });
         }
-        Ok(Box::new(JournalEvents { reader, engine: Engine::new(self.options.live_feed()) }))
+        let engine = Engine::new(self.options.live_feed());
+        Ok(Box::new(JournalEvents { reader: whole, engine, start: None }))
     }
 }
 
@@ -345,9 +362,14 @@ const INPUTS_AT_ONCE: usize = 512;
 struct JournalEvents {
     reader: JournalReader,
     engine: Engine,
+    start: Option<Start>,
 }
 
 impl HistoryReader for JournalEvents {
+    fn start(&mut self) -> Option<Start> {
+        self.start.take()
+    }
+
     fn read(&mut self, into: &mut Vec<Event>) -> Result<Read, HistoryError> {
         for _ in 0..INPUTS_AT_ONCE {
             match self.reader.next() {
@@ -357,7 +379,7 @@ impl HistoryReader for JournalEvents {
                     }
                 }
                 Ok(None) => return Ok(Read::CaughtUp),
-                Err(error) => return Err(HistoryError { reason: error.to_string() }),
+                Err(error) => return Err(HistoryError::unreadable(error.to_string())),
             }
         }
         // Nobody sends what a replay would ask for.

@@ -9,10 +9,11 @@ use tapeworks_flow::{Inline, Sink, Through};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::conflate::QuoteConflation;
 use tapeworks_market::nbbo::Nbbo;
-use tapeworks_market::{BookStage, Event, EventKind, Instruments, NbboStage, NbboUpdate};
+use tapeworks_market::{BookStage, Event, EventKind, Instruments, Nanos, NbboStage, NbboUpdate};
 use tapeworks_ring::broadcast::Writer;
 use tapeworks_ring::cpu;
 use tapeworks_ring::disruptor::{PollError, PublishError};
+use tapeworks_store::live::Carried;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::checkpoint::{BooksPart, MarketImage};
@@ -21,6 +22,7 @@ use super::view::Watch;
 use super::waiting::{Bell, Idle};
 use super::warm::Warmer;
 use super::{EventConsumer, PlantError, PlantFailure, PlantOptions, now};
+use crate::clients::history::Start;
 
 /// What the words of the shared memory mean: version 1 of [`Published`].
 pub const SHARED_MEANING: u64 = 0x5441_5045_0000_0001;
@@ -126,6 +128,8 @@ pub(super) fn create(path: &Path) -> Result<Writer<Published>, PlantError> {
 struct Outlet {
     shared: Option<Writer<Published>>,
     count: u64,
+    /// Noted where state snapshots are taken.
+    carried: Option<Carried>,
 }
 
 impl Sink<NbboUpdate<'_>> for Outlet {
@@ -134,6 +138,9 @@ impl Sink<NbboUpdate<'_>> for Outlet {
         if let Some(shared) = &mut self.shared {
             shared.publish(&Published::new(update.book.event, update.nbbo, update.changed));
             self.count += 1;
+        }
+        if let Some(carried) = &mut self.carried {
+            carried.note(&update);
         }
     }
 }
@@ -144,6 +151,8 @@ pub(super) struct MarketStage {
     buffer: Vec<Event>,
     outlet: Outlet,
     instruments: Instruments,
+    /// The latest receive time of the events.
+    now: Nanos,
     watch: Watch,
     /// Quotes that gave way to later ones while the stage lagged.
     conflated: u64,
@@ -152,20 +161,27 @@ pub(super) struct MarketStage {
 
 impl MarketStage {
     pub(super) fn new(options: &PlantOptions, shared: Option<Writer<Published>>, watch: Watch) -> Self {
+        let takes_snapshots =
+            options.journal.as_ref().is_some_and(|journal| journal.snapshot_every.is_some());
+        let carried = takes_snapshots.then(Carried::default);
         Self {
             market: options.books().market(),
             buffer: Vec::with_capacity(BATCH),
-            outlet: Outlet { shared, count: 0 },
+            outlet: Outlet { shared, count: 0, carried },
             instruments: Instruments::default(),
+            now: Nanos(0),
             watch,
             conflated: 0,
             warm: options.warm.then(Warmer::default),
         }
     }
 
-    /// Goes on from books that were kept.
-    pub(super) fn restore(&mut self, market: Through<BookStage, NbboStage>, instruments: Instruments) {
-        (self.market, self.instruments) = (market, instruments);
+    /// Goes on from a state that was kept.
+    pub(super) fn restore(&mut self, start: Start) {
+        (self.market, self.instruments, self.now) = (start.stages, start.instruments, start.now);
+        if let Some(carried) = &mut self.outlet.carried {
+            *carried = start.carried;
+        }
     }
 
     /// Books, NBBO and symbols as plain values.
@@ -174,6 +190,8 @@ impl MarketStage {
             books: self.market.first.image(),
             nbbo: self.market.second.image(),
             symbols: self.instruments.symbols().iter().map(|symbol| *symbol.as_bytes()).collect(),
+            carried: self.outlet.carried.as_ref().map(Carried::image).unwrap_or_default(),
+            now: self.now.0,
         }
     }
 
@@ -182,6 +200,7 @@ impl MarketStage {
     pub(super) fn apply(&mut self, events: &[Event]) {
         let mut edge = Inline::new(&mut self.market, &mut self.buffer, &mut self.outlet);
         for event in events {
+            self.now = self.now.max(event.ts_recv);
             if event.kind == EventKind::SymbolMapping
                 && let Some(symbol) = event.symbol()
             {
