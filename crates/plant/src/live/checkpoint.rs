@@ -44,9 +44,9 @@ use tapeworks_market::{BookStage, Instruments, Nanos, NbboStage};
 use tapeworks_store::journal::{Opened, segment_starts};
 use tapeworks_store::live::{Carried, CarriedImage};
 
-use super::PlantOptions;
 use super::engine::{Engine, EngineCounters};
 use super::status::Status;
+use super::{PlantOptions, now};
 use crate::clients::history::Start;
 
 const MAGIC: [u8; 8] = *b"TAPESNP2";
@@ -71,6 +71,8 @@ pub struct CheckpointStatus {
     pub failed: u64,
     /// Not begun when they were due, because the journal's queue was full.
     pub skipped: u64,
+    /// When the last was written; 0 before the first.
+    pub time: Nanos,
     /// The bytes of the last that was written.
     pub bytes: u64,
     /// How long ingest paused for the last, in ns.
@@ -253,6 +255,7 @@ pub(super) fn tell(status: &Mutex<Status>, written: Result<u64, String>) {
         Ok(bytes) => {
             snapshots.written += 1;
             snapshots.bytes = bytes;
+            snapshots.time = now();
         }
         Err(error) => {
             snapshots.failed += 1;
