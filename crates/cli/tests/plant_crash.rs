@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use dbn::MboMsg;
@@ -25,8 +25,8 @@ const KEY: &str = "db-TapeworksDemoKey0000000000000";
 struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("tapeworks-crash-{}", std::process::id()));
+    fn new(test: u8) -> Self {
+        let path = std::env::temp_dir().join(format!("tapeworks-crash-{}-{test}", std::process::id()));
         let _not_there = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
@@ -113,11 +113,16 @@ fn subscribe(address: SocketAddr, start: Option<u64>) -> Subscriber {
     .unwrap()
 }
 
-/// Records until the connection breaks, it is `until`, or nothing came for a while when `until_quiet`.
-fn read(subscriber: &mut Subscriber, until: Instant, until_quiet: bool, count: &AtomicUsize) -> Vec<Seen> {
+/// Records until the connection breaks, it is enough, two minutes are over, or nothing came for a while when `until_quiet`.
+fn read(
+    subscriber: &mut Subscriber,
+    until_quiet: bool,
+    count: &AtomicUsize,
+    is_enough: &AtomicBool,
+) -> Vec<Seen> {
     let mut records = Vec::new();
-    let mut last = Instant::now();
-    while Instant::now() < until {
+    let (began, mut last) = (Instant::now(), Instant::now());
+    while began.elapsed() < Duration::from_secs(120) && !is_enough.load(Ordering::Acquire) {
         match subscriber.next_record() {
             Ok(Some(record)) => {
                 if let Some(record) = record.get::<MboMsg>() {
@@ -141,9 +146,24 @@ fn read(subscriber: &mut Subscriber, until: Instant, until_quiet: bool, count: &
 
 #[test]
 fn a_plant_that_is_killed_has_lost_and_doubled_nothing_for_who_resumes() {
+    kill(0, "", "");
+}
+
+#[test]
+fn a_pipeline_that_is_killed_goes_on_from_its_snapshots_and_nobody_sees_a_difference() {
+    let folder = kill(1, "topology = \"pipeline\"\n", "snapshot_every = \"200ms\"\n");
+    let snapshots = std::fs::read_dir(folder.0.join("journal")).unwrap().filter_map(Result::ok);
+    let snapshots =
+        snapshots.filter(|file| file.path().extension().is_some_and(|ending| ending == "snapshot"));
+    assert!(snapshots.count() >= 2);
+}
+
+/// Kills a plant with these lines in its configuration, and in that of its journal.
+fn kill(test: u8, top: &str, of_journal: &str) -> Folder {
     let kills: u32 = std::env::var("TAPEWORKS_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(5);
-    let folder = Folder::new();
+    let folder = Folder::new(test);
     let port = 12_000 + (std::process::id() % 10_000) as u16;
+    let base = 60 * u32::from(test);
     let mut text = String::new();
     let mut venues = Vec::new();
     for (number, (name, kind, protocol, publisher)) in [
@@ -154,21 +174,21 @@ fn a_plant_that_is_killed_has_lost_and_doubled_nothing_for_who_resumes() {
     .into_iter()
     .enumerate()
     {
-        let group = |line| SocketAddrV4::new(Ipv4Addr::new(239, 196, number as u8, line), port);
+        let group = |line| SocketAddrV4::new(Ipv4Addr::new(239, 196, 10 * test + number as u8, line), port);
         let mut venue = Venue::new(name, kind, vec![group(1), group(2)]);
         venue.live.faults.iter_mut().for_each(|faults| faults.lost_per_million = 5_000);
-        venue.retransmission = Some(free_port(2 * number as u32));
-        venue.snapshot = Some(free_port(2 * number as u32 + 1));
+        venue.retransmission = Some(free_port(base + 2 * number as u32));
+        venue.snapshot = Some(free_port(base + 2 * number as u32 + 1));
         text.push_str(&format!(
             "[[venue]]\nname = \"{name}\"\nprotocol = \"{protocol}\"\npublisher = \"{publisher}\"\nlines = [\"{}\", \"{}\"]\nretransmission = \"{}\"\nsnapshot = \"{}\"\n",
             group(1), group(2), venue.retransmission.unwrap(), venue.snapshot.unwrap(),
         ));
         venues.push(venue);
     }
-    let clients = free_port(50);
+    let clients = free_port(base + 50);
     let config = folder.0.join("plant.toml");
     let text = format!(
-        "interface = \"127.0.0.1\"\n[journal]\nfolder = \"journal\"\nsegment_mb = 4\n[clients]\nlisten = \"{clients}\"\ndataset = [{{ name = \"TAPEWORKS.DEMO\" }}]\nkey = [{{ name = \"demo\", key = \"{KEY}\" }}]\n{text}"
+        "interface = \"127.0.0.1\"\n{top}[journal]\nfolder = \"journal\"\nsegment_mb = 4\n{of_journal}[clients]\nlisten = \"{clients}\"\ndataset = [{{ name = \"TAPEWORKS.DEMO\" }}]\nkey = [{{ name = \"demo\", key = \"{KEY}\" }}]\n{text}"
     );
     std::fs::write(&config, text).unwrap();
     let mut plant = Plant::start(&config, clients);
@@ -191,7 +211,7 @@ fn a_plant_that_is_killed_has_lost_and_doubled_nothing_for_who_resumes() {
             None => 0,
         };
         // Killed by a thread, so that the client is reading when it happens; and only when it has got on.
-        let count = AtomicUsize::new(0);
+        let (count, is_enough) = (AtomicUsize::new(0), AtomicBool::new(false));
         let (mut records, next) = std::thread::scope(|scope| {
             let killer = scope.spawn(|| {
                 let began = Instant::now();
@@ -203,11 +223,11 @@ fn a_plant_that_is_killed_has_lost_and_doubled_nothing_for_who_resumes() {
                     plant.kill();
                     None
                 } else {
+                    is_enough.store(true, Ordering::Release);
                     Some(plant)
                 }
             });
-            let until = Instant::now() + Duration::from_secs(if kill < kills { 90 } else { 2 });
-            let records = read(&mut subscriber, until, false, &count);
+            let records = read(&mut subscriber, false, &count, &is_enough);
             (records, killer.join().unwrap())
         });
         let before = &collected[collected.len() - again..];
@@ -231,7 +251,7 @@ fn a_plant_that_is_killed_has_lost_and_doubled_nothing_for_who_resumes() {
     venues.stop().unwrap();
     // The whole day as the journal has it: what the client collected is a piece of it, without hole or double.
     let mut subscriber = subscribe(clients, Some(0));
-    let whole = read(&mut subscriber, Instant::now() + Duration::from_secs(120), true, &AtomicUsize::new(0));
+    let whole = read(&mut subscriber, true, &AtomicUsize::new(0), &AtomicBool::new(false));
     plant.kill();
     assert!(collected.len() > 300 * kills as usize, "{} records over {kills} kills", collected.len());
     let differs = collected.iter().zip(&whole).position(|(one, other)| one != other);
@@ -243,4 +263,5 @@ fn a_plant_that_is_killed_has_lost_and_doubled_nothing_for_who_resumes() {
         whole.len()
     );
     assert!(whole.len() >= collected.len());
+    folder
 }

@@ -23,7 +23,7 @@ pub mod distributor;
 pub mod history;
 pub mod keys;
 mod outbox;
-mod replay;
+pub(crate) mod replay;
 pub(crate) mod replica;
 pub mod server;
 #[cfg(feature = "tls")]

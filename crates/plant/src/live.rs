@@ -19,7 +19,7 @@ use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -390,21 +390,24 @@ impl Plant {
         let mut stage = shared::MarketStage::new(&options, shared, watch);
         let mut to_journal = None;
         let mut replay = None;
+        let snapshots = Arc::new(checkpoint::Agreement::default());
+        let mut books_part = None;
         if let (Some(setting), Some(id)) = (&options.journal, keeper)
             && let Some(consumer) = ends.take(id)
         {
             let opened = journal::open(setting)?;
             let mut from = None;
-            if setting.snapshot_every.is_some() && options.topology == Topology::Inline {
+            if setting.snapshot_every.is_some() {
                 let (restored, refused) = checkpoint::newest(&setting.folder, &opened.opened, &options);
                 let mut status = status.lock().unwrap_or_else(PoisonError::into_inner);
                 status.snapshots.refused = refused;
                 if let Some(restored) = restored {
                     from = Some(restored.record);
                     engine = restored.engine;
-                    stage.restore(restored.market, restored.instruments);
+                    stage.restore(restored.market);
                 }
                 status.snapshots.restored = from;
+                snapshots.need_from(from.unwrap_or_default());
             }
             replay = Some((setting.folder.clone(), opened.opened, from));
             let (producer, inputs) = spsc::with_strategies(
@@ -413,11 +416,32 @@ impl Plant {
                 Waiting::with_bells(wait, &[]),
             );
             to_journal = Some(producer);
+            let (states, jobs) = channel();
+            if setting.snapshot_every.is_some() {
+                let (to, books) = channel();
+                books_part =
+                    Some(checkpoint::BooksPart::new(Arc::clone(&snapshots), to, Arc::clone(&status)));
+                let scribe = checkpoint::Scribe {
+                    folder: setting.folder.clone(),
+                    jobs,
+                    books,
+                    agreement: Arc::clone(&snapshots),
+                    status: Arc::clone(&status),
+                };
+                spawn(
+                    "state",
+                    Box::new(move || {
+                        scribe.run();
+                        Ok(())
+                    }),
+                )?;
+            }
             let keeper = journal::Keeper::new(
                 setting,
                 opened,
                 inputs,
                 consumer,
+                (states, Arc::clone(&snapshots)),
                 (wait, journal_bell),
                 Arc::clone(&status),
             );
@@ -428,9 +452,10 @@ impl Plant {
         let (inline_stage, piped_stage) = if inline { (Some(stage), None) } else { (None, Some(stage)) };
         if let (Some(stage), Some(consumer)) = (piped_stage, market.and_then(|id| ends.take(id))) {
             let (core, status) = (options.cores[1], Arc::clone(&status));
+            let piped = shared::Piped::new(stage, first_event, books_part);
             spawn(
                 "market",
-                Box::new(move || shared::run(stage, consumer, core, (wait, &market_bell), &status)),
+                Box::new(move || shared::run(piped, consumer, core, (wait, &market_bell), &status)),
             )?;
         }
         if let Some(mut consumer) = nobody.and_then(|id| ends.take(id)) {
@@ -454,8 +479,14 @@ impl Plant {
         }
         let consumers: Vec<EventConsumer> = wanted.into_iter().filter_map(|id| ends.take(id)).collect();
 
-        let (mut ingest, asks) =
-            ingest::Ingest::open(&options, producer, to_journal, inline_stage, Arc::clone(&status))?;
+        let (mut ingest, asks) = ingest::Ingest::open(
+            &options,
+            producer,
+            to_journal,
+            inline_stage,
+            snapshots,
+            Arc::clone(&status),
+        )?;
         let servers: Vec<snapshots::Server> = options
             .venues
             .iter()

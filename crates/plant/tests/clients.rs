@@ -494,7 +494,7 @@ impl HistoryReader for Failing {
         into: &mut Vec<Event>,
     ) -> Result<tapeworks_plant::clients::history::Read, HistoryError> {
         if self.0.is_empty() {
-            return Err(HistoryError { reason: "the disk is gone".to_owned() });
+            return Err(HistoryError::unreadable("the disk is gone"));
         }
         into.append(&mut self.0);
         Ok(tapeworks_plant::clients::history::Read::Events)

@@ -579,8 +579,7 @@ fn a_journal_that_cannot_be_read_is_told() {
     struct Gone;
     impl History for Gone {
         fn open(&self, _from: Nanos) -> Result<Box<dyn HistoryReader>, HistoryError> {
-            let reason = "the first records were removed".to_owned();
-            Err(HistoryError { reason })
+            Err(HistoryError::unreadable("the first records were removed"))
         }
     }
     let (events, server) = (events(), Server::new());

@@ -19,7 +19,9 @@ use tapeworks_plant::clients::server::Stats;
 use tapeworks_plant::live::config::{Config, WebSetting};
 use tapeworks_plant::live::service::{Handles, Service, ServiceError};
 use tapeworks_plant::live::view::Watch;
-use tapeworks_plant::live::{ChannelStatus, DelayBuckets, DelayPoint, JournalStatus, LineStatus, Status};
+use tapeworks_plant::live::{
+    ChannelStatus, CheckpointStatus, DelayBuckets, DelayPoint, JournalStatus, LineStatus, Status,
+};
 use tapeworks_plant::venues::{Config as VenuesConfig, Venue, Venues};
 use tapeworks_plant::web::{self, Web, WebError};
 use tokio_tungstenite::tungstenite::Message;
@@ -80,6 +82,7 @@ fn status() -> Status {
         delay: [1_500, 1_500, 70_000, 70_000, 70_000],
         delay_buckets: buckets,
         journal: Some(JournalStatus::default()),
+        snapshots: CheckpointStatus { written: 3, failed: 1, pause_ns: 2_000_000, ..Default::default() },
         ..Status::default()
     }
 }
@@ -311,6 +314,9 @@ fn metrics_have_names_units_and_help_and_say_what_the_status_says() {
     };
     assert_eq!(of("tapeworks_messages_total", ""), 100.0);
     assert_eq!(of("tapeworks_ready", ""), 1.0);
+    assert_eq!(of("tapeworks_state_snapshots_total", ""), 3.0);
+    assert_eq!(of("tapeworks_state_snapshot_failures_total", ""), 1.0);
+    assert_eq!(of("tapeworks_state_snapshot_pause_seconds", "thread=\"ingest\""), 0.002);
     assert_eq!(of("tapeworks_line_won_messages_total", "venue=\"Nasdaq\",line=\"B\""), 40.0);
     assert_eq!(of("tapeworks_channel_next_sequence", "venue=\"Nasdaq\",feed=\"XNAS.ITCH\""), 101.0);
     assert_eq!(of("tapeworks_delay_seconds_bucket", "le=\"0.000002\""), 90.0);

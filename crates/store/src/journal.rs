@@ -156,6 +156,14 @@ fn segments(folder: &Path) -> Result<Vec<Segment>, JournalError> {
     Ok(all)
 }
 
+/// The numbers of the first records of a journal's segments, in order.
+///
+/// # Errors
+/// A folder that cannot be listed.
+pub fn segment_starts(folder: &Path) -> Result<Vec<u64>, JournalError> {
+    Ok(segments(folder)?.into_iter().map(|segment| segment.first).collect())
+}
+
 /// What a segment's header says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct SegmentHeader {

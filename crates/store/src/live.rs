@@ -21,6 +21,8 @@ use tapeworks_market::{
     Action, BookRef, BookStage, Books, InstrumentId, Instruments, Nanos, NbboStage, NbboUpdate, Side,
 };
 
+pub use crate::shape::{Carried, CarriedImage, LastImage};
+
 use crate::records::{Change, PriceRow, header, instrument_number, letter, sequence};
 use crate::rows::Rows;
 use crate::schema::Schema;
@@ -131,6 +133,11 @@ impl Maker {
         self.table.watch(update);
     }
 
+    /// Goes on from a state, as if it had taken note of every update before it; what was being made is given up.
+    pub fn restore(&mut self, state: &State<'_>, carried: &Carried) {
+        self.table.restore(state, carried);
+    }
+
     /// The number of the first event of which records are held for the end of their group.
     pub fn held(&self) -> Option<u64> {
         self.table.held()
@@ -150,6 +157,7 @@ impl Maker {
 trait Making: Send {
     fn put(&mut self, event: u64, update: &NbboUpdate<'_>, instruments: &Instruments, batch: &mut Batch);
     fn watch(&mut self, update: &NbboUpdate<'_>);
+    fn restore(&mut self, state: &State<'_>, carried: &Carried);
     fn held(&self) -> Option<u64>;
     fn release(&mut self, batch: &mut Batch);
     fn snapshot(&self, now: Nanos, wanted: &dyn Fn(InstrumentId) -> bool, batch: &mut Batch);
@@ -212,6 +220,13 @@ impl<S: Shape> Making for MakingOf<S> {
         self.shape.watch(update);
     }
 
+    fn restore(&mut self, state: &State<'_>, carried: &Carried) {
+        self.rows.clear();
+        self.events.clear();
+        self.open_since = None;
+        self.shape.restore(state, carried);
+    }
+
     fn held(&self) -> Option<u64> {
         self.events.first().copied()
     }
@@ -243,6 +258,13 @@ pub struct State<'a> {
     pub instruments: &'a Instruments,
     /// The receive time of the last event.
     pub now: Nanos,
+}
+
+impl State<'_> {
+    /// Every instrument.
+    pub(crate) fn all_instruments(&self) -> impl Iterator<Item = InstrumentId> + use<> {
+        (0..self.instruments.len() as u32).map(InstrumentId)
+    }
 }
 
 /// Appends records of the current state of the `wanted` instruments, all with the flag SNAPSHOT and the receive time of
@@ -334,7 +356,7 @@ fn prices<R: PriceRow<N>, const N: usize>(
     batch: &mut Batch,
 ) {
     for books in state.books.feeds() {
-        for book in (0..state.instruments.len() as u32).map(|index| books.book(InstrumentId(index))) {
+        for book in state.all_instruments().map(|instrument| books.book(instrument)) {
             let is_empty = book.depth(Side::Bid) == 0 && book.depth(Side::Ask) == 0;
             if is_empty || !wanted(book.instrument()) {
                 continue;
@@ -354,7 +376,7 @@ fn prices<R: PriceRow<N>, const N: usize>(
 }
 
 fn consolidated(state: &State<'_>, wanted: &dyn Fn(InstrumentId) -> bool, batch: &mut Batch) {
-    for instrument in (0..state.instruments.len() as u32).map(InstrumentId).filter(|one| wanted(*one)) {
+    for instrument in state.all_instruments().filter(|one| wanted(*one)) {
         let nbbo = state.nbbo.nbbo(instrument);
         let Some(side) = [&nbbo.bid, &nbbo.ask].into_iter().find(|side| side.price.is_some()) else {
             continue;

@@ -1,5 +1,6 @@
 //! From updates to records: one shape per schema.
 
+mod carried;
 mod consolidated;
 mod interval;
 mod order;
@@ -12,10 +13,12 @@ use tapeworks_market::event::{Event, EventKind, Flags, Session};
 use tapeworks_market::price::{UNDEFINED_PRICE, price_e9};
 use tapeworks_market::{BookRef, BookUpdate, InstrumentId, Instruments, Nanos, NbboUpdate, Publisher, Side};
 
+use crate::live::State;
 use crate::rows::{Row, Rows};
 use crate::schema::Schema;
 use crate::summary::Skip;
 
+pub use carried::{Carried, CarriedImage, LastImage};
 use consolidated::Consolidated;
 pub(crate) use consolidated::pair as consolidated_pair;
 use interval::{Bars, ConsolidatedQuotes, Quotes};
@@ -36,6 +39,9 @@ pub(crate) trait Shape: Send {
 
     /// Takes note of an update that no record is to be made of, because records of later ones carry it on.
     fn watch(&mut self, _update: &NbboUpdate<'_>) {}
+
+    /// Goes on from this state: what later records carry on is as if every update before it had been noted.
+    fn restore(&mut self, _state: &State<'_>, _carried: &Carried) {}
 
     /// Pushes what is known at `now` of the instruments that are `wanted`, for shapes that know more than the books do.
     fn snapshot(&self, _now: Nanos, _wanted: &dyn Fn(InstrumentId) -> bool, _rows: &mut Rows<Self::Row>) {}

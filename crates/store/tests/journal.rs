@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use tapeworks_market::Nanos;
 use tapeworks_store::journal::{
-    JournalError, JournalOptions, JournalReader, JournalWriter, LOST, Record, verify,
+    JournalError, JournalOptions, JournalReader, JournalWriter, LOST, Record, segment_starts, verify,
 };
 
 /// A folder of its own that goes with the test.
@@ -139,6 +139,24 @@ fn the_oldest_segments_go_when_there_are_too_many() {
     assert_eq!(kept.len() as u64, 400 - kept[0]);
     let (_, opened) = JournalWriter::open(&folder.0, options).unwrap();
     assert_eq!((opened.first, opened.next), (kept[0], 400));
+}
+
+#[test]
+fn segments_that_are_needed_stay_until_they_are_not() {
+    let folder = Folder::new("needed");
+    let options = JournalOptions { segment_bytes: 4_096, keep_bytes: Some(20_000) };
+    let (mut writer, _) = JournalWriter::open(&folder.0, options).unwrap();
+    writer.need_from(0);
+    (0..400).for_each(|number| append(&mut writer, number));
+    assert_eq!(writer.removed_segments(), 0);
+    writer.need_from(150);
+    (400..600).for_each(|number| append(&mut writer, number));
+    let starts = segment_starts(&folder.0).unwrap();
+    assert!(starts[0] <= 150 && starts[1] > 150, "what holds record 150 is the first: {starts:?}");
+    writer.need_from(590);
+    (600..700).for_each(|number| append(&mut writer, number));
+    let bytes: u64 = segments(&folder.0).iter().map(|path| fs::metadata(path).unwrap().len()).sum();
+    assert!(bytes <= 20_000 + 4_096);
 }
 
 #[test]

@@ -29,7 +29,7 @@ use tapeworks_store::Schema;
 use tapeworks_store::live::{self, ErrorCode, SystemCode};
 
 use super::control::{Admitted, Door, Limits, Reason, Refusal, Request, Session, Subscription, Wanted};
-use super::history::History;
+use super::history::{History, Start};
 use super::keys::Keys;
 use super::replay::{Begin, Message, Replay, Selection};
 pub use super::replica::BookOptions;
@@ -346,6 +346,12 @@ impl Distributor {
         self.poll.registry().register(&mut listener, LISTENER, Readiness::READABLE)?;
         self.listener = Some(listener);
         Ok(())
+    }
+
+    /// Goes on from a state, as if every event before it had been taken. To be called before any event is.
+    pub(super) fn restore(&mut self, start: Start) {
+        self.replica.restore(start);
+        self.live.store(self.replica.market.next, Ordering::Release);
     }
 
     /// The number of the next event: how many were taken.
@@ -871,7 +877,7 @@ impl Distributor {
             books: options.books.clone(),
             selections,
             publishers: client.publishers().to_vec(),
-            named_before: replica.market.next,
+            named: replica.market.instruments.len(),
             live: Arc::clone(live),
         };
         counters.replays += 1;

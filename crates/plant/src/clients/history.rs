@@ -1,4 +1,4 @@
-//! Where replays come from: the events of the day, from the first on.
+//! Where replays come from: the events of the day, from the first on or from a state on that was kept.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,14 +6,72 @@ use std::time::{Duration, Instant};
 use tapeworks_ring::disruptor::{Consumer, Single};
 use tapeworks_ring::wait::WaitStrategy;
 
-use tapeworks_market::{Event, Nanos};
+use tapeworks_flow::Through;
+use tapeworks_market::instrument::Symbol;
+use tapeworks_market::{BookStage, Event, InstrumentId, Instruments, Nanos, NbboStage};
+use tapeworks_store::live::Carried;
+
+use crate::text::iso_time;
 
 /// Why the events of the day cannot be read.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
-#[error("the events of the day cannot be read: {reason}")]
-pub struct HistoryError {
-    /// What the reader said.
-    pub reason: String,
+#[non_exhaustive]
+pub enum HistoryError {
+    /// They cannot be read.
+    #[error("the events of the day cannot be read: {reason}")]
+    Unreadable {
+        /// What the reader said.
+        reason: String,
+    },
+    /// What came so early was removed to make room.
+    #[error("so early a start is no longer kept; the earliest possible is start={} ({})", earliest.0, iso(*earliest))]
+    NotKept {
+        /// The earliest time that can be asked for, in ns since the epoch.
+        earliest: Nanos,
+    },
+}
+
+impl HistoryError {
+    /// They cannot be read, and this is why.
+    pub fn unreadable(reason: impl Into<String>) -> Self {
+        Self::Unreadable { reason: reason.into() }
+    }
+}
+
+fn iso(time: Nanos) -> String {
+    let mut text = String::new();
+    iso_time(&mut text, time);
+    text
+}
+
+/// Books, NBBO, instruments and last trades before the first event that a reader gives.
+#[derive(Debug)]
+pub struct Start {
+    /// The number of that event.
+    pub(crate) next: u64,
+    pub(crate) stages: Through<BookStage, NbboStage>,
+    pub(crate) instruments: Instruments,
+    pub(crate) carried: Carried,
+    /// The latest receive time of the events before.
+    pub(crate) now: Nanos,
+}
+
+impl Start {
+    /// The number of the first event that the reader gives.
+    pub const fn first_event(&self) -> u64 {
+        self.next
+    }
+
+    /// The latest receive time of the events before it.
+    pub const fn time(&self) -> Nanos {
+        self.now
+    }
+
+    /// The instruments of the events before it.
+    pub(crate) fn symbols(&self) -> impl Iterator<Item = (InstrumentId, Symbol)> {
+        // Instruments are numbered by 32 bits.
+        self.instruments.symbols().iter().zip(0..).map(|(symbol, index)| (InstrumentId(index), *symbol))
+    }
 }
 
 /// How far a reader is.
@@ -27,16 +85,22 @@ pub enum Read {
 
 /// The events of the day, which grow while they are read.
 pub trait History: Send + Sync {
-    /// A reader of the events of the day of `from`, from the first on: without those before `from` no book would be right.
-    /// A time later than every event means the day that runs. The first event it gives has the number 0, and every other follows without a hole.
+    /// A reader of the events of the day that runs, from the first on, or from a state on that was kept and in which no event at
+    /// or after `from` (receive time) has been; a time of 0 means the first. The first event it gives has the number that the
+    /// reader's [`Start`] tells, or 0, and every other follows without a hole.
     ///
     /// # Errors
-    /// [`HistoryError`], also when the day of `from` is not kept.
+    /// [`HistoryError`], also when what came before `from` is not kept.
     fn open(&self, from: Nanos) -> Result<Box<dyn HistoryReader>, HistoryError>;
 }
 
 /// Reads the events of a day in their order.
 pub trait HistoryReader: Send {
+    /// What was before the first event; `None` when nothing was, and when it was taken.
+    fn start(&mut self) -> Option<Start> {
+        None
+    }
+
     /// Appends the next events to `into`, some thousands at most.
     ///
     /// # Errors
@@ -59,37 +123,62 @@ pub struct Begin {
 /// How long a history may take to bring the next events.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Takes the events of the day so far, from the first on, until the history has brought all that `consumer` has left behind:
+/// How long before its time the making of a record may begin at most, in ns: two intervals of a minute.
+pub(super) const LONGEST_REACH: u64 = 120 * Nanos::SECOND;
+
+/// A piece of the day so far.
+pub(crate) enum Past<'e> {
+    /// Where it begins, if that is not at its first event.
+    Start(Box<Start>),
+    /// Events, and the number of the first of them.
+    Events(u64, &'e [Event]),
+}
+
+/// Takes a state that was kept, old enough for every open interval to be known whole where there is such a one, and the events since, until the history has brought all that `consumer` has left behind:
 /// those before `first_event`, which is its first, and those that come meanwhile, which are passed over in the ring, so that it
-/// does not fill up. Returns how many were passed over. `take` is given the number of the first of some events.
+/// does not fill up.
 pub(crate) fn catch_up<W: WaitStrategy, E: From<HistoryError>>(
     history: Option<&dyn History>,
     consumer: &mut Consumer<Event, W, Single>,
     first_event: u64,
     stop: &AtomicBool,
-    mut take: impl FnMut(u64, &[Event]) -> Result<(), E>,
+    mut take: impl FnMut(Past<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     if first_event == 0 {
         return Ok(());
     }
-    let none = || HistoryError { reason: "there is no history".to_owned() };
-    let mut reader = history.ok_or_else(none)?.open(Nanos(u64::MAX))?;
+    let none = || HistoryError::unreadable("there is no history");
+    let history = history.ok_or_else(none)?;
+    let mut reader = history.open(Nanos(u64::MAX))?;
+    let mut start = reader.start();
+    // An interval that was open when the newest state was taken is whole where an earlier one, or the day's beginning, is kept.
+    let earlier = start.as_ref().map(|start| start.time().0.saturating_sub(LONGEST_REACH));
+    if let Some(Ok(mut before)) = earlier.map(|time| history.open(Nanos(time))) {
+        start = before.start();
+        reader = before;
+    }
     let (mut next, mut wanted, mut buffer) = (0, first_event, Vec::new());
+    if let Some(start) = start {
+        next = start.next;
+        take(Past::Start(Box::new(start)))?;
+    }
     let mut progressed = Instant::now();
-    while next < wanted && !stop.load(Ordering::Acquire) {
+    while next != wanted && !stop.load(Ordering::Acquire) {
         // A ring that has ended or failed says so again when it is read in earnest.
         wanted += consumer.poll(|_, _, _| {}).unwrap_or_default() as u64;
         buffer.clear();
-        let read = reader.read(&mut buffer)?;
-        buffer.truncate(usize::try_from(wanted - next).unwrap_or(usize::MAX));
-        take(next, &buffer)?;
+        // A state of a moment ago may be ahead of the ring's reader.
+        let missing = wanted.saturating_sub(next);
+        let read = if missing > 0 { reader.read(&mut buffer)? } else { Read::CaughtUp };
+        buffer.truncate(usize::try_from(missing).unwrap_or(usize::MAX));
+        take(Past::Events(next, &buffer))?;
         next += buffer.len() as u64;
         if !buffer.is_empty() {
             progressed = Instant::now();
         } else if read == Read::CaughtUp {
             if progressed.elapsed() >= PATIENCE {
-                let reason = format!("they end at {next}, and the ring is at {wanted}");
-                return Err(HistoryError { reason }.into());
+                let reason = format!("they are at {next}, and the ring is at {wanted}");
+                return Err(HistoryError::unreadable(reason).into());
             }
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -1,4 +1,8 @@
-//! The replay of a session: the day from the beginning, in a thread of its own, then a hand-over to the distributor.
+//! The replay of a session: the day from the beginning, or from a state that was kept, in a thread of its own, then a hand-over
+//! to the distributor.
+//!
+//! A state is early enough when every record that is wanted is made of events after it alone: records of an interval need
+//! the whole interval. What they carry on from before is in the state.
 //!
 //! The replay makes records of the history with a replica of its own. When it is near the present it asks to join; the
 //! distributor names an event, from which on it makes the client's records itself and keeps them; the replay makes those of
@@ -16,8 +20,17 @@ use tapeworks_market::{Event, InstrumentId, Nanos};
 use tapeworks_store::Schema;
 
 use super::control::Wanted;
-use super::history::{History, HistoryError, Read};
+use super::history::{History, HistoryError, LONGEST_REACH, Read};
 use super::replica::{BookOptions, Mode, Replica, Special, lane_of};
+
+/// How long before its time the making of a record may begin, in ns: the interval before the one that ends then, so that it
+/// is of no account when the first begins; for records without interval, more than a group of events stays open.
+const fn reach(schema: Schema) -> u64 {
+    match schema {
+        Schema::Bbo1M | Schema::Cbbo1M => LONGEST_REACH,
+        _ => 2 * Nanos::SECOND,
+    }
+}
 
 /// No event: the distributor has not named one yet.
 const NOT_YET: u64 = u64::MAX;
@@ -89,8 +102,8 @@ pub(super) struct Begin {
     pub(super) selections: Vec<Selection>,
     /// The only feeds whose records are wanted; empty for all.
     pub(super) publishers: Vec<u16>,
-    /// The distributor's next event at the time: instruments from before have been named already.
-    pub(super) named_before: u64,
+    /// Instruments of which the client has been told.
+    pub(super) named: usize,
     /// Where the distributor is.
     pub(super) live: Arc<AtomicU64>,
 }
@@ -210,8 +223,23 @@ impl Run {
 
     /// Returns whether it came to its end; otherwise nobody listens any more.
     fn run(&mut self, begin: &Begin) -> Result<bool, HistoryError> {
+        let reach =
+            begin.selections.iter().map(|selection| reach(selection.schema)).max().unwrap_or_default();
         let from = begin.selections.iter().map(|selection| selection.start).min().unwrap_or_default();
-        let mut reader = begin.history.open(from)?;
+        let opened = begin.history.open(Nanos(from.0.saturating_sub(reach)));
+        let mut reader = opened.map_err(|error| match error {
+            HistoryError::NotKept { earliest } => {
+                HistoryError::NotKept { earliest: Nanos(earliest.0.saturating_add(reach)) }
+            }
+            other => other,
+        })?;
+        if let Some(start) = reader.start() {
+            let symbols: Vec<_> = start.symbols().collect();
+            self.replica.restore(start);
+            for (instrument, symbol) in symbols {
+                self.appears(begin, instrument, symbol, true);
+            }
+        }
         let mut events = Vec::new();
         let mut join = NOT_YET;
         let mut progressed = Instant::now();
@@ -250,7 +278,7 @@ impl Run {
             } else if join != NOT_YET && progressed.elapsed() >= PATIENCE {
                 let reason =
                     format!("they end at {}, and {join} have been published", self.replica.market.next);
-                return Err(HistoryError { reason });
+                return Err(HistoryError::unreadable(reason));
             }
             if events.is_empty() {
                 std::thread::sleep(REST);
@@ -285,16 +313,22 @@ impl Run {
             rest = rest.get(taken..).unwrap_or_default();
             self.collect(begin, join);
             if let Some(Special::Mapping(instrument, symbol)) = special {
-                let now = self.replica.market.now;
-                let mut is_chosen = false;
-                for one in &mut self.chosen {
-                    is_chosen |= one.appears(instrument, symbol);
-                }
-                if is_chosen && event >= begin.named_before && event < join {
-                    self.flush();
-                    self.send(Message::Symbol(now, instrument, symbol));
-                }
+                self.appears(begin, instrument, symbol, event < join);
             }
+        }
+    }
+
+    /// An instrument appears, of which the distributor does not tell if `is_ours`.
+    fn appears(&mut self, begin: &Begin, instrument: InstrumentId, symbol: Symbol, is_ours: bool) {
+        let now = self.replica.market.now;
+        let mut is_chosen = false;
+        for one in &mut self.chosen {
+            is_chosen |= one.appears(instrument, symbol);
+        }
+        // Instruments are numbered in the order in which they appear.
+        if is_chosen && instrument.index() >= begin.named && is_ours {
+            self.flush();
+            self.send(Message::Symbol(now, instrument, symbol));
         }
     }
 
@@ -320,5 +354,45 @@ impl Run {
             }
         });
         replica.clear();
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Instruments by name, and records.
+    pub(crate) type Told = (Vec<(InstrumentId, Symbol)>, Vec<u8>);
+
+    fn all_of(schema: Schema, start: Nanos) -> Selection {
+        Selection { schema, start, wanted: vec![Wanted::All] }
+    }
+
+    /// What a client is told that asks for all of these schemas from `start` on: the instruments by name, and the records.
+    pub(crate) fn replayed(
+        history: Arc<dyn History>,
+        books: &BookOptions,
+        schemas: &[Schema],
+        start: Nanos,
+    ) -> Result<Told, HistoryError> {
+        let replay = Replay::begin(Begin {
+            history,
+            books: books.clone(),
+            selections: schemas.iter().map(|schema| all_of(*schema, start)).collect(),
+            publishers: Vec::new(),
+            named: 0,
+            live: Arc::new(AtomicU64::new(u64::MAX)),
+        })
+        .unwrap();
+        let (mut symbols, mut records) = (Vec::new(), Vec::new());
+        loop {
+            match replay.messages.recv().unwrap() {
+                Message::Records { bytes, .. } => records.extend(bytes),
+                Message::Symbol(_, instrument, symbol) => symbols.push((instrument, symbol)),
+                Message::Join(event) => replay.join(event),
+                Message::Done => return Ok((symbols, records)),
+                Message::Failed(error) => return Err(error),
+            }
+        }
     }
 }

@@ -12,7 +12,9 @@ use tapeworks_market::{
     BookStage, Capacity, Event, EventKind, InstrumentId, Instruments, Nanos, NbboStage, NbboUpdate, Publisher,
 };
 use tapeworks_store::Schema;
-use tapeworks_store::live::{self, Batch, Maker, State};
+use tapeworks_store::live::{self, Batch, Carried, Maker, State};
+
+use super::history::Start;
 
 /// Schemas, and so lanes.
 pub(crate) const LANES: usize = Schema::ALL.len();
@@ -123,6 +125,13 @@ impl Market {
         Self { stages: options.market(), instruments: Instruments::default(), next: 0, now: Nanos(0) }
     }
 
+    /// Goes on from a state.
+    pub(crate) fn restore(&mut self, start: Start) -> Carried {
+        let Start { next, stages, instruments, carried, now } = start;
+        *self = Self { stages, instruments, next, now };
+        carried
+    }
+
     pub(crate) const fn books(&self) -> &BookStage {
         &self.stages.first
     }
@@ -172,6 +181,11 @@ pub(crate) struct Replica {
     pub(crate) lanes: Vec<Lane>,
 }
 
+/// The state of which records tell.
+const fn state_of(market: &Market) -> State<'_> {
+    State { books: market.books(), nbbo: market.nbbo(), instruments: &market.instruments, now: market.now }
+}
+
 /// Whether an event is taken alone: it gives more than one update, or something is to be said after it.
 const fn is_alone(event: &Event) -> bool {
     event.instrument.0 == InstrumentId::ALL.0
@@ -182,6 +196,13 @@ impl Replica {
     pub(crate) fn new(options: &BookOptions) -> Self {
         let lane = |schema| Lane { maker: Maker::new(schema), mode: Mode::Off, batch: Batch::default() };
         Self { market: Market::new(options), lanes: Schema::ALL.into_iter().map(lane).collect() }
+    }
+
+    /// Goes on from a state: records are those of a replica that has seen every event before it.
+    pub(crate) fn restore(&mut self, start: Start) {
+        let carried = self.market.restore(start);
+        let state = state_of(&self.market);
+        self.lanes.iter_mut().for_each(|lane| lane.maker.restore(&state, &carried));
     }
 
     pub(crate) fn set_mode(&mut self, schema: Schema, mode: Mode) {
@@ -217,12 +238,7 @@ impl Replica {
     /// The current state of the `wanted` instruments, as records.
     pub(crate) fn snapshot(&self, schema: Schema, wanted: &dyn Fn(InstrumentId) -> bool) -> Batch {
         let mut batch = Batch::default();
-        let state = State {
-            books: self.market.books(),
-            nbbo: self.market.nbbo(),
-            instruments: &self.market.instruments,
-            now: self.market.now,
-        };
+        let state = state_of(&self.market);
         if let Some(lane) = self.lanes.get(lane_of(schema)) {
             live::snapshot(schema, &lane.maker, &state, wanted, &mut batch);
         }

@@ -13,7 +13,7 @@ use tapeworks_ring::wait::WaitStrategy;
 use crate::live::{Bell, now};
 
 use super::distributor::{ClientView, Counters, Distributor, DistributorError, MissingEvents, Options};
-use super::history::{History, HistoryError, catch_up};
+use super::history::{History, HistoryError, Past, catch_up};
 
 /// Where and what to serve.
 #[derive(Debug)]
@@ -282,11 +282,15 @@ impl<W: WaitStrategy> Work<W> {
         result
     }
 
-    /// Takes the events of the day so far, of which no client is told: they are there for snapshots and replays.
+    /// Takes the day so far, of which no client is told: it is there for snapshots and replays.
     fn catch_up(&mut self) -> Result<(), ServeError> {
         let Self { distributor, consumer, history, stop, first_event, .. } = self;
-        catch_up(history.as_deref(), consumer, *first_event, stop, |next, events| {
-            Ok(distributor.events(next, events, now())?)
+        catch_up(history.as_deref(), consumer, *first_event, stop, |past| {
+            match past {
+                Past::Start(start) => distributor.restore(*start),
+                Past::Events(next, events) => distributor.events(next, events, now())?,
+            }
+            Ok(())
         })
     }
 

@@ -1,43 +1,59 @@
-//! State snapshots: where the engine and the books were after so many records of the journal, so that a start need not replay
-//! the whole day.
+//! State snapshots: where the engine and the books were after so many records of the journal, so that neither a start nor a
+//! client's replay need go through the whole day.
 //!
-//! A file `NUMBER.snapshot` lies beside the journal's segments; the number is that of the next record. It has a header of 40
+//! A file `NUMBER.snapshot` lies beside the journal's segments; the number is that of the next record. It has a header of 48
 //! bytes and a body of postcard's, with a CRC-32 over all but the first 12 bytes:
 //!
 //! | offset | | |
 //! | --- | --- | --- |
-//! | 0 | `TAPESNP1` | the last letter is the version |
+//! | 0 | `TAPESNP2` | the last letter is the version |
 //! | 8 | CRC-32 | u32, of all that follows it |
 //! | 12 | zero | 4 bytes |
 //! | 16 | number | u64, of the next record |
 //! | 24 | length | u64, bytes of the body |
 //! | 32 | events | u64, the number of the next event |
+//! | 40 | time | u64, the latest receive time of the events before, in ns |
 //!
-//! All little-endian. It is written to a file of another name, synced, and renamed; the newest two are kept. One that is
-//! damaged, of another configuration, or of what the journal does not hold (any more) is not used, and the start says so.
+//! All little-endian. It is written to a file of another name, synced, and renamed. The newest two are kept, and the first in
+//! each segment of the journal; the journal keeps the segments from the older of the newest two on, whatever its size
+//! ([`JournalOptions::keep_bytes`](tapeworks_store::journal::JournalOptions::keep_bytes)). One that is damaged, of another
+//! configuration, or of what the journal does not hold (any more) is not used, and the start says so.
 //!
-//! Cost: ingest pauses while the state is copied into a buffer (some ms for 100,000 orders and 10,000 symbols, which
-//! [`CheckpointStatus::pause_ns`] tells); the journal's thread writes it.
+//! Engine and books are copied at the same event. Where one thread has both, it copies both. In the topology "pipeline" ingest
+//! copies the engine between two inputs and names the number of the next event; the books' own thread copies the books when
+//! that event is the next it would apply. The copies say nothing of the topology: either goes on from what the other wrote.
+//! Only one snapshot is under way at a time.
+//!
+//! Cost: ingest, and in the topology "pipeline" the books' thread, pauses while its part is copied (some ms for 100,000 orders and
+//! 10,000 symbols, which [`CheckpointStatus::pause_ns`] tells). The journal's thread says after which record that was and
+//! syncs the journal; a thread of its own encodes, writes and syncs the file.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use tapeworks_flow::Through;
 use tapeworks_market::image::{BooksImage, NbboImage};
 use tapeworks_market::instrument::Symbol;
-use tapeworks_market::{BookStage, Instruments, NbboStage};
-use tapeworks_store::journal::Opened;
+use tapeworks_market::{BookStage, Instruments, Nanos, NbboStage};
+use tapeworks_store::journal::{Opened, segment_starts};
+use tapeworks_store::live::{Carried, CarriedImage};
 
-use super::PlantOptions;
 use super::engine::{Engine, EngineCounters};
+use super::status::Status;
+use super::{PlantOptions, now};
+use crate::clients::history::Start;
 
-const MAGIC: [u8; 8] = *b"TAPESNP1";
-const HEADER_BYTES: usize = 40;
+const MAGIC: [u8; 8] = *b"TAPESNP2";
+const HEADER_BYTES: usize = 48;
 const ENDING: &str = "snapshot";
 
-/// Snapshots that are kept.
+/// Newest snapshots that are kept, and whose records the journal keeps.
 const KEPT: usize = 2;
 
 /// State snapshots, as far as a plant has taken and used them.
@@ -47,24 +63,216 @@ pub struct CheckpointStatus {
     pub restored: Option<u64>,
     /// Snapshots that were not used at the start, and why.
     pub refused: Vec<String>,
-    /// Taken since the start.
+    /// Begun since the start.
     pub taken: u64,
     /// Written since the start.
     pub written: u64,
+    /// Not written since the start, because something failed: see `error`.
+    pub failed: u64,
+    /// Not begun when they were due, because the journal's queue was full.
+    pub skipped: u64,
+    /// When the last was written; 0 before the first.
+    pub time: Nanos,
     /// The bytes of the last that was written.
     pub bytes: u64,
     /// How long ingest paused for the last, in ns.
     pub pause_ns: u64,
+    /// How long the books' own thread paused for the last, in ns; 0 where ingest has the books.
+    pub books_pause_ns: u64,
     /// Why the last that could not be written was not.
     pub error: Option<String>,
 }
 
-/// Books, NBBO and the symbols of their instruments.
+/// No event: nobody wants the books.
+const NEVER: u64 = u64::MAX;
+
+/// What the threads that take part in a snapshot agree on.
+#[derive(Debug)]
+pub(super) struct Agreement {
+    is_under_way: AtomicBool,
+    /// The number of the event before which the books are to be copied.
+    books_at: AtomicU64,
+    /// The journal's records from this one on are needed by a snapshot.
+    needed_from: AtomicU64,
+}
+
+impl Default for Agreement {
+    fn default() -> Self {
+        Self {
+            is_under_way: AtomicBool::new(false),
+            books_at: AtomicU64::new(NEVER),
+            needed_from: AtomicU64::new(NEVER),
+        }
+    }
+}
+
+/// A snapshot is under way as long as this is held, wherever it is; the next is begun after it.
+#[derive(Debug)]
+pub(super) struct UnderWay(Arc<Agreement>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.is_under_way.store(false, Ordering::Release);
+    }
+}
+
+impl Agreement {
+    /// Begins a snapshot, unless one is under way.
+    pub(super) fn begin(self: &Arc<Self>) -> Option<UnderWay> {
+        (!self.is_under_way.swap(true, Ordering::AcqRel)).then(|| UnderWay(Arc::clone(self)))
+    }
+
+    /// The journal's records from `record` on are needed.
+    pub(super) fn need_from(&self, record: u64) {
+        self.needed_from.store(record, Ordering::Release);
+    }
+
+    /// The first record of the journal that is needed; [`u64::MAX`] where there are no snapshots.
+    pub(super) fn needed_from(&self) -> u64 {
+        self.needed_from.load(Ordering::Acquire)
+    }
+
+    /// Asks for the books as they are before the event `next`. To be called before that event is published: who has read the
+    /// event from the ring has then seen this too.
+    pub(super) fn ask_for_books(&self, next: u64) {
+        self.books_at.store(next, Ordering::Release);
+    }
+
+    /// Whether the books are to be copied before the event `next`.
+    #[inline]
+    fn wants_books_at(&self, next: u64) -> bool {
+        self.books_at.load(Ordering::Relaxed) == next
+    }
+}
+
+/// Hands over the books of the books' own thread.
+pub(super) struct BooksPart {
+    agreement: Arc<Agreement>,
+    to: Sender<(u64, MarketImage)>,
+    status: Arc<Mutex<Status>>,
+}
+
+impl BooksPart {
+    pub(super) const fn new(
+        agreement: Arc<Agreement>,
+        to: Sender<(u64, MarketImage)>,
+        status: Arc<Mutex<Status>>,
+    ) -> Self {
+        Self { agreement, to, status }
+    }
+
+    /// Whether the books are to be handed over before the event `next`.
+    #[inline]
+    pub(super) fn is_wanted_at(&self, next: u64) -> bool {
+        self.agreement.wants_books_at(next)
+    }
+
+    /// Hands over the books as they are before the event `next`.
+    #[cold]
+    pub(super) fn hand_over(&self, next: u64, image: impl FnOnce() -> MarketImage) {
+        let began = Instant::now();
+        let image = image();
+        let pause = nanos(began);
+        self.agreement.books_at.store(NEVER, Ordering::Release);
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).snapshots.books_pause_ns = pause;
+        // Without the thread that writes there are no snapshots, and nobody to tell.
+        let _nobody = self.to.send((next, image));
+    }
+}
+
+/// Time since `began`, in ns.
+pub(super) fn nanos(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The state between two inputs, on its way to the disk.
+#[derive(Debug)]
+pub(super) struct Taken {
+    counters: EngineCounters,
+    feed: Vec<u8>,
+    /// `None` where the books' own thread hands them over.
+    market: Option<MarketImage>,
+    _under_way: UnderWay,
+}
+
+impl Taken {
+    /// Copies the engine, to go with these books, or with those that another thread hands over.
+    pub(super) fn new(
+        engine: &Engine,
+        market: Option<MarketImage>,
+        under_way: UnderWay,
+    ) -> Result<Self, String> {
+        let feed = engine.feed().save().map_err(|error| error.to_string())?;
+        Ok(Self { counters: *engine.counters(), feed, market, _under_way: under_way })
+    }
+}
+
+/// What was taken, and the number of the journal's next record then.
+pub(super) type Job = (u64, Box<Taken>);
+
+/// The thread that writes snapshots. It ends when nobody is left who takes any.
+pub(super) struct Scribe {
+    pub(super) folder: PathBuf,
+    pub(super) jobs: Receiver<Job>,
+    /// The books of the books' own thread.
+    pub(super) books: Receiver<(u64, MarketImage)>,
+    pub(super) agreement: Arc<Agreement>,
+    pub(super) status: Arc<Mutex<Status>>,
+}
+
+impl Scribe {
+    pub(super) fn run(self) {
+        while let Ok((record, taken)) = self.jobs.recv() {
+            let written = self.write(record, *taken);
+            tell(&self.status, written);
+        }
+    }
+
+    fn write(&self, record: u64, taken: Taken) -> Result<u64, String> {
+        let Taken { counters, feed, market, _under_way } = taken;
+        let market = match market {
+            Some(market) => market,
+            None => self.books_at(counters.events).ok_or("the thread of the books has ended")?,
+        };
+        let bytes = encode(counters, feed, market)?;
+        let bytes = write(&self.folder, record, bytes).map_err(|error| error.to_string())?;
+        // What is on the disk is good whether or not older ones could be removed.
+        self.agreement.need_from(prune(&self.folder)?);
+        Ok(bytes)
+    }
+
+    /// The books before the event `next`.
+    fn books_at(&self, next: u64) -> Option<MarketImage> {
+        // Those of another event are of a snapshot that was given up.
+        self.books.iter().find_map(|(at, image)| (at == next).then_some(image))
+    }
+}
+
+/// Tells how a snapshot ended.
+pub(super) fn tell(status: &Mutex<Status>, written: Result<u64, String>) {
+    let snapshots = &mut status.lock().unwrap_or_else(PoisonError::into_inner).snapshots;
+    match written {
+        Ok(bytes) => {
+            snapshots.written += 1;
+            snapshots.bytes = bytes;
+            snapshots.time = now();
+        }
+        Err(error) => {
+            snapshots.failed += 1;
+            snapshots.error = Some(error);
+        }
+    }
+}
+
+/// Books, NBBO, the symbols of their instruments, and last trades.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct MarketImage {
     pub(super) books: Vec<BooksImage>,
     pub(super) nbbo: NbboImage,
     pub(super) symbols: Vec<[u8; 16]>,
+    pub(super) carried: CarriedImage,
+    /// The latest receive time of the events, in ns.
+    pub(super) now: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -79,31 +287,53 @@ pub(super) struct Restored {
     /// The record that comes next.
     pub(super) record: u64,
     pub(super) engine: Engine,
-    pub(super) market: Through<BookStage, NbboStage>,
-    pub(super) instruments: Instruments,
+    pub(super) market: Start,
 }
 
-/// The state as the body of a file.
-pub(super) fn encode(engine: &Engine, market: MarketImage) -> Result<Vec<u8>, String> {
-    let feed = engine.feed().save().map_err(|error| error.to_string())?;
-    let body = Body { counters: *engine.counters(), feed, market };
-    postcard::to_extend(&body, vec![0; HEADER_BYTES]).map_err(|error| error.to_string())
+/// What a file's header says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Header {
+    crc: u32,
+    record: u64,
+    length: u64,
+    events: u64,
+    time: Nanos,
 }
 
-/// Fills the header of what [`encode`] gave.
-fn seal(bytes: &mut [u8], record: u64, events: u64) {
+impl Header {
+    /// The header at the beginning of a file; `None` where there is none of this version.
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let number = |at: usize| bytes.get(at..at + 8)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+        let crc = bytes.get(8..12)?.first_chunk().map(|crc| u32::from_le_bytes(*crc))?;
+        (bytes.first_chunk() == Some(&MAGIC)).then_some(())?;
+        let (record, length, events) = (number(16)?, number(24)?, number(32)?);
+        Some(Self { crc, record, length, events, time: Nanos(number(40)?) })
+    }
+}
+
+/// The state as a file, but for the header's number and CRC.
+fn encode(counters: EngineCounters, feed: Vec<u8>, market: MarketImage) -> Result<Vec<u8>, String> {
+    let (events, time) = (counters.events, market.now);
+    let body = Body { counters, feed, market };
+    let mut bytes = postcard::to_extend(&body, vec![0; HEADER_BYTES]).map_err(|error| error.to_string())?;
     let length = (bytes.len() - HEADER_BYTES) as u64;
     bytes[..8].copy_from_slice(&MAGIC);
-    bytes[16..24].copy_from_slice(&record.to_le_bytes());
     bytes[24..32].copy_from_slice(&length.to_le_bytes());
     bytes[32..40].copy_from_slice(&events.to_le_bytes());
+    bytes[40..48].copy_from_slice(&time.to_le_bytes());
+    Ok(bytes)
+}
+
+/// Completes the header of what [`encode`] gave.
+fn seal(bytes: &mut [u8], record: u64) {
+    bytes[16..24].copy_from_slice(&record.to_le_bytes());
     let crc = crc32fast::hash(&bytes[12..]);
     bytes[8..12].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Writes a snapshot of the state after `record` records, of which `events` came, and removes those that are too old.
-pub(super) fn write(folder: &Path, record: u64, events: u64, mut bytes: Vec<u8>) -> io::Result<u64> {
-    seal(&mut bytes, record, events);
+/// Writes a snapshot of the state after `record` records. Returns its size in bytes.
+fn write(folder: &Path, record: u64, mut bytes: Vec<u8>) -> io::Result<u64> {
+    seal(&mut bytes, record);
     let path = folder.join(format!("{record:020}.{ENDING}"));
     let partial = folder.join(format!("{record:020}.{ENDING}.partial"));
     let written = File::create(&partial).and_then(|mut file| {
@@ -117,11 +347,26 @@ pub(super) fn write(folder: &Path, record: u64, events: u64, mut bytes: Vec<u8>)
         let _gone = fs::remove_file(&partial);
         return Err(error);
     }
-    let all = list(folder)?;
-    for (_, old) in all.iter().take(all.len().saturating_sub(KEPT)) {
-        fs::remove_file(old)?;
-    }
     Ok(bytes.len() as u64)
+}
+
+/// Removes the snapshots that are no longer needed: all but the newest two and the first in each segment of the journal. Returns
+/// the first record of the journal that is needed.
+fn prune(folder: &Path) -> Result<u64, String> {
+    let failed = |error: io::Error| format!("{}: {error}", folder.display());
+    let all = list(folder).map_err(failed)?;
+    let starts = segment_starts(folder).map_err(|error| error.to_string())?;
+    let (old, newest) = all.split_at(all.len().saturating_sub(KEPT));
+    let mut last_segment = 0;
+    for (record, path) in old {
+        // 0 stands for before the first segment.
+        let segment = starts.partition_point(|start| start <= record);
+        if segment == last_segment {
+            fs::remove_file(path).map_err(failed)?;
+        }
+        last_segment = segment;
+    }
+    Ok(newest.first().map_or(0, |(record, _)| *record))
 }
 
 /// The snapshots in `folder`, oldest first.
@@ -157,6 +402,10 @@ pub(super) fn newest(
         Err(error) => return (None, vec![format!("{}: {error}", folder.display())]),
     };
     for (record, path) in all.into_iter().rev() {
+        if record > opened.next {
+            // Its number will be that of another record.
+            let _not_used = fs::remove_file(&path);
+        }
         let restored = if record < opened.first || record > opened.next {
             Err(format!("the journal has the records from {} to {}", opened.first, opened.next))
         } else {
@@ -172,22 +421,38 @@ pub(super) fn newest(
     (None, refused)
 }
 
+/// The newest snapshot in which no event at or after `from` has been, of a journal whose first record is `first`.
+pub(super) fn before(folder: &Path, first: u64, from: Nanos, options: &PlantOptions) -> Option<Restored> {
+    let all = list(folder).ok()?.into_iter().rev();
+    let mut early =
+        all.filter(|(record, path)| *record >= first && time_of(path).is_some_and(|time| time < from));
+    early.find_map(|(record, path)| restore(&fs::read(path).ok()?, record, options).ok())
+}
+
+/// The time of the oldest snapshot that a replay of a journal whose first record is `first` can begin with.
+pub(super) fn oldest(folder: &Path, first: u64, options: &PlantOptions) -> Option<Nanos> {
+    let mut all = list(folder).ok()?.into_iter().filter(|(record, _)| *record >= first);
+    all.find_map(|(record, path)| Some(restore(&fs::read(path).ok()?, record, options).ok()?.market.time()))
+}
+
+/// The time in a file's header.
+fn time_of(path: &Path) -> Option<Nanos> {
+    let mut header = [0; HEADER_BYTES];
+    File::open(path).and_then(|mut file| file.read_exact(&mut header)).ok()?;
+    Some(Header::read(&header)?.time)
+}
+
 /// The state in a file's bytes.
 fn restore(bytes: &[u8], record: u64, options: &PlantOptions) -> Result<Restored, String> {
-    let number = |at: usize| bytes.get(at..at + 8)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
     let body = bytes.get(HEADER_BYTES..).ok_or("it is too short")?;
-    if bytes.first_chunk() != Some(&MAGIC) {
-        return Err("not a snapshot of this version".to_owned());
-    }
-    let crc = bytes.get(8..12).and_then(|crc| crc.first_chunk()).map(|crc| u32::from_le_bytes(*crc));
-    let is_whole = number(24) == Some(body.len() as u64)
-        && crc == Some(crc32fast::hash(bytes.get(12..).unwrap_or_default()));
-    if !is_whole || number(16) != Some(record) {
+    let header = Header::read(bytes).ok_or("not a snapshot of this version")?;
+    let crc = crc32fast::hash(bytes.get(12..).unwrap_or_default());
+    if header.length != body.len() as u64 || header.crc != crc || header.record != record {
         return Err("it is damaged".to_owned());
     }
     let body: Body = postcard::from_bytes(body).map_err(|error| error.to_string())?;
-    if number(32) != Some(body.counters.events) {
-        return Err("its events are numbered otherwise".to_owned());
+    if header.events != body.counters.events || header.time.0 != body.market.now {
+        return Err("its header is of another state".to_owned());
     }
     let engine = Engine::restore(options, body.counters, &body.feed).map_err(|error| error.to_string())?;
     let how = options.books();
@@ -197,12 +462,16 @@ fn restore(bytes: &[u8], record: u64, options: &PlantOptions) -> Result<Restored
     for symbol in &body.market.symbols {
         instruments.intern(Symbol::from_bytes(symbol));
     }
-    Ok(Restored { record, engine, market: Through::new(books, nbbo), instruments })
+    let carried = Carried::from_image(&body.market.carried, instruments.len())
+        .ok_or("it has a last trade of no instrument or side")?;
+    let (next, stages, now) = (body.counters.events, Through::new(books, nbbo), header.time);
+    Ok(Restored { record, engine, market: Start { next, stages, instruments, carried, now } })
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::{SocketAddr, UdpSocket};
+    use std::sync::mpsc::channel;
     use std::time::{Duration, Instant};
 
     use proptest::prelude::*;
@@ -213,9 +482,23 @@ mod tests {
     use super::super::export::tests::{Temporary, plant, session};
     use super::super::journal::JournalSetting;
     use super::super::shared::MarketStage;
-    use super::super::{EventConsumer, JournalHistory, Plant};
+    use super::super::{EventConsumer, JournalHistory, Plant, Topology};
     use super::*;
-    use crate::clients::history::{History, Read};
+    use tapeworks_flow::graph::Wait;
+    use tapeworks_ring::disruptor::Builder;
+    use tapeworks_store::Schema;
+    use tapeworks_store::journal::{JournalOptions, JournalWriter};
+
+    use super::super::records::record_of;
+    use super::super::{Waiting, empty_event};
+    use crate::clients::history::{History, HistoryError, HistoryReader, Past, Read, catch_up};
+    use crate::clients::replay::tests::replayed;
+    use crate::clients::replica::{Mode, Replica};
+
+    /// The state as the body of a file.
+    fn encoded(engine: &Engine, market: MarketImage) -> Vec<u8> {
+        encode(*engine.counters(), engine.feed().save().unwrap(), market).unwrap()
+    }
 
     fn stage() -> MarketStage {
         MarketStage::new(&plant(), None, Default::default())
@@ -251,17 +534,17 @@ mod tests {
             let (before, after) = packets.split_at(at.index(packets.len()));
             let (mut engine, mut market) = (Engine::new(plant().live_feed()), stage());
             run(&mut engine, &mut market, before);
-            let bytes = encode(&engine, market.image()).unwrap();
+            let bytes = encoded(&engine, market.image());
             let folder = Temporary::new();
             fs::create_dir_all(&folder.0).unwrap();
             let record = before.len() as u64;
-            write(&folder.0, record, engine.counters().events, bytes).unwrap();
+            write(&folder.0, record, bytes).unwrap();
             let (restored, refused) = newest(&folder.0, &opened(record + 5), &plant());
             prop_assert!(refused.is_empty(), "{refused:?}");
             let restored = restored.unwrap();
             prop_assert_eq!(restored.record, record);
             let (mut other, mut twin) = (restored.engine, stage());
-            twin.restore(restored.market, restored.instruments);
+            twin.restore(restored.market);
             prop_assert_eq!(other.counters(), engine.counters());
             prop_assert_eq!(run(&mut other, &mut twin, after), run(&mut engine, &mut market, after));
             prop_assert_eq!(other.counters(), engine.counters());
@@ -273,18 +556,212 @@ mod tests {
         }
     }
 
+    /// The history with the whole day, whatever there is of snapshots.
+    struct Whole(JournalHistory);
+
+    impl History for Whole {
+        fn open(&self, _from: Nanos) -> Result<Box<dyn HistoryReader>, HistoryError> {
+            self.0.open(Nanos(0))
+        }
+    }
+
+    /// A session without the heartbeats of a whole day.
+    fn without_heartbeats() -> Vec<(u16, Nanos, Vec<u8>)> {
+        let mut packets = session();
+        packets.retain(|(_, _, payload)| payload.len() > 40);
+        packets
+    }
+
+    /// Keeps a session as a plant would, with so many snapshots. Returns the times of the snapshots.
+    fn keep(options: &PlantOptions, snapshots: usize) -> Vec<Nanos> {
+        let setting = options.journal.as_ref().unwrap();
+        let (mut writer, _) = JournalWriter::open(&setting.folder, setting.options).unwrap();
+        writer.need_from(0);
+        let mut engine = Engine::new(options.live_feed());
+        let mut market = MarketStage::new(options, None, Default::default());
+        let packets = without_heartbeats();
+        let (every, mut times) = (packets.len() / (snapshots + 1), Vec::new());
+        for (at, packet) in packets.iter().enumerate() {
+            if at > 0 && at % every == 0 && times.len() < snapshots {
+                writer.sync().unwrap();
+                write(&setting.folder, at as u64, encoded(&engine, market.image())).unwrap();
+                writer.need_from(prune(&setting.folder).unwrap());
+                times.push(Nanos(market.image().now));
+            }
+            run(&mut engine, &mut market, std::slice::from_ref(packet));
+            let (channel, received, payload) = packet;
+            let input = Input::Packet { channel: *channel, line: Line::A, received: *received, payload };
+            writer.append(&record_of(&input, &mut [0; 8])).unwrap();
+        }
+        writer.sync().unwrap();
+        times
+    }
+
+    /// A plant that keeps a journal of such segments in the folder.
+    fn keeping(folder: &Temporary, segment_bytes: u64, keep_bytes: Option<u64>) -> PlantOptions {
+        let mut setting = JournalSetting::new(&folder.0);
+        setting.snapshot_every = Some(Duration::from_millis(50));
+        setting.options = JournalOptions { segment_bytes, keep_bytes };
+        PlantOptions { journal: Some(setting), ..plant() }
+    }
+
+    /// Schemas whose records need a minute, and those that do not.
+    const SCHEMAS: [&[Schema]; 2] = [
+        &[Schema::Bbo1M, Schema::Cbbo1M],
+        &[
+            Schema::Mbo,
+            Schema::Mbp1,
+            Schema::Mbp10,
+            Schema::Tbbo,
+            Schema::Trades,
+            Schema::Bbo1S,
+            Schema::Cmbp1,
+            Schema::Cbbo1S,
+            Schema::Status,
+            Schema::Imbalance,
+            Schema::Definition,
+            Schema::Ohlcv1S,
+        ],
+    ];
+
+    fn history(options: &PlantOptions) -> Arc<dyn History> {
+        Arc::new(JournalHistory::new(options).unwrap())
+    }
+
+    #[test]
+    fn a_replay_from_a_snapshot_is_the_days_to_the_last_byte() {
+        let folder = Temporary::new();
+        // One snapshot for each segment is kept.
+        let options = keeping(&folder, 4_096, None);
+        let times = keep(&options, 12);
+        assert_eq!(list(&folder.0).unwrap().len(), 12);
+        let some = history(&options);
+        let whole: Arc<dyn History> = Arc::new(Whole(JournalHistory::new(&options).unwrap()));
+        // Just behind a snapshot, some time behind it, at full minutes, before all of them, and at the day's end.
+        let minute = 60 * Nanos::SECOND;
+        let starts = [
+            times[0].0 - 1,
+            times[1].0 + 2 * Nanos::SECOND + 1,
+            (times[5].0 / minute + 3) * minute,
+            times[9].0 + 500 * Nanos::SECOND,
+        ];
+        let last = without_heartbeats().last().unwrap().1.0;
+        let (mut used, mut bytes) = (0, 0);
+        for start in starts.into_iter().chain([last - 1]).map(Nanos) {
+            used += usize::from(some.open(start).unwrap().start().is_some());
+            for schemas in SCHEMAS {
+                let of = |history: &Arc<dyn History>| {
+                    replayed(Arc::clone(history), &options.books(), schemas, start).unwrap()
+                };
+                let (expected, told) = (of(&whole), of(&some));
+                let (one, other) = (told.1.len(), expected.1.len());
+                assert!(told == expected, "{schemas:?} from {start:?}: {one} and {other} bytes");
+                bytes += one;
+            }
+        }
+        assert!(used == 4 && bytes > 1_000_000, "{used} times, {bytes} bytes");
+    }
+
+    #[test]
+    fn the_journal_keeps_what_its_snapshots_need_and_tells_from_when_on_there_is_something() {
+        let (folder, all) = (Temporary::new(), Temporary::new());
+        let (options, of_all) = (keeping(&folder, 8_192, Some(30_000)), keeping(&all, 1 << 20, None));
+        keep(&options, 12);
+        keep(&of_all, 0);
+        let (kept, starts) = (list(&folder.0).unwrap(), segment_starts(&folder.0).unwrap());
+        let usable = kept.iter().filter(|(record, _)| *record >= starts[0]).count();
+        assert!(starts[0] > 0 && usable >= 2, "{kept:?} {starts:?}");
+        let (some, whole) = (history(&options), history(&of_all));
+        let replay = |history: &Arc<dyn History>, schemas: &[Schema], start| {
+            replayed(Arc::clone(history), &options.books(), schemas, start)
+        };
+        for schemas in SCHEMAS {
+            let refused = replay(&some, schemas, Nanos(0)).unwrap_err();
+            let HistoryError::NotKept { earliest } = refused else { panic!("{refused}") };
+            assert!(refused.to_string().contains(&format!("start={}", earliest.0)), "{refused}");
+            let (_, told) = replay(&some, schemas, earliest).unwrap();
+            assert!(told == replay(&whole, schemas, earliest).unwrap().1 && !told.is_empty(), "{schemas:?}");
+            assert!(replay(&some, schemas, Nanos(earliest.0 - 1)).is_err());
+        }
+        // What is kept is of no use to a plant of another configuration.
+        let mut others = options.clone();
+        others.venues[0].arbiter.reorder_window_ns += 1;
+        let refused = replay(&history(&others), &[Schema::Mbo], Nanos(u64::MAX)).unwrap_err();
+        assert!(refused.to_string().contains("removed to make room"), "{refused}");
+    }
+
+    #[test]
+    fn readers_of_the_ring_go_on_from_a_snapshot_when_the_days_beginning_is_gone() {
+        let (folder, all) = (Temporary::new(), Temporary::new());
+        let (options, of_all) = (keeping(&folder, 8_192, Some(30_000)), keeping(&all, 1 << 20, None));
+        keep(&options, 12);
+        keep(&of_all, 0);
+        let mut whole = Vec::new();
+        let mut reader = history(&of_all).open(Nanos(0)).unwrap();
+        while reader.read(&mut whole).unwrap() == Read::Events {}
+        let ends = Opened { first: 0, next: u64::MAX, torn_bytes: 0 };
+        let newest = newest(&folder.0, &ends, &options).0.unwrap().engine.counters().events;
+        // The ring begins with what the newest snapshot has not, or some events before: it was taken since.
+        for first_event in [newest, newest - 100] {
+            let mut builder = Builder::new(1 << 14, empty_event, || Waiting::new(Wait::Backoff));
+            let id = builder.consumer("reader", &[]);
+            let (mut producer, mut ends) = builder.single_producer();
+            let mut consumer = ends.take(id).unwrap();
+            for event in &whole[first_event as usize..] {
+                producer.publish(|slot| *slot = *event).unwrap();
+            }
+            let [mut replica, mut straight] = [(); 2].map(|()| Replica::new(&options.books()));
+            for replica in [&mut replica, &mut straight] {
+                Schema::ALL.into_iter().for_each(|schema| replica.set_mode(schema, Mode::Watch));
+            }
+            let take = |replica: &mut Replica, events: &[Event]| {
+                let mut rest = events;
+                while !rest.is_empty() {
+                    rest = &rest[replica.advance(rest).0..];
+                }
+            };
+            let (stop, mut began) = (AtomicBool::new(false), None);
+            let history = history(&options);
+            let caught: Result<(), HistoryError> =
+                catch_up(Some(&*history), &mut consumer, first_event, &stop, |past| {
+                    match past {
+                        Past::Start(start) => {
+                            began = Some(start.first_event());
+                            replica.restore(*start);
+                        }
+                        Past::Events(_, events) => take(&mut replica, events),
+                    }
+                    Ok(())
+                });
+            caught.unwrap();
+            assert_eq!(began, Some(newest));
+            // Then the ring, in earnest.
+            let mut rest = Vec::new();
+            consumer.poll(|event, _, _| rest.push(*event)).unwrap();
+            take(&mut replica, &rest);
+            take(&mut straight, &whole);
+            assert_eq!(replica.market.next, straight.market.next);
+            for schema in Schema::ALL {
+                let (one, same) = (replica.snapshot(schema, &|_| true), straight.snapshot(schema, &|_| true));
+                assert!(one.bytes() == same.bytes(), "{schema}");
+            }
+        }
+    }
+
     #[test]
     fn a_snapshot_that_cannot_be_used_is_told_and_the_one_before_it_is() {
         let packets = session();
         let (mut engine, mut market) = (Engine::new(plant().live_feed()), stage());
         let folder = Temporary::new();
         fs::create_dir_all(&folder.0).unwrap();
+        // A segment that begins behind the first of them.
+        fs::write(folder.0.join(format!("{:020}.journal", 150)), b"").unwrap();
         for (round, piece) in packets.chunks(packets.len() / 3).take(3).enumerate() {
             run(&mut engine, &mut market, piece);
             let record = 100 * (round as u64 + 1);
-            write(&folder.0, record, engine.counters().events, encode(&engine, market.image()).unwrap())
-                .unwrap();
+            write(&folder.0, record, encoded(&engine, market.image())).unwrap();
         }
+        assert_eq!(prune(&folder.0), Ok(200));
         let all = list(&folder.0).unwrap();
         let [(200, first), (300, last)] = &all[..] else { panic!("the newest two are kept: {all:?}") };
         let used = |next, options: &PlantOptions| {
@@ -292,8 +769,7 @@ mod tests {
             (restored.map(|restored| restored.record), refused.len())
         };
         assert_eq!(used(1_000, &plant()), (Some(300), 0));
-        // The journal lost what came behind it, or everything before it.
-        assert_eq!(used(250, &plant()), (Some(200), 1));
+        // The journal lost everything before it.
         let (restored, refused) = newest(&folder.0, &Opened { first: 400, ..opened(500) }, &plant());
         assert!(restored.is_none() && refused.len() == 2);
         // Another configuration.
@@ -313,6 +789,10 @@ mod tests {
             fs::write(last, &sound[..at]).unwrap();
             assert_eq!(used(1_000, &plant()), (Some(200), 1), "up to byte {at}");
         }
+        // The journal lost what came behind it: another record will have its number.
+        fs::write(last, sound).unwrap();
+        assert_eq!(used(250, &plant()), (Some(200), 1));
+        assert!(!last.exists());
         fs::write(last, b"").unwrap();
         fs::write(first, b"TAPESNP1").unwrap();
         assert_eq!(used(1_000, &plant()), (None, 2));
@@ -337,6 +817,21 @@ mod tests {
 
     #[test]
     fn a_plant_starts_from_its_snapshot_and_has_the_day_all_the_same() {
+        day([Topology::Inline; 3]);
+    }
+
+    #[test]
+    fn a_pipeline_starts_from_its_snapshot_and_has_the_day_all_the_same() {
+        day([Topology::Pipeline; 3]);
+    }
+
+    #[test]
+    fn a_plant_starts_from_a_snapshot_of_another_topology() {
+        day([Topology::Pipeline, Topology::Inline, Topology::Pipeline]);
+    }
+
+    /// A day in three runs of a plant, each of which goes on from the snapshot of the one before.
+    fn day(topologies: [Topology; 3]) {
         let folder = Temporary::new();
         let mut options = plant();
         options.ring_events = 1 << 16;
@@ -346,12 +841,11 @@ mod tests {
         journal.queue = 64;
         options.journal = Some(journal);
         let socket = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
-        let mut packets = session();
-        // Without the heartbeats of a whole day.
-        packets.retain(|(_, _, payload)| payload.len() > 40);
+        let packets = without_heartbeats();
         let third = packets.len() / 3;
         let mut seen = Vec::new();
-        for (round, piece) in packets.chunks(third).take(3).enumerate() {
+        for (round, (piece, topology)) in packets.chunks(third).zip(topologies).enumerate() {
+            options.topology = topology;
             let (mut plant, consumers) = Plant::start(options.clone(), &["test"]).unwrap();
             let consumer = consumers.into_iter().next().unwrap();
             let replayed = plant.replayed().unwrap();
@@ -375,8 +869,13 @@ mod tests {
             wait_until("events", || plant.status().events > had + 500);
             let written = plant.status().snapshots.written;
             wait_until("snapshots", || plant.status().snapshots.written > written + 1);
-            assert_eq!(plant.status().snapshots.error, None);
+            let handle = plant.status_handle();
             plant.stop().unwrap();
+            let told = handle.lock().unwrap().clone();
+            let snapshots = &told.snapshots;
+            assert_eq!((&snapshots.error, snapshots.failed, snapshots.skipped), (&None, 0, 0));
+            assert_eq!(snapshots.taken, snapshots.written, "none is left half done");
+            assert_eq!(snapshots.books_pause_ns > 0, topology == Topology::Pipeline);
             let events = drain(consumer);
             // What the ring has of before is what was there.
             seen.truncate(first + replayed.events as usize);
@@ -385,10 +884,67 @@ mod tests {
             seen.extend(events);
         }
         // A history has the whole day, whatever the snapshots.
-        let mut reader = JournalHistory::new(&options).unwrap().open(Nanos(u64::MAX)).unwrap();
+        let mut reader = JournalHistory::new(&options).unwrap().open(Nanos(0)).unwrap();
         let mut whole = Vec::new();
         while reader.read(&mut whole).unwrap() == Read::Events {}
         assert!(whole == seen, "{} and {}", whole.len(), seen.len());
-        assert_eq!(list(&folder.0).unwrap().len(), 2);
+        assert_eq!(list(&folder.0).unwrap().len(), 3, "the newest two, and the first of the segment");
+        // The books of the last snapshot are those of its events in one thread, whoever took them.
+        let opened = opened(u64::MAX);
+        let (restored, refused) = newest(&folder.0, &opened, &options);
+        let (restored, mut straight) = (restored.unwrap(), stage());
+        assert!(refused.is_empty());
+        straight.apply(&whole[..restored.engine.counters().events as usize]);
+        let mut taken = stage();
+        taken.restore(restored.market);
+        same_market(&taken, &straight);
+    }
+
+    /// Books, NBBO and symbols are the same.
+    fn same_market(one: &MarketStage, other: &MarketStage) {
+        let (one, other) = (one.image(), other.image());
+        assert!(one.books == other.books && one.nbbo == other.nbbo && one.symbols == other.symbols);
+    }
+
+    #[test]
+    fn books_of_another_event_are_not_joined_with_the_engine() {
+        let folder = Temporary::new();
+        fs::create_dir_all(&folder.0).unwrap();
+        let (mut engine, mut market) = (Engine::new(plant().live_feed()), stage());
+        run(&mut engine, &mut market, &session()[..500]);
+        let agreement = Arc::new(Agreement::default());
+        let status = Arc::default();
+        let ((states, jobs), (to, books)) = (channel(), channel());
+        let part = BooksPart::new(Arc::clone(&agreement), to, Arc::clone(&status));
+        let (folder_of, of_scribe) = (folder.0.clone(), Arc::clone(&agreement));
+        let scribe =
+            Scribe { folder: folder_of, jobs, books, agreement: of_scribe, status: Arc::clone(&status) };
+        let at = engine.counters().events;
+        let under_way = agreement.begin().unwrap();
+        assert!(agreement.begin().is_none(), "one at a time");
+        agreement.ask_for_books(at);
+        assert!(part.is_wanted_at(at) && !part.is_wanted_at(at - 1));
+        // Of one that was given up.
+        part.hand_over(at - 1, || stage().image());
+        part.hand_over(at, || market.image());
+        assert!(!part.is_wanted_at(at));
+        states.send((500, Box::new(Taken::new(&engine, None, under_way).unwrap()))).unwrap();
+        let running = std::thread::spawn(move || scribe.run());
+        wait_until("a snapshot", || status.lock().unwrap().snapshots.written == 1);
+        wait_until("the next may begin", || agreement.begin().is_some());
+        let (restored, refused) = newest(&folder.0, &opened(500), &plant());
+        let (restored, mut taken) = (restored.unwrap(), stage());
+        assert!(refused.is_empty());
+        taken.restore(restored.market);
+        same_market(&taken, &market);
+        // The thread of the books ends, and with it the hope for them.
+        drop(part);
+        let under_way = agreement.begin().unwrap();
+        states.send((501, Box::new(Taken::new(&engine, None, under_way).unwrap()))).unwrap();
+        drop(states);
+        running.join().unwrap();
+        let snapshots = status.lock().unwrap().snapshots.clone();
+        assert_eq!((snapshots.written, snapshots.failed), (1, 1));
+        assert!(snapshots.error.unwrap().contains("has ended"));
     }
 }

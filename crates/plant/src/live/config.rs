@@ -241,8 +241,7 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
         };
         nbbo.refuse_the_rest(reading);
     }
-    let topology = plant.topology;
-    plant.journal = top.table(reading, "journal").map(|journal| read_journal(reading, journal, topology));
+    plant.journal = top.table(reading, "journal").map(|journal| read_journal(reading, journal));
     let venues = top.tables(reading, "venue");
     if venues.is_empty() {
         reading
@@ -299,7 +298,7 @@ fn read_source(reading: &mut Reading<'_>, receive: &mut Section<'_>) -> Source {
     }
 }
 
-fn read_journal(reading: &mut Reading<'_>, mut journal: Section<'_>, topology: Topology) -> JournalSetting {
+fn read_journal(reading: &mut Reading<'_>, mut journal: Section<'_>) -> JournalSetting {
     let folder = journal.required_text(reading, "folder").map_or_else(String::new, |(folder, _)| folder);
     let mut setting = JournalSetting::new(folder);
     let segment = journal.integer(reading, "segment_mb", 1..=65_536);
@@ -324,11 +323,6 @@ fn read_journal(reading: &mut Reading<'_>, mut journal: Section<'_>, topology: T
     setting.snapshot_every = journal.parsed(reading, "snapshot_every", "a time such as \"60s\"", |text| {
         duration(text).filter(|every| !every.is_zero())
     });
-    if setting.snapshot_every.is_some() && topology == Topology::Pipeline {
-        let problem =
-            "'snapshot_every' needs the topology \"inline\", where engine and books are on one thread";
-        journal.wrong_at(reading, "snapshot_every", problem);
-    }
     journal.refuse_the_rest(reading);
     setting
 }
@@ -868,11 +862,8 @@ mod tests {
         assert_eq!(problems("").len(), 1);
         let nothing = problems(&WHOLE.replace("group = \"239.192.100.1:34000\"", "schemas_ = 1"));
         assert!(nothing.iter().any(|told| told.contains("multicast lacks the key 'group'")), "{nothing:?}");
-        let topology = problems(&WHOLE.replace("sync = \"250ms\"", "snapshot_every = \"60s\""));
-        assert!(topology.len() == 1 && topology[0].contains("'snapshot_every' needs"), "{topology:?}");
-        let inline =
-            WHOLE.replace("pipeline", "inline").replace("sync = \"250ms\"", "snapshot_every = \"60s\"");
-        let journal = Config::parse("p.toml", &inline).unwrap().plant.journal.unwrap();
+        let every = WHOLE.replace("sync = \"250ms\"", "snapshot_every = \"60s\"");
+        let journal = Config::parse("p.toml", &every).unwrap().plant.journal.unwrap();
         assert_eq!(journal.snapshot_every, Some(Duration::from_secs(60)));
         let wrong = problems(&WHOLE.replace("format = \"parquet\"", "format = \"xlsx\""));
         assert!(wrong.len() == 1 && wrong[0].contains("'format'"), "{wrong:?}");

@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 use tapeworks_market::Publisher;
 use tapeworks_market::event::Line;
 
+use super::checkpoint::CheckpointStatus;
+use super::roll::RollStatus;
 use super::status::{ChannelStatus, LineStatus, QuestDbStatus, Status};
 use crate::clients::control::Reason;
 use crate::clients::distributor::ClientView;
@@ -175,6 +177,35 @@ fn questdb(status: &QuestDbStatus) -> Value {
     })
 }
 
+fn snapshots(status: &CheckpointStatus) -> Value {
+    json!({
+        "restored_record": status.restored,
+        "refused": status.refused,
+        "taken": status.taken,
+        "written": status.written,
+        "failed": status.failed,
+        "skipped": status.skipped,
+        "time_ns": status.time.0,
+        "bytes": status.bytes,
+        "pause_ns": status.pause_ns,
+        "books_pause_ns": status.books_pause_ns,
+        "error": status.error,
+    })
+}
+
+fn roll(status: &RollStatus) -> Value {
+    let done = status.done.iter().map(|day| match &day.outcome {
+        Ok((files, records)) => {
+            json!({ "date": day.date.to_string(), "files": files, "records": records, "error": null })
+        }
+        Err(why) => json!({ "date": day.date.to_string(), "files": 0, "records": 0, "error": why }),
+    });
+    json!({
+        "running": status.running.map(|(date, inputs)| json!({ "date": date.to_string(), "inputs": inputs })),
+        "done": done.collect::<Vec<_>>(),
+    })
+}
+
 /// Everything but the books and the curve. Times in ns.
 pub fn status(status: &Status, served: Option<&Stats>) -> Value {
     let [p50, p90, p99, p999, max] = status.delay;
@@ -210,6 +241,8 @@ pub fn status(status: &Status, served: Option<&Stats>) -> Value {
             "error": journal.error,
         })),
         "questdb": status.questdb.as_ref().map(questdb),
+        "state_snapshots": snapshots(&status.snapshots),
+        "roll": roll(&status.roll),
         "venues": status.channels.iter().map(venue).collect::<Vec<_>>(),
         "clients": served.map(clients),
     })

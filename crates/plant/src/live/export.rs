@@ -296,6 +296,7 @@ pub fn earlier_days(journal: &Path) -> Result<Vec<(Date, PathBuf)>, ExportError>
 #[cfg(test)]
 pub(super) mod tests {
     use std::collections::BTreeMap;
+    use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::{Duration, Instant};
 
@@ -362,6 +363,12 @@ pub(super) mod tests {
 
     /// A session's packets: the channel, the receive time, the payload.
     pub(in crate::live) fn session() -> Vec<(u16, Nanos, Vec<u8>)> {
+        // A day of heartbeats takes seconds to make.
+        static SESSION: OnceLock<Vec<(u16, Nanos, Vec<u8>)>> = OnceLock::new();
+        SESSION.get_or_init(make_session).clone()
+    }
+
+    fn make_session() -> Vec<(u16, Nanos, Vec<u8>)> {
         let venues = KINDS[..2].iter().map(|(kind, ..)| VenueConfig { kind: *kind, share: 1 }).collect();
         let scenario = Scenario { venues, seed: 71, ..Scenario::full_session(3_000, 8) };
         let mut packets = Packets::new(&scenario).unwrap();

@@ -21,7 +21,7 @@ use tapeworks_ring::disruptor::Producer;
 use tapeworks_ring::spsc;
 use tapeworks_store::journal::Opened;
 
-use super::checkpoint;
+use super::checkpoint::{Agreement, Taken, nanos};
 use super::engine::Engine;
 use super::journal::{self, JournalReplayed};
 use super::receive::{Arrived, Asker, LineReceiver, Receivers};
@@ -126,6 +126,7 @@ pub(super) struct Ingest {
     unsent_requests: u64,
     snapshot_every: Option<Duration>,
     snapshot_taken: Instant,
+    snapshots: Arc<Agreement>,
 }
 
 impl Ingest {
@@ -135,6 +136,7 @@ impl Ingest {
         producer: Producer<Event, Waiting>,
         journal: Option<spsc::Producer<Queued, Waiting>>,
         market: Option<MarketStage>,
+        snapshots: Arc<Agreement>,
         status: Arc<Mutex<Status>>,
     ) -> Result<(Self, Asks), PlantError> {
         let (receivers, servers) = Receivers::open(options)?;
@@ -163,6 +165,7 @@ impl Ingest {
             unsent_requests: 0,
             snapshot_every: options.journal.as_ref().and_then(|journal| journal.snapshot_every),
             snapshot_taken: Instant::now(),
+            snapshots,
         };
         Ok((ingest, Asks { wanted: wanted_out, answers: answers_in }))
     }
@@ -220,26 +223,34 @@ impl Ingest {
         }
     }
 
-    /// Hands the state to the journal's thread, when it is time for that.
+    /// Hands the state to the journal's thread, when it is time for that and none is under way.
     #[cold]
     fn keep_state(&mut self, engine: &Engine) {
         let is_due = self.snapshot_every.is_some_and(|every| self.snapshot_taken.elapsed() >= every);
-        let (true, Some(journal), Some(market)) = (is_due, &mut self.journal, &self.market) else { return };
+        let (true, Some(journal)) = (is_due, &mut self.journal) else { return };
+        let Some(under_way) = self.snapshots.begin() else { return };
         let began = Instant::now();
         self.snapshot_taken = began;
-        let encoded = checkpoint::encode(engine, market.image());
-        let pause = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
-        match encoded {
-            Ok(bytes) => {
-                // A queue that is full has better to do; the next is due soon enough.
-                let queued = Queued::State { bytes, events: engine.counters().events };
-                if journal.try_push(queued).is_ok() {
-                    status.snapshots.taken += 1;
-                    status.snapshots.pause_ns = pause;
-                }
+        let has_books = self.market.is_some();
+        let taken = Taken::new(engine, self.market.as_ref().map(MarketStage::image), under_way);
+        let pause = nanos(began);
+        let pushed = taken.map(|taken| journal.try_push(Queued::State(Box::new(taken))).is_ok());
+        if !has_books && pushed == Ok(true) {
+            // Every event so far is published, and none of those to come.
+            self.snapshots.ask_for_books(engine.counters().events);
+        }
+        let snapshots = &mut self.status.lock().unwrap_or_else(PoisonError::into_inner).snapshots;
+        match pushed {
+            Ok(true) => {
+                snapshots.taken += 1;
+                snapshots.pause_ns = pause;
             }
-            Err(error) => status.snapshots.error = Some(error),
+            // A queue that is full has better to do; the next is due soon enough.
+            Ok(false) => snapshots.skipped += 1,
+            Err(error) => {
+                snapshots.failed += 1;
+                snapshots.error = Some(error);
+            }
         }
     }
 

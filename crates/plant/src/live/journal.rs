@@ -1,6 +1,7 @@
 //! The plant's journal: every input, before anybody has seen what came of it.
 
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,13 +12,13 @@ use tapeworks_ring::disruptor::PollError;
 use tapeworks_ring::spsc;
 use tapeworks_store::journal::{JournalError, JournalOptions, JournalReader, JournalWriter, LOST, Opened};
 
-use super::checkpoint;
+use super::checkpoint::{self, Agreement, Restored};
 use super::engine::Engine;
 use super::records::{Queued, input_of, record_of};
 use super::status::Status;
 use super::waiting::{Bell, Idle, Waiting};
 use super::{EventConsumer, PlantFailure, PlantOptions, now};
-use crate::clients::history::{History, HistoryError, HistoryReader, Read};
+use crate::clients::history::{History, HistoryError, HistoryReader, Read, Start};
 
 /// When what was written is safe from the machine's death. From the process's death it always is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,8 +54,7 @@ pub struct JournalSetting {
     pub when_failing: WhenFailing,
     /// Inputs that may wait to be written.
     pub queue: usize,
-    /// How often the state is written, so that a start need not replay the whole day; never unless given. With
-    /// [`Topology::Inline`](super::Topology::Inline) only.
+    /// How often the state is written, so that a start need not replay the whole day; never unless given.
     pub snapshot_every: Option<Duration>,
 }
 
@@ -147,7 +147,8 @@ pub(super) struct Keeper {
     when_failing: WhenFailing,
     inputs: spsc::Consumer<Queued, Waiting>,
     events: EventConsumer,
-    folder: PathBuf,
+    states: Sender<checkpoint::Job>,
+    snapshots: Arc<Agreement>,
     status: Arc<Mutex<Status>>,
     told: Instant,
     synced: Instant,
@@ -168,6 +169,7 @@ impl Keeper {
         journal: OpenJournal,
         inputs: spsc::Consumer<Queued, Waiting>,
         events: EventConsumer,
+        (states, snapshots): (Sender<checkpoint::Job>, Arc<Agreement>),
         (idle, bell): (Wait, Arc<Bell>),
         status: Arc<Mutex<Status>>,
     ) -> Self {
@@ -177,7 +179,8 @@ impl Keeper {
             when_failing: setting.when_failing,
             inputs,
             events,
-            folder: setting.folder.clone(),
+            states,
+            snapshots,
             status,
             told: Instant::now(),
             synced: Instant::now(),
@@ -196,13 +199,14 @@ impl Keeper {
             let mut failure = None;
             let mut left = self.inputs.len();
             let mut state = None;
-            let Self { inputs, writer, .. } = &mut self;
+            let Self { inputs, writer, snapshots, .. } = &mut self;
+            writer.need_from(snapshots.needed_from());
             while left > 0 {
                 let taken = inputs.pop_batch(left.min(MOST_AT_ONCE), |queued| {
                     let owned = match queued {
                         Queued::Input(owned) => owned,
-                        Queued::State { bytes, events } => {
-                            state = Some((writer.next_number(), events, bytes));
+                        Queued::State(taken) => {
+                            state = Some((writer.next_number(), taken));
                             return;
                         }
                     };
@@ -229,8 +233,8 @@ impl Keeper {
                 }
                 self.error = Some(error.to_string());
             }
-            if let Some((record, events, bytes)) = state {
-                self.write_state(record, events, bytes);
+            if let Some(state) = state {
+                self.hand_on(state);
             }
             let passed = self.events.pass_over(published);
             if self.told.elapsed() >= TELL {
@@ -248,19 +252,12 @@ impl Keeper {
         }
     }
 
-    /// Writes a snapshot of the state, behind the records that it stands for.
-    fn write_state(&mut self, record: u64, events: u64, bytes: Vec<u8>) {
-        let synced = self.writer.sync().map_err(|error| error.to_string());
-        let written = synced.and_then(|()| {
-            checkpoint::write(&self.folder, record, events, bytes).map_err(|error| error.to_string())
-        });
-        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
-        match written {
-            Ok(bytes) => {
-                status.snapshots.written += 1;
-                status.snapshots.bytes = bytes;
-            }
-            Err(error) => status.snapshots.error = Some(error),
+    /// Hands a state on to who writes it, behind the records that it stands for.
+    fn hand_on(&mut self, state: checkpoint::Job) {
+        match self.writer.sync() {
+            // Who writes them lives as long as this end of the way to it.
+            Ok(()) => drop(self.states.send(state)),
+            Err(error) => checkpoint::tell(&self.status, Err(error.to_string())),
         }
     }
 
@@ -314,7 +311,8 @@ impl Keeper {
     }
 }
 
-/// The events of the day, made once more from the journal: the same, with the same numbers.
+/// The events of the day, made once more from the journal: the same, with the same numbers. A reader begins with the newest state
+/// snapshot that is early enough, or else with the day's first record.
 #[derive(Clone, Debug)]
 pub struct JournalHistory {
     options: Arc<PlantOptions>,
@@ -330,18 +328,31 @@ impl JournalHistory {
 }
 
 impl History for JournalHistory {
-    fn open(&self, _from: Nanos) -> Result<Box<dyn HistoryReader>, HistoryError> {
-        let failed = |error: JournalError| HistoryError { reason: error.to_string() };
-        let reader = JournalReader::open(&self.folder).map_err(failed)?;
-        if reader.next_number() > 0 {
-            return Err(HistoryError {
-                reason: format!(
-                    "the journal's first {} records were removed to make room",
-                    reader.next_number()
-                ),
+    fn open(&self, from: Nanos) -> Result<Box<dyn HistoryReader>, HistoryError> {
+        let failed = |error: JournalError| HistoryError::unreadable(error.to_string());
+        let whole = JournalReader::open(&self.folder).map_err(failed)?;
+        let first = whole.next_number();
+        if let Some(Restored { record, engine, market }) =
+            checkpoint::before(&self.folder, first, from, &self.options)
+        {
+            let reader = JournalReader::from_number(&self.folder, record).map_err(failed)?;
+            if reader.next_number() != record {
+                return Err(HistoryError::unreadable(format!(
+                    "the journal's record {record} was removed just now"
+                )));
+            }
+            return Ok(Box::new(JournalEvents { reader, engine, start: Some(market) }));
+        }
+        if first > 0 {
+            return Err(match checkpoint::oldest(&self.folder, first, &self.options) {
+                Some(time) => HistoryError::NotKept { earliest: Nanos(time.0.saturating_add(1)) },
+                None => HistoryError::unreadable(format!(
+                    "the journal's first {first} records were removed to make room"
+                )),
             });
         }
-        Ok(Box::new(JournalEvents { reader, engine: Engine::new(self.options.live_feed()) }))
+        let engine = Engine::new(self.options.live_feed());
+        Ok(Box::new(JournalEvents { reader: whole, engine, start: None }))
     }
 }
 
@@ -351,9 +362,14 @@ const INPUTS_AT_ONCE: usize = 512;
 struct JournalEvents {
     reader: JournalReader,
     engine: Engine,
+    start: Option<Start>,
 }
 
 impl HistoryReader for JournalEvents {
+    fn start(&mut self) -> Option<Start> {
+        self.start.take()
+    }
+
     fn read(&mut self, into: &mut Vec<Event>) -> Result<Read, HistoryError> {
         for _ in 0..INPUTS_AT_ONCE {
             match self.reader.next() {
@@ -363,7 +379,7 @@ impl HistoryReader for JournalEvents {
                     }
                 }
                 Ok(None) => return Ok(Read::CaughtUp),
-                Err(error) => return Err(HistoryError { reason: error.to_string() }),
+                Err(error) => return Err(HistoryError::unreadable(error.to_string())),
             }
         }
         // Nobody sends what a replay would ask for.

@@ -4,6 +4,8 @@ use tapeworks_feed::live::Input;
 use tapeworks_market::{Line, Nanos};
 use tapeworks_store::journal::Record;
 
+use super::checkpoint::Taken;
+
 const PACKET: u8 = 1;
 const SNAPSHOT: u8 = 2;
 const SNAPSHOT_END: u8 = 3;
@@ -96,8 +98,8 @@ pub(super) enum Owned {
 pub(super) enum Queued {
     /// An input.
     Input(Owned),
-    /// The state after all inputs before it, and the number of the next event.
-    State { bytes: Vec<u8>, events: u64 },
+    /// The state after all inputs before it.
+    State(Box<Taken>),
 }
 
 impl Owned {

@@ -9,18 +9,20 @@ use tapeworks_flow::{Inline, Sink, Through};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::conflate::QuoteConflation;
 use tapeworks_market::nbbo::Nbbo;
-use tapeworks_market::{BookStage, Event, EventKind, Instruments, NbboStage, NbboUpdate};
+use tapeworks_market::{BookStage, Event, EventKind, Instruments, Nanos, NbboStage, NbboUpdate};
 use tapeworks_ring::broadcast::Writer;
 use tapeworks_ring::cpu;
 use tapeworks_ring::disruptor::{PollError, PublishError};
+use tapeworks_store::live::Carried;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::checkpoint::MarketImage;
+use super::checkpoint::{BooksPart, MarketImage};
 use super::status::Status;
 use super::view::Watch;
 use super::waiting::{Bell, Idle};
 use super::warm::Warmer;
 use super::{EventConsumer, PlantError, PlantFailure, PlantOptions, now};
+use crate::clients::history::Start;
 
 /// What the words of the shared memory mean: version 1 of [`Published`].
 pub const SHARED_MEANING: u64 = 0x5441_5045_0000_0001;
@@ -126,6 +128,8 @@ pub(super) fn create(path: &Path) -> Result<Writer<Published>, PlantError> {
 struct Outlet {
     shared: Option<Writer<Published>>,
     count: u64,
+    /// Noted where state snapshots are taken.
+    carried: Option<Carried>,
 }
 
 impl Sink<NbboUpdate<'_>> for Outlet {
@@ -134,6 +138,9 @@ impl Sink<NbboUpdate<'_>> for Outlet {
         if let Some(shared) = &mut self.shared {
             shared.publish(&Published::new(update.book.event, update.nbbo, update.changed));
             self.count += 1;
+        }
+        if let Some(carried) = &mut self.carried {
+            carried.note(&update);
         }
     }
 }
@@ -144,6 +151,8 @@ pub(super) struct MarketStage {
     buffer: Vec<Event>,
     outlet: Outlet,
     instruments: Instruments,
+    /// The latest receive time of the events.
+    now: Nanos,
     watch: Watch,
     /// Quotes that gave way to later ones while the stage lagged.
     conflated: u64,
@@ -152,20 +161,27 @@ pub(super) struct MarketStage {
 
 impl MarketStage {
     pub(super) fn new(options: &PlantOptions, shared: Option<Writer<Published>>, watch: Watch) -> Self {
+        let takes_snapshots =
+            options.journal.as_ref().is_some_and(|journal| journal.snapshot_every.is_some());
+        let carried = takes_snapshots.then(Carried::default);
         Self {
             market: options.books().market(),
             buffer: Vec::with_capacity(BATCH),
-            outlet: Outlet { shared, count: 0 },
+            outlet: Outlet { shared, count: 0, carried },
             instruments: Instruments::default(),
+            now: Nanos(0),
             watch,
             conflated: 0,
             warm: options.warm.then(Warmer::default),
         }
     }
 
-    /// Goes on from books that were kept.
-    pub(super) fn restore(&mut self, market: Through<BookStage, NbboStage>, instruments: Instruments) {
-        (self.market, self.instruments) = (market, instruments);
+    /// Goes on from a state that was kept.
+    pub(super) fn restore(&mut self, start: Start) {
+        (self.market, self.instruments, self.now) = (start.stages, start.instruments, start.now);
+        if let Some(carried) = &mut self.outlet.carried {
+            *carried = start.carried;
+        }
     }
 
     /// Books, NBBO and symbols as plain values.
@@ -174,6 +190,8 @@ impl MarketStage {
             books: self.market.first.image(),
             nbbo: self.market.second.image(),
             symbols: self.instruments.symbols().iter().map(|symbol| *symbol.as_bytes()).collect(),
+            carried: self.outlet.carried.as_ref().map(Carried::image).unwrap_or_default(),
+            now: self.now.0,
         }
     }
 
@@ -182,6 +200,7 @@ impl MarketStage {
     pub(super) fn apply(&mut self, events: &[Event]) {
         let mut edge = Inline::new(&mut self.market, &mut self.buffer, &mut self.outlet);
         for event in events {
+            self.now = self.now.max(event.ts_recv);
             if event.kind == EventKind::SymbolMapping
                 && let Some(symbol) = event.symbol()
             {
@@ -215,9 +234,67 @@ impl MarketStage {
 /// Events behind at which the market's own thread lags.
 const LAGGING: usize = 8 * BATCH;
 
+/// The stage behind the ring: it applies batches, and hands over its books between two events when they are wanted.
+pub(super) struct Piped {
+    stage: MarketStage,
+    /// The number of the first event in `batch`.
+    next: u64,
+    batch: Vec<Event>,
+    conflation: QuoteConflation,
+    kept: Vec<Event>,
+    part: Option<BooksPart>,
+}
+
+impl Piped {
+    /// A stage whose next event has the number `next`.
+    pub(super) fn new(stage: MarketStage, next: u64, part: Option<BooksPart>) -> Self {
+        let batch = Vec::with_capacity(LAGGING);
+        Self { stage, next, batch, conflation: QuoteConflation::default(), kept: Vec::new(), part }
+    }
+
+    /// Takes an event, and applies the batch when it is complete.
+    #[inline]
+    fn put(&mut self, event: &Event, is_last: bool, is_lagging: bool) {
+        self.hand_over(is_lagging);
+        self.batch.push(*event);
+        if is_last || self.batch.len() == if is_lagging { LAGGING } else { BATCH } {
+            self.apply(is_lagging);
+        }
+    }
+
+    fn apply(&mut self, is_lagging: bool) {
+        if is_lagging {
+            let Self { conflation, kept, .. } = self;
+            conflation.batch(&self.batch, |event| kept.push(event));
+            self.stage.apply(&self.kept);
+            self.kept.clear();
+        } else {
+            self.stage.apply(&self.batch);
+        }
+        self.next += self.batch.len() as u64;
+        self.batch.clear();
+    }
+
+    /// Hands over the books if they are wanted as they are after the events so far.
+    #[inline]
+    fn hand_over(&mut self, is_lagging: bool) {
+        let next = self.next + self.batch.len() as u64;
+        if self.part.as_ref().is_some_and(|part| part.is_wanted_at(next)) {
+            self.apply(is_lagging);
+            let stage = &self.stage;
+            self.part.iter().for_each(|part| part.hand_over(next, || stage.image()));
+        }
+    }
+
+    fn tell(&mut self, status: &Mutex<Status>) {
+        self.stage.conflated = self.conflation.conflated();
+        self.stage.tell(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
 /// The market's own thread, in the topology "pipeline".
 pub(super) fn run(
-    mut stage: MarketStage,
+    mut piped: Piped,
     mut events: EventConsumer,
     core: Option<usize>,
     (wait, bell): (Wait, &Bell),
@@ -228,29 +305,16 @@ pub(super) fn run(
         let _not_pinned = cpu::pin(core);
     }
     bell.is_for_this_thread();
-    let mut batch = Vec::with_capacity(BATCH);
-    let (mut conflation, mut kept) = (QuoteConflation::default(), Vec::new());
     let mut told = Instant::now();
     let mut idle = Idle::new(wait);
     loop {
         // Behind by more than this the stage lags: old quotes would only make it lag more.
         let is_lagging = events.lag() > LAGGING;
-        let polled = events.poll(|event, _, is_last| {
-            batch.push(*event);
-            if is_last || batch.len() == if is_lagging { LAGGING } else { BATCH } {
-                if is_lagging {
-                    conflation.batch(&batch, |event| kept.push(event));
-                    stage.apply(&kept);
-                    kept.clear();
-                } else {
-                    stage.apply(&batch);
-                }
-                batch.clear();
-            }
-        });
+        let polled = events.poll(|event, _, is_last| piped.put(event, is_last, is_lagging));
+        piped.hand_over(false);
         match polled {
             Ok(0) => {
-                stage.warm_up();
+                piped.stage.warm_up();
                 if wait == Wait::Park {
                     bell.arm();
                     // With events behind the ring's end there is nothing to wait for.
@@ -268,21 +332,79 @@ pub(super) fn run(
         }
         if told.elapsed() > Duration::from_millis(200) {
             told = Instant::now();
-            stage.show();
-            stage.conflated = conflation.conflated();
-            stage.tell(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
+            piped.stage.show();
+            piped.tell(status);
         }
     }
-    stage.conflated = conflation.conflated();
-    stage.tell(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
+    piped.tell(status);
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use tapeworks_market::InstrumentId;
 
+    use super::super::checkpoint::Agreement;
+    use super::super::engine::Engine;
+    use super::super::export::tests::{plant, session};
     use super::*;
+
+    fn events() -> Vec<Event> {
+        let (mut engine, mut events) = (Engine::new(plant().live_feed()), Vec::new());
+        for (channel, received, payload) in &session() {
+            let line = tapeworks_market::Line::A;
+            let input =
+                tapeworks_feed::live::Input::Packet { channel: *channel, line, received: *received, payload };
+            engine.input(&input, &mut events);
+        }
+        events
+    }
+
+    fn stage() -> MarketStage {
+        MarketStage::new(&plant(), None, Watch::default())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
+
+        #[test]
+        fn books_are_handed_over_as_they_are_before_the_event_that_was_named(
+            at in any::<prop::sample::Index>(),
+            // What the ring has at each look, and whether the stage lags.
+            polls in prop::collection::vec((1usize..3_000, any::<bool>()), 1..20),
+            first in 0u64..1_000,
+        ) {
+            let events = events();
+            let at = at.index(events.len() + 1);
+            let agreement = Arc::new(Agreement::default());
+            let (to, books) = std::sync::mpsc::channel();
+            let part = BooksPart::new(Arc::clone(&agreement), to, Arc::default());
+            let mut piped = Piped::new(stage(), first, Some(part));
+            agreement.ask_for_books(first + at as u64);
+            let (mut rest, mut looks) = (&events[..], polls.iter().cycle());
+            while !rest.is_empty() {
+                let (available, is_lagging) = *looks.next().unwrap();
+                let (polled, later) = rest.split_at(available.min(rest.len()));
+                for (place, event) in polled.iter().enumerate() {
+                    piped.put(event, place + 1 == polled.len(), is_lagging);
+                }
+                piped.hand_over(false);
+                rest = later;
+            }
+            let mut straight = stage();
+            straight.apply(&events[..at]);
+            let (number, image) = books.try_recv().unwrap();
+            prop_assert_eq!(number, first + at as u64);
+            let expected = straight.image();
+            prop_assert!(image.books == expected.books && image.nbbo == expected.nbbo);
+            prop_assert_eq!(image.symbols, expected.symbols);
+            // It goes on as if nothing had been asked of it.
+            straight.apply(&events[at..]);
+            prop_assert!(piped.stage.image().books == straight.image().books);
+            prop_assert!(books.try_recv().is_err(), "once");
+        }
+    }
 
     #[test]
     fn what_is_published_is_two_cache_lines_without_holes() {

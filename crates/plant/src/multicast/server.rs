@@ -21,7 +21,7 @@ use tapeworks_store::live;
 
 use super::sequence::{Sequence, session_name};
 use super::soupbintcp::{SoupClient, SoupEnd};
-use crate::clients::history::{Begin, HistoryError, catch_up};
+use crate::clients::history::{Begin, HistoryError, Past, catch_up};
 use crate::clients::replica::{BookOptions, Mode, Replica, Special};
 use crate::live::now;
 
@@ -430,13 +430,19 @@ impl<W: WaitStrategy> Work<W> {
     /// Makes books and mappings of the events of the day so far.
     fn catch_up(&mut self) -> Result<(), MulticastFailure> {
         let Self { begin, consumer, stop, replica, mappings, .. } = self;
-        catch_up(begin.history.as_deref(), consumer, begin.first_event, stop, |_, events| {
-            advance(replica, events, |replica, special| {
-                replica.clear();
-                if let Some(Special::Mapping(instrument, symbol)) = special {
-                    mappings.push((instrument, symbol));
+        catch_up(begin.history.as_deref(), consumer, begin.first_event, stop, |past| {
+            match past {
+                Past::Start(start) => {
+                    mappings.extend(start.symbols());
+                    replica.restore(*start);
                 }
-            });
+                Past::Events(_, events) => advance(replica, events, |replica, special| {
+                    replica.clear();
+                    if let Some(Special::Mapping(instrument, symbol)) = special {
+                        mappings.push((instrument, symbol));
+                    }
+                }),
+            }
             Ok(())
         })
     }

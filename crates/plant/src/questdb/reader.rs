@@ -12,7 +12,7 @@ use tapeworks_store::Schema;
 
 use super::queue::{Again, Queue, bytes_of};
 use super::{QuestDbFailure, TELL_EVERY};
-use crate::clients::history::{Begin, History, HistoryError, Read, catch_up};
+use crate::clients::history::{Begin, History, HistoryError, Past, Read, catch_up};
 use crate::clients::replica::{BookOptions, Mode, Replica, Special, lane_of};
 use crate::live::config::QuestDbSetting;
 
@@ -123,8 +123,14 @@ impl<W: WaitStrategy> Reading<W> {
     fn catch_up(&mut self) -> Result<(), QuestDbFailure> {
         let Self { begin, consumer, queue, making, .. } = self;
         let stop = AtomicBool::new(false);
-        catch_up(begin.history.as_deref(), consumer, begin.first_event, &stop, |_, events| {
-            making.take(events);
+        catch_up(begin.history.as_deref(), consumer, begin.first_event, &stop, |past| {
+            match past {
+                Past::Start(start) => {
+                    making.next = start.first_event();
+                    making.replica.restore(*start);
+                }
+                Past::Events(_, events) => making.take(events),
+            }
             stop.store(queue.is_stopped(), Ordering::Release);
             Ok(())
         })
@@ -231,8 +237,21 @@ impl Repeating {
         // All records are made, so that those wanted are as they were.
         let mut replica = Replica::new(&self.books);
         self.schemas.iter().for_each(|schema| replica.set_mode(*schema, Mode::On));
-        let mut reader = self.history.open(Nanos(u64::MAX))?;
+        let mut reader = match self.history.open(Nanos(0)) {
+            // The beginning of the day was removed to make room: what is kept may be enough.
+            Err(HistoryError::NotKept { earliest }) => self.history.open(earliest)?,
+            opened => opened?,
+        };
         let (mut next, mut events, mut waiting) = (0u64, Vec::new(), None::<Instant>);
+        if let Some(start) = reader.start() {
+            next = start.first_event();
+            replica.restore(start);
+        }
+        if next > wanted.start {
+            let reason =
+                format!("those before {next} were removed, and those from {} on are wanted", wanted.start);
+            return Err(HistoryError::unreadable(reason));
+        }
         loop {
             events.clear();
             let read = reader.read(&mut events)?;
@@ -246,7 +265,7 @@ impl Repeating {
                     if next < wanted.end {
                         let reason =
                             format!("they end at {next}, and those before {} are wanted", wanted.end);
-                        return Err(HistoryError { reason });
+                        return Err(HistoryError::unreadable(reason));
                     }
                     replica.release();
                     is_done = true;

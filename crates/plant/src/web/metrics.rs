@@ -13,7 +13,7 @@ use crate::clients::control::Reason;
 use crate::clients::distributor::{ClientView, Counters};
 use crate::clients::server::Stats;
 use crate::live::describe::{feed_name, line_name};
-use crate::live::{ChannelStatus, DELAY_BOUNDS, LineStatus, QuestDbStatus, Status};
+use crate::live::{ChannelStatus, CheckpointStatus, DELAY_BOUNDS, LineStatus, QuestDbStatus, Status};
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -155,6 +155,28 @@ fn plant(text: &mut Text, look: &Look) {
         let failing = u8::from(journal.error.is_some());
         text.one("journal_failed", Gauge, "1 after something went wrong with the journal", failing);
     }
+    snapshots(text, &status.snapshots);
+    let failed = status.roll.done.iter().filter(|day| day.outcome.is_err()).count();
+    let running = u8::from(status.roll.running.is_some());
+    text.one("roll_running", Gauge, "1 while files are made of an earlier day's journal", running);
+    text.one("roll_days_total", Counter, "Earlier days made files of", status.roll.done.len() - failed);
+    text.one("roll_failures_total", Counter, "Earlier days that no files could be made of", failed);
+}
+
+fn snapshots(text: &mut Text, status: &CheckpointStatus) {
+    use Kind::{Counter, Gauge};
+    text.one("state_snapshots_total", Counter, "State snapshots written", status.written);
+    let failures = "State snapshots that could not be written";
+    text.one("state_snapshot_failures_total", Counter, failures, status.failed);
+    let skipped = "State snapshots put off as the journal's queue was full";
+    text.one("state_snapshots_skipped_total", Counter, skipped, status.skipped);
+    let when = "When the last state snapshot was written, in seconds since the epoch; 0 before the first";
+    text.one("state_snapshot_time_seconds", Gauge, when, seconds(status.time.0));
+    text.one("state_snapshot_bytes", Gauge, "Bytes of the last state snapshot", status.bytes);
+    let pause = "How long a thread paused for the last state snapshot";
+    text.family("state_snapshot_pause_seconds", Gauge, pause);
+    text.sample("state_snapshot_pause_seconds", &[("thread", "ingest")], seconds(status.pause_ns));
+    text.sample("state_snapshot_pause_seconds", &[("thread", "market")], seconds(status.books_pause_ns));
 }
 
 fn questdb(text: &mut Text, status: &QuestDbStatus) {

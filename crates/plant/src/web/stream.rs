@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 use super::WebError;
 use super::counters::StreamCounters;
 use crate::clients::distributor::BookOptions;
-use crate::clients::history::{Begin, HistoryError, catch_up};
+use crate::clients::history::{Begin, HistoryError, Past, Start, catch_up};
 use crate::clients::replica::{Market, Special};
 
 pub(super) mod endpoint;
@@ -194,8 +194,11 @@ impl<W: WaitStrategy> Work<W> {
 
     fn follow(&mut self) -> Result<(), StreamFailure> {
         let Self { begin, consumer, stop, maker, hub, .. } = self;
-        catch_up(begin.history.as_deref(), consumer, begin.first_event, stop, |_, events| {
-            maker.events(events, &hub.counters);
+        catch_up(begin.history.as_deref(), consumer, begin.first_event, stop, |past| {
+            match past {
+                Past::Start(start) => maker.restore(*start),
+                Past::Events(_, events) => maker.events(events, &hub.counters),
+            }
             Ok::<(), HistoryError>(())
         })?;
         let mut looks = 0;
@@ -329,6 +332,14 @@ struct Maker {
 impl Maker {
     fn new(books: &BookOptions) -> Self {
         Self { market: Market::new(books), changes: Vec::new(), subscribers: Vec::new(), made: Vec::new() }
+    }
+
+    /// Goes on from a state. When each NBBO changed before it is not known: the last event before it stands for that.
+    fn restore(&mut self, start: Start) {
+        let (event, now) = (start.first_event().saturating_sub(1), start.time().0);
+        self.market.restore(start);
+        let change = Change { event, ts_event: now, ts_recv: now };
+        self.changes = vec![change; self.market.instruments.len()];
     }
 
     fn events(&mut self, events: &[Event], counters: &StreamCounters) {

@@ -56,6 +56,8 @@ pub struct JournalWriter {
     lost: u64,
     written_bytes: u64,
     removed_segments: u64,
+    /// Records from this one on are not removed.
+    needed_from: u64,
     is_synced: bool,
 }
 
@@ -92,6 +94,7 @@ impl JournalWriter {
             lost: 0,
             written_bytes: 0,
             removed_segments: 0,
+            needed_from: u64::MAX,
             is_synced: true,
         };
         let opened = writer.resume()?;
@@ -191,6 +194,12 @@ impl JournalWriter {
     #[must_use]
     pub const fn removed_segments(&self) -> u64 {
         self.removed_segments
+    }
+
+    /// Says that the records from `number` on are needed, because a state snapshot goes on from there: segments that hold one of
+    /// them are not removed, whatever `keep_bytes` says. Without it none is needed.
+    pub const fn need_from(&mut self, number: u64) {
+        self.needed_from = number;
     }
 
     /// Appends a record, whose number is given here. It is on its way to the disk when [`JournalWriter::flush`] has been
@@ -298,7 +307,7 @@ impl JournalWriter {
         self.remove_oldest()
     }
 
-    /// Removes the oldest segments, as many as are too much; never the one that is written.
+    /// Removes the oldest segments, as many as are too much; never the one that is written, nor any that is needed.
     fn remove_oldest(&mut self) -> Result<(), JournalError> {
         let Some(keep) = self.options.keep_bytes else { return Ok(()) };
         let all = segments(&self.folder)?;
@@ -308,8 +317,9 @@ impl JournalWriter {
             sizes.push(size);
         }
         let mut total: u64 = sizes.iter().sum();
-        for (segment, size) in all.iter().zip(sizes).take(all.len().saturating_sub(1)) {
-            if total <= keep {
+        let successors = all.iter().skip(1);
+        for ((segment, successor), size) in all.iter().zip(successors).zip(sizes) {
+            if total <= keep || successor.first > self.needed_from {
                 break;
             }
             fs::remove_file(&segment.path).map_err(failed(&segment.path, "cannot be removed"))?;

@@ -11,7 +11,8 @@ use tapeworks_market::event::{Event, EventKind};
 use tapeworks_market::price::{UNDEFINED_PRICE, price_e9};
 use tapeworks_market::{Action, Instruments, Nbbo, NbboUpdate, Side};
 
-use super::{Shape, book_price, clears, trade_of, without_last};
+use super::{Carried, Shape, book_price, clears, trade_of, without_last};
+use crate::live::State;
 use crate::records::{header, letter};
 use crate::rows::Rows;
 use crate::summary::Skip;
@@ -116,6 +117,10 @@ impl Shape for Consolidated {
         if update.changed {
             self.remember(update.book.event, &pair(update.nbbo));
         }
+    }
+
+    fn restore(&mut self, state: &State<'_>, _carried: &Carried) {
+        self.last = state.all_instruments().map(|instrument| pair(state.nbbo.nbbo(instrument))).collect();
     }
 }
 

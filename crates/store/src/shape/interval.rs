@@ -12,7 +12,11 @@ use tapeworks_market::event::{Event, EventKind, Flags};
 use tapeworks_market::price::UNDEFINED_PRICE;
 use tapeworks_market::{BookUpdate, InstrumentId, Instruments, Nanos, NbboUpdate, Publisher, Side};
 
-use super::{Shape, Trade, clears, consolidated_pair, levels, no_level, not_applied, trade_of};
+use super::carried::ALL_VENUES;
+use super::{
+    Carried, Shape, Trade, clears, consolidated_pair, levels, levels_of, no_level, not_applied, trade_of,
+};
+use crate::live::State;
 use crate::records::{instrument_number, letter, sequence};
 use crate::rows::Rows;
 use crate::summary::Skip;
@@ -238,6 +242,21 @@ impl Shape for Quotes {
         }
     }
 
+    fn restore(&mut self, state: &State<'_>, carried: &Carried) {
+        self.running.venues.clear();
+        for books in state.books.feeds() {
+            let publisher = books.publisher();
+            for instrument in state.all_instruments() {
+                let last = carried.last(publisher, instrument);
+                let [best] = levels_of::<1>(books.book(instrument));
+                if best != no_level() || last.traded_at != NO_QUOTE.traded_at {
+                    let quote = self.running.venue(publisher).instrument(instrument, &NO_QUOTE);
+                    (quote.best, quote.trade, quote.traded_at) = (best, last.trade, last.traded_at);
+                }
+            }
+        }
+    }
+
     fn snapshot(&self, now: Nanos, wanted: &dyn Fn(InstrumentId) -> bool, rows: &mut Rows<BboMsg>) {
         for venue in &self.running.venues {
             for (index, quote) in venue.instruments.iter().enumerate() {
@@ -283,9 +302,6 @@ impl Default for ConsolidatedQuote {
         }
     }
 }
-
-/// All venues together, where quotes are kept by venue.
-const ALL_VENUES: Publisher = Publisher(0);
 
 /// Makes `cbbo-1s` and `cbbo-1m` records.
 #[derive(Debug)]
@@ -370,6 +386,20 @@ impl Shape for ConsolidatedQuotes {
         let trade = trade_of(&update.book).ok();
         if update.changed || trade.is_some() {
             self.change(update, trade);
+        }
+    }
+
+    fn restore(&mut self, state: &State<'_>, carried: &Carried) {
+        self.running.venues.clear();
+        for instrument in state.all_instruments() {
+            let last = carried.last(ALL_VENUES, instrument);
+            if last.publisher != ALL_VENUES {
+                let blank = ConsolidatedQuote::default();
+                let quote = self.running.venue(ALL_VENUES).instrument(instrument, &blank);
+                quote.best = consolidated_pair(state.nbbo.nbbo(instrument));
+                (quote.trade, quote.traded_at) = (last.trade, last.traded_at);
+                (quote.publisher, quote.flags) = (last.publisher, last.flags);
+            }
         }
     }
 
