@@ -16,7 +16,8 @@ pub(crate) fn tshark() -> Result<String, Lack> {
     script(python.as_ref(), "with_tshark.py")?;
     script(python.as_ref(), "with_tshark_flow.py")?;
     script(python.as_ref(), "with_tshark_multicast.py")?;
-    Ok("tshark shows the fields that dump tells, finds rewritten checksums good, and reads the multicast".into())
+    Ok("tshark shows the fields that dump tells, finds rewritten checksums good, and reads the multicast"
+        .into())
 }
 
 /// What databento, DuckDB and Polars read, against each other and against the text outputs.

@@ -417,7 +417,7 @@ impl<W: WaitStrategy> Work<W> {
                     mappings.extend(start.symbols());
                     replica.restore(*start);
                 }
-                Past::Events(_, events) => advance(replica, events, |replica, special| {
+                Past::Events(_, events) => replica.take(events, |replica, special| {
                     replica.clear();
                     if let Some(Special::Mapping(instrument, symbol)) = special {
                         mappings.push((instrument, symbol));
@@ -746,17 +746,4 @@ fn move_bytes(client: &mut Client, sequence: &Sequence, bytes: &mut [u8], now_ns
         }
     }
     soup.over()
-}
-
-/// Takes events; `each` is told what is to be said after some of them.
-fn advance(replica: &mut Replica, events: &[Event], mut each: impl FnMut(&mut Replica, Option<Special>)) {
-    let mut rest = events;
-    while !rest.is_empty() {
-        let (taken, special) = replica.advance(rest);
-        if taken == 0 {
-            return;
-        }
-        rest = rest.get(taken..).unwrap_or_default();
-        each(replica, special);
-    }
 }
