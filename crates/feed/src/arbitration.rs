@@ -796,6 +796,7 @@ impl Arbiter {
             return;
         }
         let was = self.next;
+        let behind = self.held.front().map(|held| held.header.first);
         self.release(deliver);
         let Some(hole) = self.hole else { return self.change_session_if_done(now, deliver) };
         match self.held.front() {
@@ -813,8 +814,14 @@ impl Arbiter {
                 // Another hole, which was there since what lies behind it came.
                 self.hole = Some(Hole { since: front.received, asked: None });
             }
-            // An answer brought a part: the rest is asked for at once.
-            Some(_) if self.next != was => self.ask(now, 1),
+            Some(front) if self.next != was => {
+                if Some(front.header.first) != behind {
+                    // It is filled, and the next one is worked on from now on.
+                    self.hole = Some(Hole { since: now, ..hole });
+                }
+                // Of this one or the next, what is missing is asked for at once.
+                self.ask(now, 1);
+            }
             Some(_) => {}
         }
     }

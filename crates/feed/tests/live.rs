@@ -654,6 +654,40 @@ fn a_request_that_is_not_answered_is_repeated_and_then_the_hole_is_given_up() {
 }
 
 #[test]
+fn each_hole_has_its_own_time_however_many_follow_each_other() {
+    let messages = messages(40, 3, 8);
+    let retransmission =
+        RetransmissionOptions { timeout_ns: 50 * MS, limit_ns: 100 * MS, ..Default::default() };
+    let options = ArbiterOptions { retransmission: Some(retransmission), ..ArbiterOptions::default() };
+    let mut live = live(options, None);
+    let piece = |first: u64, count: u64| {
+        packet(b"SESSION001", first, &messages[first as usize - 1..(first + count - 1) as usize])
+    };
+    // Nine holes of a message each, known at once.
+    for first in (1..40).step_by(4) {
+        feed(&mut live, input(Line::A, first, &piece(first, 3)));
+    }
+    let mut events = Vec::new();
+    let mut asked = 0;
+    for step in 0..=24 {
+        let at = step * 30 * MS;
+        let now = Nanos(START + at);
+        events.extend(feed(&mut live, Input::Tick { now }));
+        if let Some(Ask::Retransmission { request, .. }) = live.take_ask() {
+            asked += 1;
+            // All holes together have taken longer than one may when this request is lost.
+            if asked == 6 {
+                continue;
+            }
+            let answer = piece(request.first, u64::from(request.count));
+            events.extend(feed(&mut live, input(Line::Recovery, at + 30 * MS, &answer)));
+        }
+    }
+    assert!(events.iter().all(|event| event.kind != EventKind::Gap));
+    assert_eq!((asked, live.channels()[0].arbiter().next()), (10, Some(40)));
+}
+
+#[test]
 fn the_stage_takes_batches_as_every_stage_does() {
     let messages = messages(50, 3, 12);
     let payload = packet(b"SESSION001", 1, &messages);
