@@ -400,6 +400,7 @@ impl Plant {
             if setting.snapshot_every.is_some() {
                 let (restored, refused) = checkpoint::newest(&setting.folder, &opened.opened, &options);
                 let mut status = status.lock().unwrap_or_else(PoisonError::into_inner);
+                status.snapshots.every = setting.snapshot_every;
                 status.snapshots.refused = refused;
                 if let Some(restored) = restored {
                     from = Some(restored.record);

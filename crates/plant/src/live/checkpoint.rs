@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tapeworks_flow::Through;
@@ -59,6 +59,8 @@ const KEPT: usize = 2;
 /// State snapshots, as far as a plant has taken and used them.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct CheckpointStatus {
+    /// How often one is due; `None` where none are taken.
+    pub every: Option<Duration>,
     /// The record of the journal from which on it was replayed at the start; `None` from its first.
     pub restored: Option<u64>,
     /// Snapshots that were not used at the start, and why.
@@ -384,9 +386,16 @@ fn list(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(all)
 }
 
-/// Removes every snapshot: the journal that they are of was moved away.
-pub(super) fn remove_all(folder: &Path) -> io::Result<()> {
-    list(folder)?.into_iter().try_for_each(|(_, path)| fs::remove_file(path))
+/// Clears the folder of snapshots, as the journal that they are of, whose first record is `first`, was moved into the folder `to`.
+/// Of one that has lost its beginning they go with it, since its files begin with the oldest.
+pub(super) fn move_away(folder: &Path, first: u64, to: &Path) -> io::Result<()> {
+    for (record, path) in list(folder)? {
+        match path.file_name() {
+            Some(name) if first > 0 && record >= first => fs::rename(&path, to.join(name))?,
+            _ => fs::remove_file(path)?,
+        }
+    }
+    Ok(())
 }
 
 /// The newest snapshot that a plant with these options can go on from with the journal that was opened, and what is to be said
@@ -429,10 +438,10 @@ pub(super) fn before(folder: &Path, first: u64, from: Nanos, options: &PlantOpti
     early.find_map(|(record, path)| restore(&fs::read(path).ok()?, record, options).ok())
 }
 
-/// The time of the oldest snapshot that a replay of a journal whose first record is `first` can begin with.
-pub(super) fn oldest(folder: &Path, first: u64, options: &PlantOptions) -> Option<Nanos> {
+/// The oldest snapshot that a replay of a journal whose first record is `first` can begin with.
+pub(super) fn oldest(folder: &Path, first: u64, options: &PlantOptions) -> Option<Restored> {
     let mut all = list(folder).ok()?.into_iter().filter(|(record, _)| *record >= first);
-    all.find_map(|(record, path)| Some(restore(&fs::read(path).ok()?, record, options).ok()?.market.time()))
+    all.find_map(|(record, path)| restore(&fs::read(path).ok()?, record, options).ok())
 }
 
 /// The time in a file's header.
@@ -470,16 +479,20 @@ fn restore(bytes: &[u8], record: u64, options: &PlantOptions) -> Result<Restored
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::net::{SocketAddr, UdpSocket};
     use std::sync::mpsc::channel;
     use std::time::{Duration, Instant};
 
+    use dbn::Record as _;
+    use dbn::decode::dbn::RecordDecoder;
     use proptest::prelude::*;
     use tapeworks_feed::live::Input;
     use tapeworks_market::nbbo::{NbboRules, StaleBooks};
     use tapeworks_market::{Event, Line, Nanos};
 
-    use super::super::export::tests::{Temporary, plant, session};
+    use super::super::export::tests::{Temporary, plant, records, session};
+    use super::super::export::{ExportOptions, earlier_days, export};
     use super::super::journal::JournalSetting;
     use super::super::shared::MarketStage;
     use super::super::{EventConsumer, JournalHistory, Plant, Topology};
@@ -690,6 +703,80 @@ mod tests {
         assert!(refused.to_string().contains("removed to make room"), "{refused}");
     }
 
+    /// The files of a journal by their names, each with its records by feed, and from when on they tell.
+    fn files(options: &PlantOptions, journal: &Path, schemas: &[Schema]) -> (Option<Nanos>, Files) {
+        let out = Temporary::new();
+        let wanted = ExportOptions {
+            folder: out.0.clone(),
+            schemas: schemas.to_vec(),
+            ending: "dbn".to_owned(),
+            overwrite: false,
+        };
+        let exported = export(options, journal, &wanted, |_| true).unwrap();
+        let name = |path: &Path| path.strip_prefix(&exported.folder).unwrap().to_owned();
+        let files = exported.files.iter().map(|file| (name(&file.path), records(&file.path))).collect();
+        (exported.from, files)
+    }
+
+    type Files = BTreeMap<PathBuf, BTreeMap<u16, Vec<Vec<u8>>>>;
+
+    #[test]
+    fn the_files_of_a_journal_without_its_beginning_are_the_end_of_the_days() {
+        let (folder, all) = (Temporary::new(), Temporary::new());
+        let (options, of_all) = (keeping(&folder, 8_192, Some(30_000)), keeping(&all, 1 << 20, None));
+        keep(&options, 12);
+        keep(&of_all, 0);
+        let first = segment_starts(&folder.0).unwrap()[0];
+        let oldest = oldest(&folder.0, first, &options).unwrap().market.time();
+        let widths = [60 * Nanos::SECOND, Nanos::SECOND, 1];
+        let exact = [Schema::Mbo, Schema::Mbp10, Schema::Trades, Schema::Cmbp1, Schema::Imbalance];
+        for (schemas, width) in SCHEMAS.into_iter().chain([&exact[..]]).zip(widths) {
+            let (from, part) = files(&options, &folder.0, schemas);
+            let (whole_from, whole) = files(&of_all, &all.0, schemas);
+            let from = from.unwrap();
+            assert_eq!((whole_from, from.0), (None, (oldest.0 / width + 1) * width));
+            let mut expected = Files::new();
+            for (path, by_feed) in whole {
+                // What an interval's record tells is of before its time.
+                let is_quote = path.file_stem().unwrap().to_str().unwrap().contains("bbo-");
+                let is_told = |bytes: &Vec<u8>| {
+                    let mut decoder = RecordDecoder::new(&bytes[..]);
+                    let time = decoder.decode_ref().unwrap().unwrap().raw_index_ts();
+                    if is_quote { time > from.0 } else { time >= from.0 }
+                };
+                for (feed, mut all) in by_feed {
+                    all.retain(is_told);
+                    if !all.is_empty() {
+                        expected.entry(path.clone()).or_default().insert(feed, all);
+                    }
+                }
+            }
+            let counts = |files: &Files| -> Vec<(PathBuf, usize)> {
+                files.iter().map(|(path, all)| (path.clone(), all.values().map(Vec::len).sum())).collect()
+            };
+            let (told, wanted) = (counts(&part), counts(&expected));
+            assert!(part == expected, "from {from:?}: {told:?}, not {wanted:?}");
+            assert!(told.iter().map(|(_, records)| records).sum::<usize>() > 40, "{told:?}");
+        }
+        // A new day begins: the snapshots go with the journal, and the files are the same.
+        let before = files(&options, &folder.0, &exact);
+        drop(super::super::journal::open(options.journal.as_ref().unwrap()).unwrap());
+        let days = earlier_days(&folder.0).unwrap();
+        assert!(list(&folder.0).unwrap().is_empty());
+        assert!(files(&options, &days[0].1, &exact) == before);
+        // Without them there is nothing to begin with.
+        move_away(&days[0].1, 0, &folder.0).unwrap();
+        let to = Temporary::new();
+        let out = ExportOptions {
+            folder: to.0.clone(),
+            schemas: exact.to_vec(),
+            ending: "dbn".to_owned(),
+            overwrite: false,
+        };
+        let refused = export(&options, &days[0].1, &out, |_| true).unwrap_err().to_string();
+        assert!(refused.contains("records were removed to make room, and no state snapshot"), "{refused}");
+    }
+
     #[test]
     fn readers_of_the_ring_go_on_from_a_snapshot_when_the_days_beginning_is_gone() {
         let (folder, all) = (Temporary::new(), Temporary::new());
@@ -796,8 +883,14 @@ mod tests {
         fs::write(last, b"").unwrap();
         fs::write(first, b"TAPESNP1").unwrap();
         assert_eq!(used(1_000, &plant()), (None, 2));
-        remove_all(&folder.0).unwrap();
+        let to = Temporary::new();
+        fs::create_dir_all(&to.0).unwrap();
+        move_away(&folder.0, 250, &to.0).unwrap();
         assert!(list(&folder.0).unwrap().is_empty());
+        let moved: Vec<u64> = list(&to.0).unwrap().into_iter().map(|(record, _)| record).collect();
+        assert_eq!(moved, [300], "those of records that are there");
+        move_away(&to.0, 0, &folder.0).unwrap();
+        assert!(list(&folder.0).unwrap().is_empty() && list(&to.0).unwrap().is_empty());
     }
 
     /// All events of a plant that was stopped.
