@@ -142,7 +142,8 @@ fn every_client_gets_what_the_journal_holds_and_the_journal_becomes_files() {
     assert_eq!(stdout(&tapped).lines().count(), 2_000);
     let looked = run(&["top", &web, "--once"]);
     assert_done(&looked);
-    assert!(["Nasdaq", "BX"].iter().all(|venue| stdout(&looked).contains(venue)), "{}", stdout(&looked));
+    let shown = ["Nasdaq", "BX", "  multicast ", " unsent 0;"];
+    assert!(shown.iter().all(|part| stdout(&looked).contains(part)), "{}", stdout(&looked));
     let ended = interrupt_once(plant, || true);
     assert_done(&ended);
     let subscribed = subscriber.wait_with_output().unwrap();
