@@ -15,7 +15,9 @@ pub(crate) fn tshark() -> Result<String, Lack> {
     let python = if process::is_installed("python3") { "python3" } else { "python" };
     script(python.as_ref(), "with_tshark.py")?;
     script(python.as_ref(), "with_tshark_flow.py")?;
-    Ok("tshark shows the fields that dump tells, and finds rewritten checksums good".into())
+    script(python.as_ref(), "with_tshark_multicast.py")?;
+    Ok("tshark shows the fields that dump tells, finds rewritten checksums good, and reads the multicast"
+        .into())
 }
 
 /// What databento, DuckDB and Polars read, against each other and against the text outputs.

@@ -78,7 +78,7 @@ const STEPS: &[Step] = &[
     Step { name: "fuzz", what: "every fuzz target takes its seeds and many mutations of them", run: fuzz },
     Step {
         name: "tshark",
-        what: "tshark shows the fields that `tapeworks dump` tells",
+        what: "tshark shows the fields that `tapeworks dump` tells, and reads the multicast",
         run: interop::tshark,
     },
     Step { name: "python", what: "databento, DuckDB and Polars read what was written", run: interop::python },

@@ -1,7 +1,7 @@
 //! Delays at stated rates, and a burst.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use tapeworks_market::{EventKind, Nanos};
 use tapeworks_plant::live::service::Service;
 use tapeworks_plant::live::{JournalSetting, Published, SHARED_MEANING, Topology};
 use tapeworks_plant::subscriber::Records as _;
-use tapeworks_plant::venues::{Venues, Wait as Pace};
+use tapeworks_plant::venues::{Config as Sending, Venues, Wait as Pace};
 use tapeworks_ring::broadcast::{Read as Shared, Reader, Start};
 use tapeworks_ring::cpu;
 
@@ -32,30 +32,44 @@ pub fn run(options: &Options) {
     let rates: &[u64] =
         if options.rounds < 2 { &[100_000] } else { &[100_000, 500_000, 1_000_000, 1_500_000, 2_000_000] };
     for &rate in rates {
-        heading(&format!("{rate} messages a second for {SECONDS} s, from the intended send time"));
-        let floor = echo(rate);
-        row("floor: UDP to TCP by a bare thread", &floor, None, "");
-        let median = floor.value_at_quantile(0.5) as f64 / 1e3;
-        for (name, topology, journal, schema) in [
-            ("DBN live, mbo", Topology::Inline, false, "mbo"),
-            ("DBN live, cmbp-1 (synthetic NBBO)", Topology::Inline, false, "cmbp-1"),
-            ("DBN live, mbo, pipeline", Topology::Pipeline, false, "mbo"),
-            ("DBN live, mbo, behind the journal", Topology::Inline, true, "mbo"),
-        ] {
-            let (delays, note) = live(rate, topology, journal, schema);
-            row(name, &delays, Some(median), &note);
-        }
-        let (from_send, from_receive, note) = shared(rate, false);
-        row("shared memory", &from_send, Some(median), &note);
-        row("shared memory, from the receive stamp", &from_receive, None, "(target: p50 under 2 us)");
-        println!();
+        heading(&format!(
+            "{rate} messages a second for {SECONDS} s, from the intended send time; the venue spins on a core"
+        ));
+        compare(rate, Pace::Spin);
     }
-    heading(&format!("{RESTING_RATE} messages a second for {SECONDS} s: the venue rests between messages"));
-    let floor = echo(RESTING_RATE);
+    // Who shares two cores with a venue that spins waits for the scheduler, and the tails tell of nothing else.
+    for rate in [100_000, 500_000] {
+        heading(&format!(
+            "{rate} messages a second for {SECONDS} s, from the intended send time; the venue sleeps 200 us at a time"
+        ));
+        compare(rate, Pace::Sleep);
+    }
+    heading(&format!("{RESTING_RATE} messages a second for {SECONDS} s: the venue sleeps between messages"));
+    let floor = echo(RESTING_RATE, Pace::Sleep);
     row("floor: UDP to TCP by a bare thread", &floor, None, "");
     let median = floor.value_at_quantile(0.5) as f64 / 1e3;
-    let (from_send, from_receive, note) = shared(RESTING_RATE, true);
+    let (from_send, from_receive, note) = shared(RESTING_RATE, Pace::Sleep, true);
     row("shared memory, a core each for plant and reader", &from_send, Some(median), &note);
+    row("shared memory, from the receive stamp", &from_receive, None, "(target: p50 under 2 us)");
+    println!();
+}
+
+/// Every kind of client beside the floor.
+fn compare(rate: u64, pace: Pace) {
+    let floor = echo(rate, pace);
+    row("floor: UDP to TCP by a bare thread", &floor, None, "");
+    let median = floor.value_at_quantile(0.5) as f64 / 1e3;
+    for (name, topology, journal, schema) in [
+        ("DBN live, mbo", Topology::Inline, false, "mbo"),
+        ("DBN live, cmbp-1 (synthetic NBBO)", Topology::Inline, false, "cmbp-1"),
+        ("DBN live, mbo, pipeline", Topology::Pipeline, false, "mbo"),
+        ("DBN live, mbo, behind the journal", Topology::Inline, true, "mbo"),
+    ] {
+        let (delays, note) = live(rate, pace, topology, journal, schema);
+        row(name, &delays, Some(median), &note);
+    }
+    let (from_send, from_receive, note) = shared(rate, pace, false);
+    row("shared memory", &from_send, Some(median), &note);
     row("shared memory, from the receive stamp", &from_receive, None, "(target: p50 under 2 us)");
     println!();
 }
@@ -63,8 +77,12 @@ pub fn run(options: &Options) {
 /// Messages a second that leave a venue time to rest: who shares its core gets it back.
 const RESTING_RATE: u64 = 2_000;
 
+fn paced(line: SocketAddrV4, rate: u64, pace: Pace) -> Sending {
+    Sending { wait: pace, ..venue(line, rate, rate * SECONDS) }
+}
+
 /// A thread that takes datagrams and writes each to a TCP connection; a client at its end.
-fn echo(rate: u64) -> Histogram<u64> {
+fn echo(rate: u64, pace: Pace) -> Histogram<u64> {
     let line = line();
     let udp = UdpSocket::bind(SocketAddr::V4(line)).expect("the group's port is free");
     udp.join_multicast_v4(line.ip(), &Ipv4Addr::LOCALHOST).expect("loopback has multicast");
@@ -88,7 +106,7 @@ fn echo(rate: u64) -> Histogram<u64> {
             }
         });
         let mut stream = TcpStream::connect(address).expect("it listens");
-        let venues = Venues::start(venue(line, rate, rate * SECONDS)).expect("the venue starts");
+        let venues = Venues::start(paced(line, rate, pace)).expect("the venue starts");
         let started = now_ns();
         let midnight = clock::midnight_before(Nanos(started)).expect("there was a midnight").0;
         stream.set_read_timeout(Some(Duration::from_millis(300))).expect("a socket has a timeout");
@@ -161,7 +179,7 @@ fn note(service: &Service) -> String {
 }
 
 /// A client of the DBN live server.
-fn live(rate: u64, topology: Topology, journal: bool, schema: &str) -> (Histogram<u64>, String) {
+fn live(rate: u64, pace: Pace, topology: Topology, journal: bool, schema: &str) -> (Histogram<u64>, String) {
     let line = line();
     let folder = Folder::new();
     let mut config = plant(line);
@@ -171,7 +189,7 @@ fn live(rate: u64, topology: Topology, journal: bool, schema: &str) -> (Histogra
     }
     let service = Service::start(&config, None).expect("the plant starts");
     let mut subscriber = subscribe(service.clients_address().expect("clients are served"), schema);
-    let venues = Venues::start(venue(line, rate, rate * SECONDS)).expect("the venue starts");
+    let venues = Venues::start(paced(line, rate, pace)).expect("the venue starts");
     let started = now_ns();
     let mut delays = histogram();
     loop {
@@ -201,7 +219,7 @@ fn live(rate: u64, topology: Topology, journal: bool, schema: &str) -> (Histogra
 
 /// A reader of the shared memory: delays from the intended time, and from the kernel's receive time. Where plant and reader
 /// spin, each has a core.
-fn shared(rate: u64, spins: bool) -> (Histogram<u64>, Histogram<u64>, String) {
+fn shared(rate: u64, pace: Pace, spins: bool) -> (Histogram<u64>, Histogram<u64>, String) {
     let line = line();
     let folder = Folder::new();
     let mut config = plant(line);
@@ -214,10 +232,7 @@ fn shared(rate: u64, spins: bool) -> (Histogram<u64>, Histogram<u64>, String) {
     let service = Service::start(&config, None).expect("the plant starts");
     let reader = Reader::<Published>::attach(&folder.0.join("shared"), SHARED_MEANING, Start::Newest)
         .expect("the shared memory is there");
-    let mut sending = venue(line, rate, rate * SECONDS);
-    if spins {
-        sending.wait = Pace::Sleep;
-    }
+    let sending = paced(line, rate, pace);
     let venues = std::thread::scope(|scope| {
         // On a thread of its own: what it starts inherits its core and its priority, so the venue's work interrupts the
         // reader's core and not the plant's.

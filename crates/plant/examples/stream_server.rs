@@ -5,25 +5,17 @@
 //! `cargo xtask test java` runs it under the Java client.
 #![allow(clippy::unwrap_used, reason = "what goes wrong ends the program, which its caller sees")]
 
+#[path = "../tests/session/served.rs"]
+mod served;
 #[path = "../tests/session/mod.rs"]
 mod session;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tapeworks_market::{Event, EventKind};
-use tapeworks_plant::clients::distributor::BookOptions;
-use tapeworks_plant::clients::history::Begin;
-use tapeworks_plant::live::Status;
-use tapeworks_plant::live::config::WebSetting;
-use tapeworks_plant::live::service::Handles;
-use tapeworks_plant::live::view::Watch;
-use tapeworks_plant::web::{self, stream};
-use tapeworks_ring::disruptor::Builder;
-use tapeworks_ring::wait::Yielding;
+use served::Served;
+use tapeworks_market::Event;
 
 /// Clients that have come.
 fn clients(address: SocketAddr) -> u64 {
@@ -41,36 +33,19 @@ fn main() {
     let mut number = |otherwise| arguments.next().and_then(|text| text.parse().ok()).unwrap_or(otherwise);
     let (messages, symbols, wanted) = (number(20_000), number(20), number(1));
     let events = session::events(&session::scenario(messages, symbols as u32, 1));
-    let blank = Event::new(EventKind::Other, Default::default(), Default::default());
-    let mut ring = Builder::new(1 << 14, || blank, Yielding::default);
-    let reader = ring.consumer("stream", &[]);
-    let (mut producer, mut ends) = ring.single_producer();
-    let has_replayed = Arc::new(AtomicBool::new(true));
-    let reader = ends.take(reader).unwrap();
-    let begin =
-        Begin { first_event: 0, history: None, live_from: Arc::new(AtomicU64::new(events.len() as u64 / 2)) };
-    let streaming = stream::start(reader, &BookOptions::default(), begin).unwrap();
-    let handles = Handles {
-        plant: Arc::new(Mutex::new(Status::default())),
-        clients: None,
-        multicast: None,
-        watch: Watch::default(),
-        has_replayed,
-        stream: Some(Arc::clone(streaming.hub())),
-    };
-    let setting = WebSetting { address: SocketAddr::from(([127, 0, 0, 1], 0)), token: None, stream: true };
-    let page = web::start(web::bind(&setting).unwrap(), handles).unwrap();
+    let mut served = Served::new(events.len() / 2);
+    let address = served.web.address();
     let (before, after) = events.split_at(events.len() / 2);
     let mut publish = |events: &[Event]| {
         // Paced, so that no client falls behind.
         for part in events.chunks(100) {
-            producer.publish_batch(part.len(), |at, slot| *slot = part[at]).unwrap();
+            served.publish(part);
             std::thread::sleep(Duration::from_millis(2));
         }
     };
     publish(before);
-    println!("port {}", page.address().port());
-    while clients(page.address()) < wanted {
+    println!("port {}", address.port());
+    while clients(address) < wanted {
         std::thread::sleep(Duration::from_millis(20));
     }
     // They are counted before they join, which takes the thread of the stream a nap.

@@ -24,3 +24,4 @@ pub mod timer;
 pub mod venues;
 #[cfg(feature = "web")]
 pub mod web;
+mod worker;

@@ -129,10 +129,10 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The venues' end, and the plant's when it has everything.
+/// The venues' end, and the plant's when it has everything: as long as it asks again, the venues answer.
 fn finish(venues: Venues, plant: Plant) -> (Report, Status) {
     wait_until("the venues end", || venues.is_finished());
-    let report = venues.stop().unwrap();
+    let report = venues.report();
     wait_until("the plant has what was sent", || {
         let status = plant.status();
         let next: u64 = status.channels.iter().filter_map(|channel| channel.next).map(|next| next - 1).sum();
@@ -148,7 +148,7 @@ fn finish(venues: Venues, plant: Plant) -> (Report, Status) {
     let status = plant.status_handle();
     plant.stop().unwrap();
     let status = status.lock().unwrap().clone();
-    (report, status)
+    (venues.stop().unwrap(), status)
 }
 
 struct Folder(PathBuf);

@@ -3,80 +3,33 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(feature = "web")]
 
+#[path = "session/served.rs"]
+mod served;
 mod session;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use prost::Message as _;
 use serde_json::Value;
+use served::Served;
 use tapeworks_flow::{Stage, Through};
 use tapeworks_market::event::Gap;
-use tapeworks_market::{
-    BookStage, Event, EventKind, Flags, InstrumentId, Instruments, NbboStage, NbboUpdate, Publisher,
-};
-use tapeworks_plant::clients::distributor::BookOptions;
-use tapeworks_plant::clients::history::Begin;
+use tapeworks_market::{BookStage, Event, Flags, Instruments, NbboStage, NbboUpdate};
 use tapeworks_plant::live::Status;
 use tapeworks_plant::live::config::WebSetting;
 use tapeworks_plant::live::service::Handles;
 use tapeworks_plant::live::view::Watch;
+use tapeworks_plant::web;
 use tapeworks_plant::web::stream::messages::{Kind, Lagged, Record};
-use tapeworks_plant::web::stream::{self, Streaming};
-use tapeworks_plant::web::{self, Web};
-use tapeworks_ring::disruptor::{Builder, Producer};
-use tapeworks_ring::wait::Yielding;
 use tapeworks_store::trade_of;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
-
-struct Served {
-    web: Web,
-    producer: Producer<Event, Yielding>,
-    _streaming: Streaming,
-}
-
-impl Served {
-    /// Events before the one with this number are of the past.
-    fn new(live_from: usize) -> Self {
-        let blank = Event::new(EventKind::Other, Publisher::default(), InstrumentId::default());
-        let mut ring = Builder::new(1 << 16, || blank, Yielding::default);
-        let reader = ring.consumer("stream", &[]);
-        let (producer, mut ends) = ring.single_producer();
-        let has_replayed = Arc::new(AtomicBool::new(true));
-        let reader = ends.take(reader).unwrap();
-        let begin =
-            Begin { first_event: 0, history: None, live_from: Arc::new(AtomicU64::new(live_from as u64)) };
-        let streaming = stream::start(reader, &BookOptions::default(), begin).unwrap();
-        let handles = Handles {
-            plant: Arc::new(Mutex::new(Status::default())),
-            clients: None,
-            multicast: None,
-            watch: Watch::default(),
-            has_replayed,
-            stream: Some(Arc::clone(streaming.hub())),
-        };
-        let setting =
-            WebSetting { address: SocketAddr::from(([127, 0, 0, 1], 0)), token: None, stream: true };
-        let web = web::start(web::bind(&setting).unwrap(), handles).unwrap();
-        Self { web, producer, _streaming: streaming }
-    }
-
-    fn publish(&mut self, events: &[Event]) {
-        for part in events.chunks(256) {
-            self.producer.publish_batch(part.len(), |at, slot| *slot = part[at]).unwrap();
-        }
-    }
-
-    fn get(&self, path: &str) -> (u16, String) {
-        get(self.web.address(), path)
-    }
-}
 
 fn get(address: SocketAddr, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
@@ -299,7 +252,7 @@ fn both_encodings_bring_the_present_state_then_every_change_and_trade() {
         });
         let wanted: Vec<_> = wanted.cloned().collect();
         assert_eq!(take(&mut alone, wanted.len()).await, wanted);
-        let Served { web, producer, _streaming } = served;
+        let Served { web, producer, streaming: _streaming } = served;
         drop(producer);
         let Some(Ok(Message::Close(Some(frame)))) = json.next().await else { panic!("it goes on") };
         assert_eq!((u16::from(frame.code), frame.reason.as_str()), (1001, "the plant has ended"));
@@ -362,7 +315,7 @@ fn who_reads_nothing_is_conflated_and_delays_nobody() {
         assert_eq!(last, wanted);
         let served = publisher.join().unwrap();
         let counted = |name: &str| {
-            let status: Value = serde_json::from_str(&served.get("/status.json").1).unwrap();
+            let status: Value = serde_json::from_str(&get(served.web.address(), "/status.json").1).unwrap();
             status["web"][name].as_u64().unwrap()
         };
         assert!(counted("stream_lagged") > 0);
@@ -378,15 +331,15 @@ fn who_reads_nothing_is_conflated_and_delays_nobody() {
 fn wrong_parameters_are_answered_in_one_line_and_strangers_are_refused() {
     let served = Served::new(0);
     for path in ["/stream?encoding=xml", "/stream?schema=mbo", "/stream?symbols=", "/stream?nothing=1"] {
-        let (code, body) = served.get(path);
+        let (code, body) = get(served.web.address(), path);
         assert_eq!((code, body.lines().count()), (400, 1), "{path}: {body}");
         assert!(body.ends_with('\n'));
     }
     // What is asked for is sound, and not by a WebSocket.
-    assert_eq!(served.get("/stream").0, 400);
-    let status: Value = serde_json::from_str(&served.get("/status.json").1).unwrap();
+    assert_eq!(get(served.web.address(), "/stream").0, 400);
+    let status: Value = serde_json::from_str(&get(served.web.address(), "/status.json").1).unwrap();
     assert_eq!(status["web"]["stream_refused_parameters"], 4);
-    assert!(served.get("/metrics").1.contains("\ntapeworks_web_stream_conflated_total 0\n"));
+    assert!(get(served.web.address(), "/metrics").1.contains("\ntapeworks_web_stream_conflated_total 0\n"));
 
     let setting = WebSetting {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -424,6 +377,6 @@ fn clients_that_say_something_are_dropped_and_counted() {
         let Some(Ok(Message::Close(Some(frame)))) = socket.next().await else { panic!("it goes on") };
         assert_eq!(u16::from(frame.code), 1008);
     });
-    let status: Value = serde_json::from_str(&served.get("/status.json").1).unwrap();
+    let status: Value = serde_json::from_str(&get(served.web.address(), "/status.json").1).unwrap();
     assert_eq!(status["web"]["stream_garbled"], 1);
 }

@@ -225,6 +225,19 @@ impl Replica {
         })
     }
 
+    /// Takes all of `events`; after each piece of them `each` has the replica with the records of it, and what is to be said.
+    pub(crate) fn take(&mut self, events: &[Event], mut each: impl FnMut(&mut Self, Option<Special>)) {
+        let mut rest = events;
+        while !rest.is_empty() {
+            let (taken, special) = self.advance(rest);
+            if taken == 0 {
+                return;
+            }
+            rest = rest.get(taken..).unwrap_or_default();
+            each(self, special);
+        }
+    }
+
     /// The first event of which records of `schema` are held until their group of events ends.
     pub(crate) fn held(&self, schema: Schema) -> Option<u64> {
         self.lanes.get(lane_of(schema))?.maker.held()

@@ -3,7 +3,6 @@
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tapeworks_market::Event;
@@ -11,6 +10,7 @@ use tapeworks_ring::disruptor::{Consumer, PollError, Single};
 use tapeworks_ring::wait::WaitStrategy;
 
 use crate::live::{Bell, now};
+use crate::worker::Worker;
 
 use super::distributor::{ClientView, Counters, Distributor, DistributorError, MissingEvents, Options};
 use super::history::{History, HistoryError, Past, catch_up};
@@ -101,9 +101,8 @@ pub struct Stats {
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
-    stop: Arc<AtomicBool>,
     stats: Arc<Mutex<Stats>>,
-    thread: Option<JoinHandle<Result<(), ServeError>>>,
+    worker: Worker<ServeError>,
 }
 
 impl Server {
@@ -124,15 +123,15 @@ impl Server {
 
     /// Whether the thread has ended: as it was told to, as the engine has ended, or with an error.
     pub fn is_finished(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+        self.worker.is_finished()
     }
 
     /// Waits until the engine has ended and clients have read what was left for them, or took too long.
     ///
     /// # Errors
     /// [`ServeError`] when it ended otherwise.
-    pub fn join(mut self) -> Result<(), ServeError> {
-        self.thread.take().map_or(Ok(()), |thread| thread.join().unwrap_or(Err(ServeError::Panicked)))
+    pub fn join(self) -> Result<(), ServeError> {
+        self.worker.join(ServeError::Panicked)
     }
 
     /// Stops it now.
@@ -140,18 +139,7 @@ impl Server {
     /// # Errors
     /// [`ServeError`] when it had ended before, and why.
     pub fn stop(self) -> Result<(), ServeError> {
-        self.stop.store(true, Ordering::Release);
-        self.join()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            // Whoever wants to know how it ended calls `join` or `stop`.
-            let _ = thread.join();
-        }
+        self.worker.stop(ServeError::Panicked)
     }
 }
 
@@ -216,9 +204,8 @@ pub fn start_on<W: WaitStrategy + 'static>(
     if let Some(bell) = bell {
         bell.is_for_poll(work.distributor.waker().map_err(|source| ServerError::Bind { address, source })?);
     }
-    let thread = std::thread::Builder::new().name("clients".to_owned());
-    let thread = thread.spawn(move || work.run()).map_err(ServerError::Thread)?;
-    Ok(Server { address: bound, stop, stats, thread: Some(thread) })
+    let worker = Worker::start("clients", stop, move || work.run()).map_err(ServerError::Thread)?;
+    Ok(Server { address: bound, stats, worker })
 }
 
 struct Work<W: WaitStrategy> {

@@ -821,7 +821,8 @@ mod tests {
                     Ok(())
                 });
             caught.unwrap();
-            assert_eq!(began, Some(newest));
+            // Not with the newest: intervals that were open in it are known whole.
+            assert!(began.is_some_and(|began| began > 0 && began < newest), "{began:?}, {newest}");
             // Then the ring, in earnest.
             let mut rest = Vec::new();
             consumer.poll(|event, _, _| rest.push(*event)).unwrap();

@@ -5,7 +5,6 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream, UdpSocket};
@@ -24,6 +23,7 @@ use super::soupbintcp::{SoupClient, SoupEnd};
 use crate::clients::history::{Begin, HistoryError, Past, catch_up};
 use crate::clients::replica::{BookOptions, Mode, Replica, Special};
 use crate::live::now;
+use crate::worker::Worker;
 
 /// What is sent where.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -174,9 +174,8 @@ pub struct MulticastStats {
 pub struct Multicast {
     retransmission: Option<SocketAddr>,
     soupbintcp: Option<SocketAddr>,
-    stop: Arc<AtomicBool>,
     stats: Arc<Mutex<MulticastStats>>,
-    thread: Option<JoinHandle<Result<(), MulticastFailure>>>,
+    worker: Worker<MulticastFailure>,
 }
 
 impl Multicast {
@@ -202,15 +201,15 @@ impl Multicast {
 
     /// Whether the thread has ended.
     pub fn is_finished(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+        self.worker.is_finished()
     }
 
     /// Waits until the engine has ended and the end of the session was told.
     ///
     /// # Errors
     /// [`MulticastFailure`] when it ended otherwise.
-    pub fn join(mut self) -> Result<(), MulticastFailure> {
-        self.thread.take().map_or(Ok(()), |thread| thread.join().unwrap_or(Err(MulticastFailure::Panicked)))
+    pub fn join(self) -> Result<(), MulticastFailure> {
+        self.worker.join(MulticastFailure::Panicked)
     }
 
     /// Stops it now, without an end of the session.
@@ -218,18 +217,7 @@ impl Multicast {
     /// # Errors
     /// [`MulticastFailure`] when it had ended before, and why.
     pub fn stop(self) -> Result<(), MulticastFailure> {
-        self.stop.store(true, Ordering::Release);
-        self.join()
-    }
-}
-
-impl Drop for Multicast {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            // Whoever wants to know how it ended calls `join` or `stop`.
-            let _ = thread.join();
-        }
+        self.worker.stop(MulticastFailure::Panicked)
     }
 }
 
@@ -319,15 +307,8 @@ pub fn start<W: WaitStrategy + 'static>(
         ticked: began,
     };
     work.tell_to(&stats);
-    let thread = std::thread::Builder::new().name("multicast".to_owned());
-    let thread = thread.spawn(move || work.run()).map_err(MulticastError::Thread)?;
-    Ok(Multicast {
-        retransmission: retransmission_at,
-        soupbintcp: soupbintcp_at,
-        stop,
-        stats,
-        thread: Some(thread),
-    })
+    let worker = Worker::start("multicast", stop, move || work.run()).map_err(MulticastError::Thread)?;
+    Ok(Multicast { retransmission: retransmission_at, soupbintcp: soupbintcp_at, stats, worker })
 }
 
 const RETRANSMISSION: Token = Token(0);
@@ -436,7 +417,7 @@ impl<W: WaitStrategy> Work<W> {
                     mappings.extend(start.symbols());
                     replica.restore(*start);
                 }
-                Past::Events(_, events) => advance(replica, events, |replica, special| {
+                Past::Events(_, events) => replica.take(events, |replica, special| {
                     replica.clear();
                     if let Some(Special::Mapping(instrument, symbol)) = special {
                         mappings.push((instrument, symbol));
@@ -765,17 +746,4 @@ fn move_bytes(client: &mut Client, sequence: &Sequence, bytes: &mut [u8], now_ns
         }
     }
     soup.over()
-}
-
-/// Takes events; `each` is told what is to be said after some of them.
-fn advance(replica: &mut Replica, events: &[Event], mut each: impl FnMut(&mut Replica, Option<Special>)) {
-    let mut rest = events;
-    while !rest.is_empty() {
-        let (taken, special) = replica.advance(rest);
-        if taken == 0 {
-            return;
-        }
-        rest = rest.get(taken..).unwrap_or_default();
-        each(replica, special);
-    }
 }

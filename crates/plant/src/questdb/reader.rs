@@ -199,17 +199,11 @@ impl Making {
 
 /// Makes the records of events, and names of their symbols.
 fn advance(replica: &mut Replica, queue: &Queue, events: &[Event]) {
-    let mut rest = events;
-    while !rest.is_empty() {
-        let (taken, special) = replica.advance(rest);
-        if taken == 0 {
-            return;
-        }
-        rest = rest.get(taken..).unwrap_or_default();
+    replica.take(events, |_, special| {
         if let Some(Special::Mapping(instrument, symbol)) = special {
             queue.name(instrument, symbol);
         }
-    }
+    });
 }
 
 /// Takes the journal's events, where some of the day's records are to be sent again.

@@ -11,7 +11,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::extract::ws::Message;
@@ -27,6 +26,7 @@ use super::counters::StreamCounters;
 use crate::clients::distributor::BookOptions;
 use crate::clients::history::{Begin, HistoryError, Past, Start, catch_up};
 use crate::clients::replica::{Market, Special};
+use crate::worker::Worker;
 
 pub(super) mod endpoint;
 pub mod messages;
@@ -96,8 +96,7 @@ impl Hub {
 #[derive(Debug)]
 pub struct Streaming {
     hub: Arc<Hub>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<(), StreamFailure>>>,
+    worker: Worker<StreamFailure>,
 }
 
 /// Why the stream ended before it was told to.
@@ -123,25 +122,15 @@ impl Streaming {
 
     /// Whether the thread has ended.
     pub fn is_finished(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+        self.worker.is_finished()
     }
 
     /// Waits until the engine has ended and its last events are in the queues of clients.
     ///
     /// # Errors
     /// [`StreamFailure`] when it ended otherwise.
-    pub fn join(mut self) -> Result<(), StreamFailure> {
-        self.thread.take().map_or(Ok(()), |thread| thread.join().unwrap_or(Err(StreamFailure::Panicked)))
-    }
-}
-
-impl Drop for Streaming {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            // Whoever wants to know how it ended calls `join`.
-            let _ended = thread.join();
-        }
+    pub fn join(self) -> Result<(), StreamFailure> {
+        self.worker.join(StreamFailure::Panicked)
     }
 }
 
@@ -167,9 +156,8 @@ pub fn start<W: WaitStrategy + 'static>(
         is_live: false,
         buffer: Vec::new(),
     };
-    let thread = std::thread::Builder::new().name("stream".to_owned());
-    let thread = thread.spawn(move || work.run()).map_err(WebError::Thread)?;
-    Ok(Streaming { hub, stop, thread: Some(thread) })
+    let worker = Worker::start("stream", stop, move || work.run()).map_err(WebError::Thread)?;
+    Ok(Streaming { hub, worker })
 }
 
 struct Work<W: WaitStrategy> {

@@ -1,0 +1,51 @@
+//! A thread that reads the engine's events until it is told to stop or they end, and says how it ended.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+/// The running thread. Dropping it stops it, and waits for it.
+#[derive(Debug)]
+pub(crate) struct Worker<E> {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<(), E>>>,
+}
+
+impl<E: Send + 'static> Worker<E> {
+    /// Starts `work`, which ends soon after `stop` is set.
+    pub(crate) fn start(
+        name: &str,
+        stop: Arc<AtomicBool>,
+        work: impl FnOnce() -> Result<(), E> + Send + 'static,
+    ) -> io::Result<Self> {
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work)?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+
+    /// Whether it has ended: as it was told to, as the events have ended, or with an error.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits until it ends by itself. `panicked` is the error when its thread did.
+    pub(crate) fn join(mut self, panicked: E) -> Result<(), E> {
+        self.thread.take().map_or(Ok(()), |thread| thread.join().unwrap_or(Err(panicked)))
+    }
+
+    /// Ends it now. `panicked` is the error when its thread did.
+    pub(crate) fn stop(self, panicked: E) -> Result<(), E> {
+        self.stop.store(true, Ordering::Release);
+        self.join(panicked)
+    }
+}
+
+impl<E> Drop for Worker<E> {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            // Whoever wants to know how it ended calls `join` or `stop`.
+            let _ended = thread.join();
+        }
+    }
+}
