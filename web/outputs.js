@@ -104,14 +104,14 @@ function showRoll(roll) {
   const failed = roll.done.filter((day) => day.error !== null);
   const made = roll.done.filter((day) => day.error === null);
   const last = made.at(-1);
-  const [kind, words] = failed.length > 0 ? ["bad", "days could not be rolled"] : roll.running ? ["warn", "making files"] : ["good", "nothing is left to do"];
+  const partial = made.filter((day) => day.from_ns !== null);
+  const [kind, words] = failed.length > 0 ? ["bad", "days could not be rolled"] : roll.running ? ["warn", "making files"] : partial.length > 0 ? ["warn", "days without their beginning"] : ["good", "nothing is left to do"];
   state("roll-state", kind, words);
   write(byId("roll-running"), roll.running ? `${roll.running.date}: ${short(roll.running.inputs)} inputs` : "");
   fact("roll-done", count(made.length));
   counts("roll-failed", [failed.length], "bad");
   fact("roll-last", last ? `${last.date}, ${count(last.files)} files` : "–");
   fact("roll-records", last ? count(last.records) : "–");
-  // Times of the journal are long past: the day is told by its date.
-  const partial = made.filter((day) => day.from_ns !== null).map((day) => `${day.date} begins at ${new Date(day.from_ns / 1e6).toISOString()}: what was before is not kept`);
-  why("roll-error", [...failed.map((day) => `${day.date}: ${day.error}`), ...partial].join("; "));
+  const begins = partial.map((day) => `${day.date} begins at ${new Date(day.from_ns / 1e6).toISOString()}: what was before is not kept`);
+  why("roll-error", [...failed.map((day) => `${day.date}: ${day.error}`), ...begins].join("; "));
 }
