@@ -56,7 +56,7 @@ pub mod view;
 mod waiting;
 mod warm;
 
-pub use checkpoint::CheckpointStatus;
+pub use checkpoint::{CheckpointStatus, SnapshotError, StateSnapshot};
 pub use engine::{Engine, EngineCounters};
 pub use journal::{JournalHistory, JournalReplayed, JournalSetting, JournalStatus, SyncPolicy, WhenFailing};
 pub use shared::{Published, SHARED_MEANING};

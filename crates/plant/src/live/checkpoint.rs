@@ -37,14 +37,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use tapeworks_feed::live::Input;
 use tapeworks_flow::Through;
 use tapeworks_market::image::{BooksImage, NbboImage};
 use tapeworks_market::instrument::Symbol;
-use tapeworks_market::{BookStage, Instruments, Nanos, NbboStage};
+use tapeworks_market::{BookStage, Event, Instruments, Nanos, NbboStage};
 use tapeworks_store::journal::{Opened, segment_starts};
 use tapeworks_store::live::{Carried, CarriedImage};
 
 use super::engine::{Engine, EngineCounters};
+use super::shared::MarketStage;
 use super::status::Status;
 use super::{PlantOptions, now};
 use crate::clients::history::Start;
@@ -475,6 +477,78 @@ fn restore(bytes: &[u8], record: u64, options: &PlantOptions) -> Result<Restored
         .ok_or("it has a last trade of no instrument or side")?;
     let (next, stages, now) = (body.counters.events, Through::new(books, nbbo), header.time);
     Ok(Restored { record, engine, market: Start { next, stages, instruments, carried, now } })
+}
+
+/// Why bytes are no state snapshot, or a state cannot become one.
+#[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
+#[error("state snapshot: {0}")]
+pub struct SnapshotError(String);
+
+/// A plant's state between two records of its journal, without a plant: what a file `NUMBER.snapshot` holds, to look at, to go
+/// on from, to make.
+///
+/// It keeps last trades, as it must to become a file, if the options are those of a plant that takes state snapshots.
+pub struct StateSnapshot {
+    record: u64,
+    engine: Engine,
+    market: MarketStage,
+}
+
+impl std::fmt::Debug for StateSnapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StateSnapshot").field("record", &self.record).finish_non_exhaustive()
+    }
+}
+
+impl StateSnapshot {
+    /// The state of a plant with these options before the first record.
+    pub fn new(options: &PlantOptions) -> Self {
+        let market = MarketStage::new(options, None, Default::default());
+        Self { record: 0, engine: Engine::new(options.live_feed()), market }
+    }
+
+    /// The state in the bytes of a file of a plant with these options.
+    ///
+    /// # Errors
+    /// [`SnapshotError`]: they are damaged, of another version or configuration, or of what cannot be.
+    pub fn read(bytes: &[u8], options: &PlantOptions) -> Result<Self, SnapshotError> {
+        let record = Header::read(bytes).map(|header| header.record).unwrap_or_default();
+        let restored = restore(bytes, record, options).map_err(SnapshotError)?;
+        let mut market = MarketStage::new(options, None, Default::default());
+        market.restore(restored.market);
+        Ok(Self { record, engine: restored.engine, market })
+    }
+
+    /// The number of the next record.
+    pub const fn record(&self) -> u64 {
+        self.record
+    }
+
+    /// The number of the next event.
+    pub const fn next_event(&self) -> u64 {
+        self.engine.counters().events
+    }
+
+    /// Takes the next record, and appends its events to `events`.
+    pub fn input(&mut self, input: &Input<'_>, events: &mut Vec<Event>) {
+        let before = events.len();
+        self.engine.input(input, events);
+        while self.engine.take_ask().is_some() {}
+        self.market.apply(events.get(before..).unwrap_or_default());
+        self.record = self.record.saturating_add(1);
+    }
+
+    /// The state as the bytes of a file.
+    ///
+    /// # Errors
+    /// [`SnapshotError`] when it cannot be encoded.
+    pub fn write(&self) -> Result<Vec<u8>, SnapshotError> {
+        let feed = self.engine.feed().save().map_err(|error| SnapshotError(error.to_string()))?;
+        let image = self.market.image();
+        let mut bytes = encode(*self.engine.counters(), feed, image).map_err(SnapshotError)?;
+        seal(&mut bytes, self.record);
+        Ok(bytes)
+    }
 }
 
 #[cfg(test)]
