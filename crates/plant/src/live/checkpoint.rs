@@ -591,6 +591,10 @@ mod tests {
         MarketStage::new(&plant(), None, Default::default())
     }
 
+    fn stage_of(options: &PlantOptions) -> MarketStage {
+        MarketStage::new(options, None, Default::default())
+    }
+
     fn opened(next: u64) -> Opened {
         Opened { first: 0, next, torn_bytes: 0 }
     }
@@ -641,6 +645,35 @@ mod tests {
             prop_assert_eq!(one.nbbo, same.nbbo);
             prop_assert_eq!(one.symbols, same.symbols);
         }
+    }
+
+    #[test]
+    fn a_snapshot_is_read_and_made_without_a_plant() {
+        let options = keeping(&Temporary::new(), 4_096, None);
+        let packets = without_heartbeats();
+        let (mut state, mut events) = (StateSnapshot::new(&options), Vec::new());
+        let input = |(channel, received, payload): &(u16, Nanos, Vec<u8>),
+                     state: &mut StateSnapshot,
+                     to: &mut _| {
+            state
+                .input(&Input::Packet { channel: *channel, line: Line::A, received: *received, payload }, to);
+        };
+        packets[..900].iter().for_each(|packet| input(packet, &mut state, &mut events));
+        // The same file as a plant writes.
+        let (mut engine, mut market) = (Engine::new(options.live_feed()), stage_of(&options));
+        assert_eq!(run(&mut engine, &mut market, &packets[..900]), events);
+        let mut file = encoded(&engine, market.image());
+        seal(&mut file, 900);
+        assert!(state.write().unwrap() == file);
+        let mut twin = StateSnapshot::read(&file, &options).unwrap();
+        assert_eq!((twin.record(), twin.next_event()), (900, events.len() as u64));
+        let (mut one, mut same) = (Vec::new(), Vec::new());
+        packets[900..].iter().for_each(|packet| input(packet, &mut state, &mut one));
+        packets[900..].iter().for_each(|packet| input(packet, &mut twin, &mut same));
+        assert!(!one.is_empty() && one == same && state.write() == twin.write());
+        file[100] ^= 1;
+        let refused = StateSnapshot::read(&file, &options).unwrap_err();
+        assert_eq!(refused.to_string(), "state snapshot: it is damaged");
     }
 
     /// The history with the whole day, whatever there is of snapshots.
