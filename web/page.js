@@ -3,6 +3,7 @@
 import { showBook } from "./book.js";
 import { Charts } from "./charts.js";
 import { Rates, bytes, count, delay, short, span, venueName } from "./format.js";
+import { showOutputs } from "./outputs.js";
 import { dress, fill, write } from "./rows.js";
 
 const byId = (id) => document.getElementById(id);
@@ -113,6 +114,7 @@ function show(look) {
   showVenues(status, seconds);
   showClients(status.clients, status.now_ns / 1e9);
   showEngine(status, seconds);
+  showOutputs(status, rates);
   showSymbols(look.list);
   if (!chosen || !look.book || look.book.symbol === chosen) showBook(chosen, look.book, isMerged);
 }

@@ -7,6 +7,7 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
+import { createSocket } from "node:dgram";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, connect } from "node:net";
 import { join } from "node:path";
@@ -32,7 +33,7 @@ const freePort = () =>
     });
   });
 
-const [web, clients, locked] = [await freePort(), await freePort(), await freePort()];
+const [web, clients, locked, retransmission, soupbintcp] = [await freePort(), await freePort(), await freePort(), await freePort(), await freePort()];
 const udp = 20000 + (process.pid % 10000);
 const KEY = "db-TapeworksPageTest000000000000";
 const TOKEN = "open, please";
@@ -57,7 +58,7 @@ const exchangeFile = write(
 );
 const plantFile = write(
   "plant.toml",
-  `interface = "127.0.0.1"\nwait = "park"\n[clients]\nlisten = "127.0.0.1:${clients}"\ndataset = [{ name = "TEST.ALL" }]\nkey = [{ name = "tester", key = "${KEY}" }]\n[web]\nlisten = "127.0.0.1:${web}"\n${tables(["name", "protocol", "publisher", "snapshot"])}`,
+  `interface = "127.0.0.1"\nwait = "park"\n[clients]\nlisten = "127.0.0.1:${clients}"\ndataset = [{ name = "TEST.ALL" }]\nkey = [{ name = "tester", key = "${KEY}" }]\n[multicast]\ngroup = ${group(9, 1)}\nhops = 0\nretransmission = "127.0.0.1:${retransmission}"\nsoupbintcp = "127.0.0.1:${soupbintcp}"\n[journal]\nfolder = "journal"\nsnapshot_every = "500ms"\n[roll]\nfolder = "days"\nschemas = ["cmbp-1"]\n[web]\nlisten = "127.0.0.1:${web}"\n${tables(["name", "protocol", "publisher", "snapshot"])}`,
 );
 const lockedFile = write(
   "locked.toml",
@@ -77,6 +78,22 @@ function run(...words) {
 async function stop(child) {
   child.kill("SIGTERM");
   await child.ended;
+}
+
+/** A SoupBinTCP client of the plant's multicast, that has logged in; its socket. */
+function soupClient() {
+  return new Promise((resolve, reject) => {
+    const socket = connect(soupbintcp, "127.0.0.1").once("error", reject);
+    // Length, type, user, password, session, first message: the present session from its first message on.
+    socket.write(Buffer.concat([Buffer.from([0, 47]), Buffer.from(`L${" ".repeat(6)}${" ".repeat(10)}${" ".repeat(10)}${"1".padStart(20)}`)]));
+    let got = 0;
+    // The answer has a byte of type behind its length.
+    socket.on("data", (part) => {
+      if (got === 0 && part[2] !== 0x41) reject(new Error(`the login is answered with ${part[2]}`));
+      got += part.length;
+      if (got > 1000) resolve(socket);
+    });
+  });
 }
 
 /** A client that shows the key and calls itself `name`; its socket. */
@@ -249,6 +266,41 @@ async function main() {
     assert.equal(await page.isVisible("#clients-empty"), true);
   });
 
+  await step("what goes out and what is kept shows", async () => {
+    assert.equal(await page.isVisible("#outputs-empty"), false);
+    assert.equal(await page.isVisible("#questdb"), false, "what is not configured is not there");
+    await until(page, () => Number.parseFloat(document.querySelector("#multicast-rate").textContent) > 0);
+    assert.match(await text(page, "#multicast-session"), /^session \w{10}$/);
+    assert.equal(await page.getAttribute("#multicast-state", "class"), "dot good");
+    assert.match(await text(page, "#multicast-packets"), /^[\d,]+, [\d.]+ [kMG]?B$/);
+    assert.equal(await text(page, "#multicast-unsent"), "0, 0");
+    assert.equal(await text(page, "#multicast-clients"), "0 of 0 so far");
+    const socket = await soupClient();
+    await says(page, "#multicast-clients", "1 of 1 so far");
+    socket.destroy();
+    await says(page, "#multicast-clients", "0 of 1 so far");
+    // A request for messages of another session is refused, and seen.
+    const asking = createSocket("udp4");
+    const request = Buffer.concat([Buffer.from("NOSUCHONE "), Buffer.from([0, 0, 0, 0, 0, 0, 0, 1, 0, 1])]);
+    await new Promise((resolve) => asking.send(request, retransmission, "127.0.0.1", resolve));
+    asking.close();
+    await says(page, "#multicast-refused", "1");
+    assert.equal(await page.getAttribute("#multicast-refused", "class"), "warn");
+    await until(page, () => Number(document.querySelector("#snapshots-written").textContent) > 2);
+    assert.equal(await text(page, "#snapshots-every"), "every 500 ms");
+    assert.match(await text(page, "#snapshots-age"), /^0m 0\ds ago$/);
+    assert.match(await text(page, "#snapshots-bytes"), /^[\d.]+ [kM]B$/);
+    assert.match(await text(page, "#snapshots-pause"), /^[\d.]+ [nµm]s$/);
+    assert.equal(await text(page, "#snapshots-failed"), "0, 0");
+    assert.equal(await text(page, "#snapshots-restored"), "the first record");
+    assert.equal(await page.getAttribute("#snapshots-state", "title"), "written in time");
+    assert.equal(await text(page, "#roll-done"), "0");
+    assert.equal(await page.getAttribute("#roll-state", "title"), "nothing is left to do");
+    for (const part of ["multicast", "snapshots", "roll"]) assert.equal(await page.isVisible(`#${part}-error`), false);
+    const cut = await page.locator("#outputs-panel dd").evaluateAll((facts) => facts.filter((fact) => fact.scrollWidth > fact.clientWidth).map((fact) => fact.id));
+    assert.deepEqual(cut, [], "no fact is cut off");
+  });
+
   await step("nothing jumps", async () => {
     const shift = await page.evaluate(
       () =>
@@ -285,6 +337,9 @@ async function main() {
     await until(phone, () => document.querySelectorAll("#depth tbody tr").length === 10);
     const [wide, window] = await phone.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
     assert.ok(wide <= window, `${wide} px wide in ${window}`);
+    await until(phone, () => !document.querySelector("#multicast").hidden);
+    const cut = await phone.locator("#outputs-panel dd").evaluateAll((facts) => facts.filter((fact) => fact.scrollWidth > fact.clientWidth).map((fact) => fact.id));
+    assert.deepEqual(cut, [], "no fact is cut off");
     await phone.locator("#symbols tbody tr").nth(1).tap();
     await until(phone, () => document.querySelector("#symbols tr.chosen")?.dataset.key === document.querySelector("#book-symbol").textContent);
     await until(phone, () => !document.querySelector("#depth").hidden);
@@ -309,6 +364,7 @@ async function main() {
     await says(page, "#state", "live");
     assert.equal(await page.evaluate(() => document.body.classList.contains("gone")), false);
     await until(page, () => document.querySelector("#alert").hidden);
+    await until(page, () => /^record [\d,]+$/.test(document.querySelector("#snapshots-restored").textContent));
     await until(page, () => document.querySelectorAll("#depth tbody tr").length === 10);
     isExpected = false;
   });
@@ -326,6 +382,9 @@ async function main() {
     await page.fill("#token", TOKEN);
     await page.keyboard.press("Enter");
     await says(page, "#state", "waiting");
+    await until(page, () => document.querySelector("#version").textContent !== "");
+    assert.equal(await page.isVisible("#outputs-empty"), true);
+    for (const part of ["multicast", "questdb", "snapshots", "roll"]) assert.equal(await page.isVisible(`#${part}`), false);
     isExpected = false;
     await page.context().close();
     await stop(other);

@@ -104,7 +104,8 @@ fn every_client_gets_what_the_journal_holds_and_the_journal_becomes_files() {
         "plant.toml",
         format!(
             "interface = \"127.0.0.1\"\nshared_memory = \"{shared}\"\n\
-             [journal]\nfolder = \"journal\"\nsegment_mb = 4\n\
+             [journal]\nfolder = \"journal\"\nsegment_mb = 4\nsnapshot_every = \"200ms\"\n\
+             [roll]\nfolder = \"rolled\"\nschemas = [\"mbo\"]\n\
              [clients]\nlisten = \"{clients}\"\ndataset = [{{ name = \"TAPEWORKS.DEMO\" }}]\n\
              key = [{{ name = \"demo\", key = \"db-TapeworksDemoKey0000000000000\" }}]\n\
              [multicast]\ngroup = \"{group}\"\nhops = 0\nretransmission = \"{retransmission}\"\nschemas = [\"mbo\"]\n\
@@ -142,7 +143,16 @@ fn every_client_gets_what_the_journal_holds_and_the_journal_becomes_files() {
     assert_eq!(stdout(&tapped).lines().count(), 2_000);
     let looked = run(&["top", &web, "--once"]);
     assert_done(&looked);
-    assert!(["Nasdaq", "BX"].iter().all(|venue| stdout(&looked).contains(venue)), "{}", stdout(&looked));
+    let shown = [
+        "Nasdaq",
+        "BX",
+        "  multicast ",
+        " unsent 0;",
+        "  state snapshots ",
+        " s ago, ",
+        "  daily roll nothing to do; ",
+    ];
+    assert!(shown.iter().all(|part| stdout(&looked).contains(part)), "{}", stdout(&looked));
     let ended = interrupt_once(plant, || true);
     assert_done(&ended);
     let subscribed = subscriber.wait_with_output().unwrap();

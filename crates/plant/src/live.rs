@@ -56,7 +56,7 @@ pub mod view;
 mod waiting;
 mod warm;
 
-pub use checkpoint::CheckpointStatus;
+pub use checkpoint::{CheckpointStatus, SnapshotError, StateSnapshot};
 pub use engine::{Engine, EngineCounters};
 pub use journal::{JournalHistory, JournalReplayed, JournalSetting, JournalStatus, SyncPolicy, WhenFailing};
 pub use shared::{Published, SHARED_MEANING};
@@ -400,6 +400,7 @@ impl Plant {
             if setting.snapshot_every.is_some() {
                 let (restored, refused) = checkpoint::newest(&setting.folder, &opened.opened, &options);
                 let mut status = status.lock().unwrap_or_else(PoisonError::into_inner);
+                status.snapshots.every = setting.snapshot_every;
                 status.snapshots.refused = refused;
                 if let Some(restored) = restored {
                     from = Some(restored.record);

@@ -17,11 +17,14 @@ use tapeworks_market::event::Line;
 use tapeworks_market::{Nanos, Publisher};
 use tapeworks_plant::clients::server::Stats;
 use tapeworks_plant::live::config::{Config, WebSetting};
+use tapeworks_plant::live::roll::RolledDay;
 use tapeworks_plant::live::service::{Handles, Service, ServiceError};
 use tapeworks_plant::live::view::Watch;
 use tapeworks_plant::live::{
-    ChannelStatus, CheckpointStatus, DelayBuckets, DelayPoint, JournalStatus, LineStatus, Status,
+    ChannelStatus, CheckpointStatus, DelayBuckets, DelayPoint, JournalStatus, LineStatus, QuestDbStatus,
+    Status,
 };
+use tapeworks_plant::multicast::server::MulticastStats;
 use tapeworks_plant::venues::{Config as VenuesConfig, Venue, Venues};
 use tapeworks_plant::web::{self, Web, WebError};
 use tokio_tungstenite::tungstenite::Message;
@@ -83,7 +86,34 @@ fn status() -> Status {
         delay_buckets: buckets,
         journal: Some(JournalStatus::default()),
         snapshots: CheckpointStatus { written: 3, failed: 1, pause_ns: 2_000_000, ..Default::default() },
+        questdb: Some(QuestDbStatus { rows: 77, ..QuestDbStatus::default() }),
         ..Status::default()
+    }
+}
+
+fn multicast() -> MulticastStats {
+    MulticastStats {
+        session: "2511140001".to_owned(),
+        next: 501,
+        oldest: 401,
+        packets: 40,
+        bytes: 30_000,
+        unsent: 2,
+        too_long: 3,
+        requests: 9,
+        answers: 7,
+        answered_messages: 70,
+        refused_requests: 1,
+        unsent_answers: 4,
+        clients: 5,
+        connections: 12,
+        refused_connections: 6,
+        rejected_logins: 8,
+        slow_clients: 10,
+        malformed_clients: 11,
+        tcp_messages: 900,
+        ring_lag: 13,
+        error: Some("no route".to_owned()),
     }
 }
 
@@ -97,7 +127,7 @@ impl Shown {
         let handles = Handles {
             plant: Arc::new(Mutex::new(status())),
             clients: Some(Arc::new(Mutex::new(Stats::default()))),
-            multicast: None,
+            multicast: Some(Arc::new(Mutex::new(multicast()))),
             watch: Watch::default(),
             has_replayed: Arc::new(AtomicBool::new(true)),
             stream: None,
@@ -202,6 +232,7 @@ fn the_page_and_all_its_parts_are_served_with_a_strict_policy() {
         assert_eq!((known.code, known.body.as_str()), (304, ""));
         seen.insert(path);
     }
+    assert!(seen.contains("/outputs.js"));
     assert!(seen.contains("/page.js") && seen.contains("/book.js") && seen.contains("/vendor/uPlot.min.css"));
     for path in ["/nothing", "/../Cargo.toml", "/%2e%2e/Cargo.toml", "/login.html", "//etc/passwd"] {
         assert_eq!(shown.get(path).code, 404, "{path}");
@@ -324,9 +355,68 @@ fn metrics_have_names_units_and_help_and_say_what_the_status_says() {
     assert_eq!(of("tapeworks_delay_seconds_count", ""), 100.0);
     let sum = of("tapeworks_delay_seconds_sum", "");
     assert!((sum - 835e-6).abs() < 1e-9, "{sum}");
+    assert_eq!(of("tapeworks_questdb_rows_total", ""), 77.0);
+    // Each counter of the multicast is there, once, as it stands in `status.json`.
+    let told = shown.get("/status.json").json()["multicast"].clone();
+    let families = [
+        ("messages_total", "messages", 500),
+        ("packets_total", "packets", 40),
+        ("bytes_total", "bytes", 30_000),
+        ("unsent_packets_total", "unsent", 2),
+        ("too_long_messages_total", "too_long", 3),
+        ("requests_total", "requests", 9),
+        ("answers_total", "answers", 7),
+        ("answered_messages_total", "answered_messages", 70),
+        ("refused_requests_total", "refused_requests", 1),
+        ("unsent_answers_total", "unsent_answers", 4),
+        ("clients", "clients", 5),
+        ("connections_total", "connections", 12),
+        ("refused_connections_total", "refused_connections", 6),
+        ("rejected_logins_total", "rejected_logins", 8),
+        ("slow_clients_total", "slow_clients", 10),
+        ("malformed_clients_total", "malformed_clients", 11),
+        ("tcp_messages_total", "tcp_messages", 900),
+        ("ring_lag_events", "ring_lag", 13),
+    ];
+    for (family, key, value) in families {
+        assert_eq!(of(&format!("tapeworks_multicast_{family}"), ""), value as f64, "{family}");
+        assert_eq!(told[key], value, "{key}");
+    }
+    assert_eq!(of("tapeworks_multicast_kept_messages", ""), 100.0);
+    assert_eq!((&told["session"], &told["error"]), (&json!("2511140001"), &json!("no route")));
     shown.change(|status| status.channels[0].is_joining = true);
     let samples = parse(&shown.get("/metrics").body);
     assert_eq!(samples["tapeworks_ready"][0].1, 0.0);
+}
+
+#[test]
+fn what_is_not_configured_is_told_as_such() {
+    let shown = Shown::new();
+    let told = || shown.get("/status.json").json();
+    assert_eq!(told()["state_snapshots"]["every_ns"], Value::Null);
+    assert_eq!(told()["roll"], json!({ "is_on": false, "running": null, "done": [] }));
+    let days =
+        [(Ok((2, 30)), None), (Ok((1, 9)), Some(Nanos(7))), (Err("the disk is full".to_owned()), None)];
+    shown.change(|status| {
+        status.questdb = None;
+        status.snapshots.every = Some(Duration::from_secs(60));
+        status.roll.is_on = true;
+        let date = "2025-11-14".parse().unwrap();
+        status.roll.done.extend(days.map(|(outcome, from)| RolledDay { date, outcome, from }));
+    });
+    assert_eq!(told()["state_snapshots"]["every_ns"], 60_000_000_000_u64);
+    assert_eq!(told()["questdb"], Value::Null);
+    let day = |files: u64, records: u64, from: Value, error: Value| json!({ "date": "2025-11-14", "files": files, "records": records, "from_ns": from, "error": error });
+    let expected = [
+        day(2, 30, Value::Null, Value::Null),
+        day(1, 9, json!(7), Value::Null),
+        day(0, 0, Value::Null, json!("the disk is full")),
+    ];
+    assert_eq!(told()["roll"]["done"], json!(expected));
+    let samples = parse(&shown.get("/metrics").body);
+    assert!(!samples.keys().any(|name| name.starts_with("tapeworks_questdb")));
+    let one = |name: &str| samples[name][0].1;
+    assert_eq!((one("tapeworks_roll_days_total"), one("tapeworks_roll_failures_total")), (2.0, 1.0));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use tapeworks_market::{Instruments, NbboUpdate};
 use crate::encode::{Binary, Csv, Encode, Ending, Json, Parquet};
 use crate::error::{Failure, StoreError};
 use crate::format::Format;
+use crate::live::{Carried, State};
 use crate::options::Options;
 use crate::rows::Rows;
 use crate::schema::Schema;
@@ -71,6 +72,12 @@ impl Writer {
         self.table.watch(update);
     }
 
+    /// Goes on from a state, as if the writer had taken note of every update before it. To be called before any other update
+    /// is taken or noted.
+    pub fn restore(&mut self, state: &State<'_>, carried: &Carried) {
+        self.table.restore(state, carried);
+    }
+
     /// What went into the file so far. Records in a batch that is not written yet are not counted.
     pub fn summary(&self) -> &Summary {
         self.table.summary()
@@ -89,6 +96,7 @@ impl Writer {
 trait Table: Send {
     fn put(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments) -> Result<(), StoreError>;
     fn watch(&mut self, update: &NbboUpdate<'_>);
+    fn restore(&mut self, state: &State<'_>, carried: &Carried);
     fn summary(&self) -> &Summary;
     fn finish(self: Box<Self>, instruments: &Instruments) -> Result<Summary, StoreError>;
 }
@@ -190,6 +198,10 @@ impl<S: Shape> Table for TableOf<S> {
     #[inline]
     fn watch(&mut self, update: &NbboUpdate<'_>) {
         self.shape.watch(update);
+    }
+
+    fn restore(&mut self, state: &State<'_>, carried: &Carried) {
+        self.shape.restore(state, carried);
     }
 
     fn summary(&self) -> &Summary {

@@ -3,6 +3,7 @@
 use tapeworks_market::Nanos;
 use tapeworks_plant::clients::control::{Door, Limits, Refusal, Request, Session, Wanted};
 use tapeworks_plant::clients::keys::{Key, Keys};
+use tapeworks_plant::web::stream::Request as StreamRequest;
 
 /// A door that is open to one key.
 struct Open(Keys);
@@ -71,5 +72,23 @@ pub fn control(bytes: &[u8]) {
         let line = Session::refusal(&refusal);
         assert!(line.starts_with("success=0|error=") && line.ends_with('\n'), "{line}");
         assert_eq!((line.matches('\n').count(), line.matches('|').count()), (1, 1), "{line}");
+    }
+}
+
+/// The query of a client of the stream: it is refused in one line, or asks for what may be asked for.
+pub fn stream_request(bytes: &[u8]) {
+    let query = String::from_utf8_lossy(bytes);
+    let Ok(address) = format!("/stream?{query}").parse() else { return };
+    match StreamRequest::read(&address) {
+        Ok(request) => {
+            assert!(request.nbbo || request.trades);
+            for symbol in request.symbols.iter().flatten() {
+                assert!(
+                    !symbol.as_str().is_empty() && !symbol.as_str().contains(char::is_control),
+                    "{symbol:?}"
+                );
+            }
+        }
+        Err(error) => assert_eq!(error.to_string().lines().count(), 1, "{error}"),
     }
 }

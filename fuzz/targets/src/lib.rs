@@ -22,9 +22,9 @@ mod wire;
 
 pub use book::book;
 pub use capture::{capture, framed};
-pub use clients::control;
+pub use clients::{control, stream_request};
 pub use feed::{feed_capture, feed_file, feed_packets};
-pub use live::{config, journal, live_feed};
+pub use live::{checkpoint, config, journal, live_feed};
 pub use multicast::multicast;
 pub use network::{net, rewrite, tcp};
 pub use venues::{retransmission, snapshot};
@@ -37,6 +37,7 @@ pub type Target = (&'static str, fn(&[u8]));
 pub const TARGETS: &[Target] = &[
     ("book", book),
     ("capture", capture),
+    ("checkpoint", checkpoint),
     ("config", config),
     ("control", control),
     ("deep10", deep10),
@@ -56,6 +57,7 @@ pub const TARGETS: &[Target] = &[
     ("schema", schema),
     ("snapshot", snapshot),
     ("soupbintcp", soupbintcp),
+    ("stream_request", stream_request),
     ("tcp", tcp),
     ("tops16", tops16),
 ];

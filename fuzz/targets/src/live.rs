@@ -1,12 +1,16 @@
 //! What enters a live plant, and what its journal keeps.
 
 use std::io::Write as _;
+use std::time::Duration;
 
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::{Ask, Input, LiveChannelOptions, LiveFeed, SnapshotOptions};
 use tapeworks_feed::{Application, FeedOptions};
 use tapeworks_market::{Event, EventKind, Line, Nanos, Publisher};
+use tapeworks_plant::live::{JournalSetting, PlantOptions, ReceiveOptions, StateSnapshot, VenueOptions};
 use tapeworks_store::journal::{JournalOptions, JournalReader, JournalWriter, Record, verify};
+
+use crate::seeds::itch_packets;
 
 /// Inputs of two channels, each behind a byte of kind and line, two of time, one of length. Whatever comes, each message is told
 /// at most once, gaps included, within a session; the same inputs give the same events, also when the feed is kept and
@@ -125,4 +129,80 @@ pub fn journal(bytes: &[u8]) {
         assert_eq!(reader.next().unwrap().map(|record| record.kind), Some(9));
     }
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A plant of one venue that takes state snapshots.
+fn plant() -> PlantOptions {
+    let venue = VenueOptions {
+        name: "itch".to_owned(),
+        application: Application::TotalViewItch50,
+        publisher: Publisher::XNAS_ITCH,
+        lines: vec![([127, 0, 0, 1], 0).into()],
+        retransmission: None,
+        snapshot: None,
+        login: Default::default(),
+        arbiter: ArbiterOptions::default(),
+        snapshots: SnapshotOptions::default(),
+    };
+    let mut journal = JournalSetting::new("journal");
+    journal.snapshot_every = Some(Duration::from_secs(60));
+    PlantOptions {
+        venues: vec![venue],
+        receive: ReceiveOptions::default(),
+        journal: Some(journal),
+        ..PlantOptions::default()
+    }
+}
+
+/// A packet of the venue, a millisecond after the one before it.
+fn packet(number: usize, payload: &[u8]) -> Input<'_> {
+    let received = Nanos(1_763_130_600_000_000_000 + number as u64 * 1_000_000);
+    Input::Packet { channel: 0, line: Line::A, received, payload }
+}
+
+/// Files of a plant that has heard more and more packets, in the form that [`checkpoint`] takes.
+pub(crate) fn checkpoints(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let (mut state, mut events) = (StateSnapshot::new(&plant()), Vec::new());
+    let mut files = Vec::new();
+    for (number, payload) in packets.iter().enumerate() {
+        if number % 8 == 0 {
+            let file = state.write().expect("it is a state");
+            let read = StateSnapshot::read(&file, &plant()).expect("it was written just now");
+            assert_eq!((read.record(), read.next_event()), (number as u64, events.len() as u64));
+            files.push([&[SEALED], &file[..]].concat());
+        }
+        state.input(&packet(number, payload), &mut events);
+    }
+    files
+}
+
+/// The first byte of an input whose length and CRC the target makes right, so that what is behind them is reached.
+const SEALED: u8 = 1;
+
+/// The file of a state snapshot: what is no state is refused in one line; one that is becomes the same file again, and goes
+/// on with what comes as one that was kept and restored.
+pub fn checkpoint(bytes: &[u8]) {
+    let Some((form, file)) = bytes.split_first() else { return };
+    let (options, mut file) = (plant(), file.to_vec());
+    if *form == SEALED && file.len() >= 48 {
+        let length = (file.len() - 48) as u64;
+        file[24..32].copy_from_slice(&length.to_le_bytes());
+        let crc = crc32fast::hash(&file[12..]);
+        file[8..12].copy_from_slice(&crc.to_le_bytes());
+    }
+    let mut state = match StateSnapshot::read(&file, &options) {
+        Ok(state) => state,
+        Err(error) => return assert_eq!(error.to_string().lines().count(), 1, "{error}"),
+    };
+    let kept = state.write().expect("it is a state");
+    let mut twin = StateSnapshot::read(&kept, &options).expect("it was written just now");
+    assert_eq!((state.record(), state.next_event()), (twin.record(), twin.next_event()));
+    assert!(twin.write().as_ref() == Ok(&kept), "it becomes another file");
+    let (mut events, mut same) = (Vec::new(), Vec::new());
+    for (number, payload) in itch_packets().iter().enumerate() {
+        state.input(&packet(number, payload), &mut events);
+        twin.input(&packet(number, payload), &mut same);
+    }
+    assert_eq!(events, same);
+    assert!(state.write() == twin.write());
 }

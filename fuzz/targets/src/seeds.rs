@@ -12,6 +12,7 @@ use tapeworks_wire::framing::write_block_big_endian;
 use tapeworks_wire::schema::{Schema, SplitMix64, arbitrary};
 use tapeworks_wire::{Ascii, AsciiNumber, NanosecondsSinceEpoch, iex, nasdaq};
 
+use crate::live::checkpoints;
 use crate::venues::SESSION;
 
 /// The longest kept or captured file that becomes a seed, in bytes: mutations of longer ones find less.
@@ -101,9 +102,20 @@ pub fn made(target: &str) -> io::Result<Vec<Vec<u8>>> {
             packets()?.iter().map(|packet| [&noise(33, &mut random), &packet[..]].concat()).collect()
         }
         "feed_packets" => conversations(&payloads()?, &mut random),
+        "checkpoint" => checkpoints(&itch_packets()),
+        "stream_request" => QUERIES.iter().map(|query| query.as_bytes().to_vec()).collect(),
         _ => (0..8).map(|_| noise(512, &mut random)).collect(),
     })
 }
+
+/// Queries of clients of the stream, right and wrong.
+const QUERIES: [&str; 5] = [
+    "",
+    "encoding=protobuf&schema=nbbo,trades&symbols=BRK.B,A,A",
+    "symbols=BRK.B%2CA&schema=nbbo%2Ctrades&encoding=json",
+    "schema=nbbo&schema=trades",
+    "symbols=A%0AB&encoding=xml",
+];
 
 /// Requests for what the target's stores hold, and for what they do not.
 fn requests() -> Vec<Vec<u8>> {
@@ -251,6 +263,38 @@ fn framed_files(random: &mut SplitMix64) -> Vec<Vec<u8>> {
     vec![plain, soup]
 }
 
+/// Gives messages one stock and few order references, so that they are about the same things.
+fn relate(itch: &mut [Vec<u8>], random: &mut SplitMix64) {
+    for message in itch {
+        message[1..3].copy_from_slice(&[0, 1]);
+        if message.len() > 19 && b"AFECXDU".contains(&message[0]) {
+            message[11..19].copy_from_slice(&random.below(2).to_be_bytes());
+        }
+    }
+}
+
+/// MoldUDP64 packets of a message each, with consecutive numbers.
+fn mold_packets(itch: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let packet = |(number, message): (usize, &Vec<u8>)| {
+        let mut block = [0; 128];
+        let length = write_block_big_endian(&mut block, message).expect("a message fits a block");
+        let header = [&b"SESSION001"[..], &(number as u64 + 1).to_be_bytes(), &1u16.to_be_bytes()].concat();
+        [&header, &block[..length]].concat()
+    };
+    itch.iter().enumerate().map(packet).collect()
+}
+
+/// MoldUDP64 packets of ITCH messages about the same things, the last of them a hole away.
+pub(crate) fn itch_packets() -> Vec<Vec<u8>> {
+    let mut random = SplitMix64::new(0x1_7c4);
+    let mut itch = messages(&nasdaq::itch50::SCHEMA, &mut random);
+    itch.extend(messages(&nasdaq::itch50::SCHEMA, &mut random));
+    relate(&mut itch, &mut random);
+    let mut packets = mold_packets(&itch);
+    packets.remove(packets.len() - 2);
+    packets
+}
+
 /// Inputs of `feed_packets`: captured payloads one behind the other, MoldUDP64 packets with consecutive numbers and
 /// orders that refer to each other, and a SoupBinTCP stream cut anywhere.
 fn conversations(payloads: &[Vec<u8>], random: &mut SplitMix64) -> Vec<Vec<u8>> {
@@ -258,20 +302,10 @@ fn conversations(payloads: &[Vec<u8>], random: &mut SplitMix64) -> Vec<Vec<u8>> 
         |how: u8, payload: &[u8]| [&[how][..], &(payload.len() as u16).to_le_bytes(), payload].concat();
     let captured: Vec<u8> = payloads.iter().take(24).flat_map(|payload| frame(3, payload)).collect();
     let mut itch = messages(&nasdaq::itch50::SCHEMA, random);
-    // One stock and few order references, so that messages are about the same things.
-    for message in &mut itch {
-        message[1..3].copy_from_slice(&[0, 1]);
-        if message.len() > 19 && b"AFECXDU".contains(&message[0]) {
-            message[11..19].copy_from_slice(&random.below(2).to_be_bytes());
-        }
-    }
+    relate(&mut itch, random);
     let mut mold = Vec::new();
-    for (number, message) in itch.iter().enumerate() {
-        let mut block = [0; 128];
-        let length = write_block_big_endian(&mut block, message).expect("a message fits a block");
-        let header = [&b"SESSION001"[..], &(number as u64 + 1).to_be_bytes(), &1u16.to_be_bytes()].concat();
-        let packet = [&header, &block[..length]].concat();
-        mold.extend(frame((number % 2) as u8, &packet));
+    for (number, packet) in mold_packets(&itch).iter().enumerate() {
+        mold.extend(frame((number % 2) as u8, packet));
     }
     let mut stream = Vec::new();
     for message in &itch {

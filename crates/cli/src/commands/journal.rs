@@ -59,7 +59,8 @@ struct Repair {
 
 /// Make files of a journal: DATE/VENUE/SCHEMA.ENDING, and DATE/nbbo/SCHEMA.ENDING for what is computed across venues.
 ///
-/// The journal is replayed as the plant would do it, so the files hold what its clients got.
+/// The journal is replayed as the plant would do it, so the files hold what its clients got. One that has lost its beginning to
+/// make room is replayed from the oldest state snapshot that is kept; the summary says from when on the files tell.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -215,6 +216,7 @@ fn export(arguments: Export) -> Result {
             "{:#}\n",
             json!({
                 "date": exported.date.to_string(),
+                "from": exported.from.map(time),
                 "inputs": exported.inputs,
                 "events": exported.events,
                 "lost": exported.lost,
@@ -228,6 +230,9 @@ fn export(arguments: Export) -> Result {
             counted(exported.inputs, "input", "inputs"),
             counted(exported.events, "event", "events"),
         );
+        if let Some(from) = exported.from {
+            text.push_str(&format!("from {} on: what was before was removed to make room\n", time(from)));
+        }
         for file in &exported.files {
             let (path, records) = (file.path.display(), counted(file.summary.records, "record", "records"));
             text.push_str(&format!("{path}: {records}, {} bytes\n", thousands(file.summary.bytes)));

@@ -6,7 +6,6 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use serde_json::json;
 use tapeworks_plant::clients::distributor::Refused;
 use tapeworks_plant::live::config::Config;
 use tapeworks_plant::live::monitor::{Monitor, Severity};
@@ -208,11 +207,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         multicast_of.map(|stats| stats.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone());
     let status = status_of.plant.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
     let text = if arguments.json {
-        let mut told = describe::status(&status, clients.as_ref());
-        if let (Some(told), Some(stats)) = (told.as_object_mut(), &multicast) {
-            told.insert("multicast".to_owned(), multicast_to_json(stats));
-        }
-        format!("{told:#}\n")
+        format!("{:#}\n", describe::status(&status, clients.as_ref(), multicast.as_ref()))
     } else {
         show(&status) + &multicast.as_ref().map(show_multicast).unwrap_or_default()
     };
@@ -312,28 +307,4 @@ fn show_multicast(stats: &MulticastStats) -> String {
         thousands(stats.connections),
         thousands(stats.slow_clients),
     )
-}
-
-fn multicast_to_json(stats: &MulticastStats) -> serde_json::Value {
-    json!({
-        "session": stats.session,
-        "next": stats.next,
-        "oldest": stats.oldest,
-        "packets": stats.packets,
-        "bytes": stats.bytes,
-        "unsent": stats.unsent,
-        "error": stats.error,
-        "too_long": stats.too_long,
-        "requests": stats.requests,
-        "answers": stats.answers,
-        "answered_messages": stats.answered_messages,
-        "refused_requests": stats.refused_requests,
-        "unsent_answers": stats.unsent_answers,
-        "connections": stats.connections,
-        "refused_connections": stats.refused_connections,
-        "rejected_logins": stats.rejected_logins,
-        "slow_clients": stats.slow_clients,
-        "malformed_clients": stats.malformed_clients,
-        "tcp_messages": stats.tcp_messages,
-    })
 }

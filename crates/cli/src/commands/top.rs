@@ -66,11 +66,12 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_default()
 }
 
-/// What happened in a second, from two looks.
-fn rate(now: &Value, before: Option<&Value>, key: &str) -> u64 {
+/// What happened in a second to the counter at `place`, from two looks.
+fn rate(now: &Value, before: Option<&Value>, place: &str) -> u64 {
     let Some(before) = before else { return 0 };
     let elapsed = number(&now["now_ns"]).saturating_sub(number(&before["now_ns"])).max(1);
-    let more = u128::from(number(&now[key]).saturating_sub(number(&before[key])));
+    let count = |look: &Value| look.pointer(place).map_or(0, number);
+    let more = u128::from(count(now).saturating_sub(count(before)));
     u64::try_from(more * 1_000_000_000 / u128::from(elapsed)).unwrap_or(u64::MAX)
 }
 
@@ -95,7 +96,7 @@ fn show(now: &Value, before: Option<&Value>, address: SocketAddr) -> String {
     let _infallible = writeln!(
         out,
         "  messages {} a second, {} in all; symbols {}; problems {}\n  to the ring, us: p50 {}, p90 {}, p99 {}, p99.9 {}, max {}\n  ring {} of {} (at most {}), stalls {}; NBBO changes {}, crossed {}",
-        thousands(rate(now, before, "messages")),
+        thousands(rate(now, before, "/messages")),
         thousands(number(&now["messages"])),
         thousands(number(&now["symbols"])),
         thousands(number(&now["problems"])),
@@ -121,6 +122,7 @@ fn show(now: &Value, before: Option<&Value>, address: SocketAddr) -> String {
             if lost == 0 { "0".to_owned() } else { paint.bad(&thousands(lost)) },
         );
     }
+    out.push_str(&outputs(now, before));
     out.push('\n');
     let mut venues = Table::new(&[
         ("venue", Align::Left),
@@ -187,6 +189,82 @@ fn show(now: &Value, before: Option<&Value>, address: SocketAddr) -> String {
     if !clients.is_empty() {
         out.push('\n');
         out.push_str(&clients.render(width, paint));
+    }
+    out
+}
+
+/// What goes out beside the clients, and what is kept: a line for each that is configured.
+fn outputs(now: &Value, before: Option<&Value>) -> String {
+    let paint = terminal::paint();
+    let bad = |count: u64| if count == 0 { "0".to_owned() } else { paint.bad(&thousands(count)) };
+    let sum = |of: &Value, keys: &[&str]| keys.iter().map(|key| number(&of[*key])).sum::<u64>();
+    let mut out = String::new();
+    let multicast = &now["multicast"];
+    if multicast.is_object() {
+        let _infallible = writeln!(
+            out,
+            "  multicast {} messages a second, {} packets, {}, unsent {}; asked {}, refused {}; clients {}, slow {}; lag {}",
+            thousands(rate(now, before, "/multicast/messages")),
+            thousands(number(&multicast["packets"])),
+            bytes(number(&multicast["bytes"])),
+            bad(sum(multicast, &["unsent", "unsent_answers", "too_long"])),
+            thousands(number(&multicast["requests"])),
+            thousands(number(&multicast["refused_requests"])),
+            thousands(number(&multicast["clients"])),
+            thousands(number(&multicast["slow_clients"])),
+            thousands(number(&multicast["ring_lag"])),
+        );
+    }
+    let questdb = &now["questdb"];
+    if questdb.is_object() {
+        let _infallible = writeln!(
+            out,
+            "  questdb {}, {} rows a second, waiting {}, no room {}, refused {}, lost {}; lag {}",
+            if questdb["is_connected"] == true {
+                paint.good("connected")
+            } else {
+                paint.bad("not connected")
+            },
+            thousands(rate(now, before, "/questdb/rows")),
+            thousands(number(&questdb["waiting"])),
+            thousands(number(&questdb["overflowed"])),
+            bad(number(&questdb["refused"])),
+            bad(number(&questdb["lost"])),
+            thousands(number(&questdb["ring_lag"])),
+        );
+    }
+    let snapshots = &now["state_snapshots"];
+    if snapshots["every_ns"].is_u64() {
+        let last = match number(&snapshots["time_ns"]) {
+            0 => "none yet".to_owned(),
+            time => {
+                let age = number(&now["now_ns"]).saturating_sub(time) / 1_000_000_000;
+                format!("{age} s ago, {}", bytes(number(&snapshots["bytes"])))
+            }
+        };
+        let _infallible = writeln!(
+            out,
+            "  state snapshots {}, the last {last}, pause {:.1} ms; failed {}, put off {}",
+            thousands(number(&snapshots["written"])),
+            number(&snapshots["pause_ns"]).max(number(&snapshots["books_pause_ns"])) as f64 / 1e6,
+            bad(number(&snapshots["failed"])),
+            thousands(number(&snapshots["skipped"])),
+        );
+    }
+    let roll = &now["roll"];
+    if roll["is_on"] == true {
+        let days = || roll["done"].as_array().into_iter().flatten();
+        let failed = days().filter(|day| day["error"].is_string()).count();
+        let running = match roll["running"]["date"].as_str() {
+            Some(date) => format!("{date}, {} inputs", thousands(number(&roll["running"]["inputs"]))),
+            None => "nothing to do".to_owned(),
+        };
+        let _infallible = writeln!(
+            out,
+            "  daily roll {running}; days done {}, failed {}",
+            thousands((days().count() - failed) as u64),
+            bad(failed as u64),
+        );
     }
     out
 }

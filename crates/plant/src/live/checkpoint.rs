@@ -34,17 +34,19 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use tapeworks_feed::live::Input;
 use tapeworks_flow::Through;
 use tapeworks_market::image::{BooksImage, NbboImage};
 use tapeworks_market::instrument::Symbol;
-use tapeworks_market::{BookStage, Instruments, Nanos, NbboStage};
+use tapeworks_market::{BookStage, Event, Instruments, Nanos, NbboStage};
 use tapeworks_store::journal::{Opened, segment_starts};
 use tapeworks_store::live::{Carried, CarriedImage};
 
 use super::engine::{Engine, EngineCounters};
+use super::shared::MarketStage;
 use super::status::Status;
 use super::{PlantOptions, now};
 use crate::clients::history::Start;
@@ -59,6 +61,8 @@ const KEPT: usize = 2;
 /// State snapshots, as far as a plant has taken and used them.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct CheckpointStatus {
+    /// How often one is due; `None` where none are taken.
+    pub every: Option<Duration>,
     /// The record of the journal from which on it was replayed at the start; `None` from its first.
     pub restored: Option<u64>,
     /// Snapshots that were not used at the start, and why.
@@ -384,9 +388,16 @@ fn list(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(all)
 }
 
-/// Removes every snapshot: the journal that they are of was moved away.
-pub(super) fn remove_all(folder: &Path) -> io::Result<()> {
-    list(folder)?.into_iter().try_for_each(|(_, path)| fs::remove_file(path))
+/// Clears the folder of snapshots, as the journal that they are of, whose first record is `first`, was moved into the folder `to`.
+/// Of one that has lost its beginning they go with it, since its files begin with the oldest.
+pub(super) fn move_away(folder: &Path, first: u64, to: &Path) -> io::Result<()> {
+    for (record, path) in list(folder)? {
+        match path.file_name() {
+            Some(name) if first > 0 && record >= first => fs::rename(&path, to.join(name))?,
+            _ => fs::remove_file(path)?,
+        }
+    }
+    Ok(())
 }
 
 /// The newest snapshot that a plant with these options can go on from with the journal that was opened, and what is to be said
@@ -429,10 +440,10 @@ pub(super) fn before(folder: &Path, first: u64, from: Nanos, options: &PlantOpti
     early.find_map(|(record, path)| restore(&fs::read(path).ok()?, record, options).ok())
 }
 
-/// The time of the oldest snapshot that a replay of a journal whose first record is `first` can begin with.
-pub(super) fn oldest(folder: &Path, first: u64, options: &PlantOptions) -> Option<Nanos> {
+/// The oldest snapshot that a replay of a journal whose first record is `first` can begin with.
+pub(super) fn oldest(folder: &Path, first: u64, options: &PlantOptions) -> Option<Restored> {
     let mut all = list(folder).ok()?.into_iter().filter(|(record, _)| *record >= first);
-    all.find_map(|(record, path)| Some(restore(&fs::read(path).ok()?, record, options).ok()?.market.time()))
+    all.find_map(|(record, path)| restore(&fs::read(path).ok()?, record, options).ok())
 }
 
 /// The time in a file's header.
@@ -468,18 +479,94 @@ fn restore(bytes: &[u8], record: u64, options: &PlantOptions) -> Result<Restored
     Ok(Restored { record, engine, market: Start { next, stages, instruments, carried, now } })
 }
 
+/// Why bytes are no state snapshot, or a state cannot become one.
+#[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
+#[error("state snapshot: {0}")]
+pub struct SnapshotError(String);
+
+/// A plant's state between two records of its journal, without a plant: what a file `NUMBER.snapshot` holds, to look at, to go
+/// on from, to make.
+///
+/// It keeps last trades, as it must to become a file, if the options are those of a plant that takes state snapshots.
+pub struct StateSnapshot {
+    record: u64,
+    engine: Engine,
+    market: MarketStage,
+}
+
+impl std::fmt::Debug for StateSnapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StateSnapshot").field("record", &self.record).finish_non_exhaustive()
+    }
+}
+
+impl StateSnapshot {
+    /// The state of a plant with these options before the first record.
+    pub fn new(options: &PlantOptions) -> Self {
+        let market = MarketStage::new(options, None, Default::default());
+        Self { record: 0, engine: Engine::new(options.live_feed()), market }
+    }
+
+    /// The state in the bytes of a file of a plant with these options.
+    ///
+    /// # Errors
+    /// [`SnapshotError`]: they are damaged, of another version or configuration, or of what cannot be.
+    pub fn read(bytes: &[u8], options: &PlantOptions) -> Result<Self, SnapshotError> {
+        let record = Header::read(bytes).map(|header| header.record).unwrap_or_default();
+        let restored = restore(bytes, record, options).map_err(SnapshotError)?;
+        let mut market = MarketStage::new(options, None, Default::default());
+        market.restore(restored.market);
+        Ok(Self { record, engine: restored.engine, market })
+    }
+
+    /// The number of the next record.
+    pub const fn record(&self) -> u64 {
+        self.record
+    }
+
+    /// The number of the next event.
+    pub const fn next_event(&self) -> u64 {
+        self.engine.counters().events
+    }
+
+    /// Takes the next record, and appends its events to `events`.
+    pub fn input(&mut self, input: &Input<'_>, events: &mut Vec<Event>) {
+        let before = events.len();
+        self.engine.input(input, events);
+        while self.engine.take_ask().is_some() {}
+        self.market.apply(events.get(before..).unwrap_or_default());
+        self.record = self.record.saturating_add(1);
+    }
+
+    /// The state as the bytes of a file.
+    ///
+    /// # Errors
+    /// [`SnapshotError`] when it cannot be encoded.
+    pub fn write(&self) -> Result<Vec<u8>, SnapshotError> {
+        let feed = self.engine.feed().save().map_err(|error| SnapshotError(error.to_string()))?;
+        let image = self.market.image();
+        let mut bytes = encode(*self.engine.counters(), feed, image).map_err(SnapshotError)?;
+        seal(&mut bytes, self.record);
+        Ok(bytes)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::net::{SocketAddr, UdpSocket};
     use std::sync::mpsc::channel;
     use std::time::{Duration, Instant};
 
+    use dbn::Record as _;
+    use dbn::decode::dbn::RecordDecoder;
     use proptest::prelude::*;
     use tapeworks_feed::live::Input;
     use tapeworks_market::nbbo::{NbboRules, StaleBooks};
     use tapeworks_market::{Event, Line, Nanos};
 
-    use super::super::export::tests::{Temporary, plant, session};
+    use super::super::export::tests::{Temporary, plant, records, session};
+    use super::super::export::{ExportOptions, earlier_days, export};
     use super::super::journal::JournalSetting;
     use super::super::shared::MarketStage;
     use super::super::{EventConsumer, JournalHistory, Plant, Topology};
@@ -502,6 +589,10 @@ mod tests {
 
     fn stage() -> MarketStage {
         MarketStage::new(&plant(), None, Default::default())
+    }
+
+    fn stage_of(options: &PlantOptions) -> MarketStage {
+        MarketStage::new(options, None, Default::default())
     }
 
     fn opened(next: u64) -> Opened {
@@ -554,6 +645,35 @@ mod tests {
             prop_assert_eq!(one.nbbo, same.nbbo);
             prop_assert_eq!(one.symbols, same.symbols);
         }
+    }
+
+    #[test]
+    fn a_snapshot_is_read_and_made_without_a_plant() {
+        let options = keeping(&Temporary::new(), 4_096, None);
+        let packets = without_heartbeats();
+        let (mut state, mut events) = (StateSnapshot::new(&options), Vec::new());
+        let input = |(channel, received, payload): &(u16, Nanos, Vec<u8>),
+                     state: &mut StateSnapshot,
+                     to: &mut _| {
+            state
+                .input(&Input::Packet { channel: *channel, line: Line::A, received: *received, payload }, to);
+        };
+        packets[..900].iter().for_each(|packet| input(packet, &mut state, &mut events));
+        // The same file as a plant writes.
+        let (mut engine, mut market) = (Engine::new(options.live_feed()), stage_of(&options));
+        assert_eq!(run(&mut engine, &mut market, &packets[..900]), events);
+        let mut file = encoded(&engine, market.image());
+        seal(&mut file, 900);
+        assert!(state.write().unwrap() == file);
+        let mut twin = StateSnapshot::read(&file, &options).unwrap();
+        assert_eq!((twin.record(), twin.next_event()), (900, events.len() as u64));
+        let (mut one, mut same) = (Vec::new(), Vec::new());
+        packets[900..].iter().for_each(|packet| input(packet, &mut state, &mut one));
+        packets[900..].iter().for_each(|packet| input(packet, &mut twin, &mut same));
+        assert!(!one.is_empty() && one == same && state.write() == twin.write());
+        file[100] ^= 1;
+        let refused = StateSnapshot::read(&file, &options).unwrap_err();
+        assert_eq!(refused.to_string(), "state snapshot: it is damaged");
     }
 
     /// The history with the whole day, whatever there is of snapshots.
@@ -690,6 +810,80 @@ mod tests {
         assert!(refused.to_string().contains("removed to make room"), "{refused}");
     }
 
+    /// The files of a journal by their names, each with its records by feed, and from when on they tell.
+    fn files(options: &PlantOptions, journal: &Path, schemas: &[Schema]) -> (Option<Nanos>, Files) {
+        let out = Temporary::new();
+        let wanted = ExportOptions {
+            folder: out.0.clone(),
+            schemas: schemas.to_vec(),
+            ending: "dbn".to_owned(),
+            overwrite: false,
+        };
+        let exported = export(options, journal, &wanted, |_| true).unwrap();
+        let name = |path: &Path| path.strip_prefix(&exported.folder).unwrap().to_owned();
+        let files = exported.files.iter().map(|file| (name(&file.path), records(&file.path))).collect();
+        (exported.from, files)
+    }
+
+    type Files = BTreeMap<PathBuf, BTreeMap<u16, Vec<Vec<u8>>>>;
+
+    #[test]
+    fn the_files_of_a_journal_without_its_beginning_are_the_end_of_the_days() {
+        let (folder, all) = (Temporary::new(), Temporary::new());
+        let (options, of_all) = (keeping(&folder, 8_192, Some(30_000)), keeping(&all, 1 << 20, None));
+        keep(&options, 12);
+        keep(&of_all, 0);
+        let first = segment_starts(&folder.0).unwrap()[0];
+        let oldest = oldest(&folder.0, first, &options).unwrap().market.time();
+        let widths = [60 * Nanos::SECOND, Nanos::SECOND, 1];
+        let exact = [Schema::Mbo, Schema::Mbp10, Schema::Trades, Schema::Cmbp1, Schema::Imbalance];
+        for (schemas, width) in SCHEMAS.into_iter().chain([&exact[..]]).zip(widths) {
+            let (from, part) = files(&options, &folder.0, schemas);
+            let (whole_from, whole) = files(&of_all, &all.0, schemas);
+            let from = from.unwrap();
+            assert_eq!((whole_from, from.0), (None, (oldest.0 / width + 1) * width));
+            let mut expected = Files::new();
+            for (path, by_feed) in whole {
+                // What an interval's record tells is of before its time.
+                let is_quote = path.file_stem().unwrap().to_str().unwrap().contains("bbo-");
+                let is_told = |bytes: &Vec<u8>| {
+                    let mut decoder = RecordDecoder::new(&bytes[..]);
+                    let time = decoder.decode_ref().unwrap().unwrap().raw_index_ts();
+                    if is_quote { time > from.0 } else { time >= from.0 }
+                };
+                for (feed, mut all) in by_feed {
+                    all.retain(is_told);
+                    if !all.is_empty() {
+                        expected.entry(path.clone()).or_default().insert(feed, all);
+                    }
+                }
+            }
+            let counts = |files: &Files| -> Vec<(PathBuf, usize)> {
+                files.iter().map(|(path, all)| (path.clone(), all.values().map(Vec::len).sum())).collect()
+            };
+            let (told, wanted) = (counts(&part), counts(&expected));
+            assert!(part == expected, "from {from:?}: {told:?}, not {wanted:?}");
+            assert!(told.iter().map(|(_, records)| records).sum::<usize>() > 40, "{told:?}");
+        }
+        // A new day begins: the snapshots go with the journal, and the files are the same.
+        let before = files(&options, &folder.0, &exact);
+        drop(super::super::journal::open(options.journal.as_ref().unwrap()).unwrap());
+        let days = earlier_days(&folder.0).unwrap();
+        assert!(list(&folder.0).unwrap().is_empty());
+        assert!(files(&options, &days[0].1, &exact) == before);
+        // Without them there is nothing to begin with.
+        move_away(&days[0].1, 0, &folder.0).unwrap();
+        let to = Temporary::new();
+        let out = ExportOptions {
+            folder: to.0.clone(),
+            schemas: exact.to_vec(),
+            ending: "dbn".to_owned(),
+            overwrite: false,
+        };
+        let refused = export(&options, &days[0].1, &out, |_| true).unwrap_err().to_string();
+        assert!(refused.contains("records were removed to make room, and no state snapshot"), "{refused}");
+    }
+
     #[test]
     fn readers_of_the_ring_go_on_from_a_snapshot_when_the_days_beginning_is_gone() {
         let (folder, all) = (Temporary::new(), Temporary::new());
@@ -797,8 +991,14 @@ mod tests {
         fs::write(last, b"").unwrap();
         fs::write(first, b"TAPESNP1").unwrap();
         assert_eq!(used(1_000, &plant()), (None, 2));
-        remove_all(&folder.0).unwrap();
+        let to = Temporary::new();
+        fs::create_dir_all(&to.0).unwrap();
+        move_away(&folder.0, 250, &to.0).unwrap();
         assert!(list(&folder.0).unwrap().is_empty());
+        let moved: Vec<u64> = list(&to.0).unwrap().into_iter().map(|(record, _)| record).collect();
+        assert_eq!(moved, [300], "those of records that are there");
+        move_away(&to.0, 0, &folder.0).unwrap();
+        assert!(list(&folder.0).unwrap().is_empty() && list(&to.0).unwrap().is_empty());
     }
 
     /// All events of a plant that was stopped.

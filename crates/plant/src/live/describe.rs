@@ -10,6 +10,7 @@ use super::status::{ChannelStatus, LineStatus, QuestDbStatus, Status};
 use crate::clients::control::Reason;
 use crate::clients::distributor::ClientView;
 use crate::clients::server::Stats;
+use crate::multicast::server::MulticastStats;
 
 /// What a line is called.
 pub(crate) const fn line_name(line: Line) -> &'static str {
@@ -155,6 +156,38 @@ fn clients(stats: &Stats) -> Value {
     })
 }
 
+/// The messages of the multicast's session so far, which are numbered from 1.
+pub(crate) const fn multicast_messages(stats: &MulticastStats) -> u64 {
+    stats.next.saturating_sub(1)
+}
+
+fn multicast(stats: &MulticastStats) -> Value {
+    json!({
+        "session": stats.session,
+        "messages": multicast_messages(stats),
+        "next": stats.next,
+        "oldest": stats.oldest,
+        "packets": stats.packets,
+        "bytes": stats.bytes,
+        "unsent": stats.unsent,
+        "error": stats.error,
+        "too_long": stats.too_long,
+        "requests": stats.requests,
+        "answers": stats.answers,
+        "answered_messages": stats.answered_messages,
+        "refused_requests": stats.refused_requests,
+        "unsent_answers": stats.unsent_answers,
+        "clients": stats.clients,
+        "connections": stats.connections,
+        "refused_connections": stats.refused_connections,
+        "rejected_logins": stats.rejected_logins,
+        "slow_clients": stats.slow_clients,
+        "malformed_clients": stats.malformed_clients,
+        "tcp_messages": stats.tcp_messages,
+        "ring_lag": stats.ring_lag,
+    })
+}
+
 fn questdb(status: &QuestDbStatus) -> Value {
     json!({
         "is_connected": status.is_connected,
@@ -179,6 +212,7 @@ fn questdb(status: &QuestDbStatus) -> Value {
 
 fn snapshots(status: &CheckpointStatus) -> Value {
     json!({
+        "every_ns": status.every.map(|every| u64::try_from(every.as_nanos()).unwrap_or(u64::MAX)),
         "restored_record": status.restored,
         "refused": status.refused,
         "taken": status.taken,
@@ -194,20 +228,28 @@ fn snapshots(status: &CheckpointStatus) -> Value {
 }
 
 fn roll(status: &RollStatus) -> Value {
-    let done = status.done.iter().map(|day| match &day.outcome {
-        Ok((files, records)) => {
-            json!({ "date": day.date.to_string(), "files": files, "records": records, "error": null })
-        }
-        Err(why) => json!({ "date": day.date.to_string(), "files": 0, "records": 0, "error": why }),
+    let done = status.done.iter().map(|day| {
+        let ((files, records), error) = match &day.outcome {
+            Ok(made) => (*made, None),
+            Err(why) => ((0, 0), Some(why)),
+        };
+        json!({
+            "date": day.date.to_string(),
+            "from_ns": day.from.map(|from| from.0),
+            "files": files,
+            "records": records,
+            "error": error,
+        })
     });
     json!({
+        "is_on": status.is_on,
         "running": status.running.map(|(date, inputs)| json!({ "date": date.to_string(), "inputs": inputs })),
         "done": done.collect::<Vec<_>>(),
     })
 }
 
 /// Everything but the books and the curve. Times in ns.
-pub fn status(status: &Status, served: Option<&Stats>) -> Value {
+pub fn status(status: &Status, served: Option<&Stats>, sent: Option<&MulticastStats>) -> Value {
     let [p50, p90, p99, p999, max] = status.delay;
     json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -245,5 +287,6 @@ pub fn status(status: &Status, served: Option<&Stats>) -> Value {
         "roll": roll(&status.roll),
         "venues": status.channels.iter().map(venue).collect::<Vec<_>>(),
         "clients": served.map(clients),
+        "multicast": sent.map(multicast),
     })
 }

@@ -5,6 +5,9 @@
 //! the name of its feed (`XNAS.ITCH`), and `nbbo` for what is computed across venues. All of a day is made in
 //! `DATE.partial`, which gets its name when it is whole; a file without records is left out.
 //!
+//! A journal that has lost its beginning to make room is replayed from the oldest state snapshot that is kept with it. Its
+//! files hold what the whole day's would from some time on, which [`Exported::from`] tells.
+//!
 //! Cost: what a replay costs; one thread, and a file for each schema and venue at once.
 
 use std::fs;
@@ -14,11 +17,13 @@ use std::path::{Path, PathBuf};
 use jiff::civil::Date;
 use tapeworks_feed::clock;
 use tapeworks_flow::Stage as _;
-use tapeworks_market::{Event, EventKind, Instruments, NbboUpdate, Publisher};
+use tapeworks_market::{Event, EventKind, Instruments, Nanos, NbboUpdate, Publisher};
 use tapeworks_store::journal::{JournalError, JournalReader, LOST};
+use tapeworks_store::live::State;
 use tapeworks_store::{Format, Options, Schema, StoreError, Summary, Writer};
 
 use super::PlantOptions;
+use super::checkpoint::{self, Restored};
 use super::engine::Engine;
 use super::records::input_of;
 
@@ -66,8 +71,9 @@ pub enum ExportError {
         /// Its folder.
         journal: PathBuf,
     },
-    /// The journal does not begin with its first record.
-    #[error("{}: its first {records} records were removed to make room, and without them no book would be right", journal.display())]
+    /// The journal does not begin with its first record, and no state is kept that could stand for those before.
+    #[error("{}: its first {records} records were removed to make room, and no state snapshot of this configuration is kept \
+             without which no book would be right", journal.display())]
     Beheaded {
         /// Its folder.
         journal: PathBuf,
@@ -101,7 +107,10 @@ pub struct Exported {
     pub date: Date,
     /// Its folder.
     pub folder: PathBuf,
-    /// Inputs in the journal.
+    /// The receive time from which on the files tell, where the journal has lost its beginning; `None` from the day's first
+    /// record. It is the first full second or minute, where a schema has such intervals, behind the oldest state snapshot.
+    pub from: Option<Nanos>,
+    /// Inputs that were read.
     pub inputs: u64,
     /// Events that they gave.
     pub events: u64,
@@ -119,6 +128,21 @@ const fn is_consolidated(schema: Schema) -> bool {
 /// The name of a feed as a folder.
 fn folder_of(feed: Publisher) -> String {
     feed.feed().map_or_else(|| format!("publisher-{}", feed.0), |feed| feed.dataset.to_owned())
+}
+
+/// The width of the intervals that a schema's records are made of, in ns; 1 where there are none.
+const fn interval(schema: Schema) -> u64 {
+    match schema {
+        Schema::Bbo1M | Schema::Cbbo1M => 60 * Nanos::SECOND,
+        Schema::Bbo1S | Schema::Cbbo1S | Schema::Ohlcv1S => Nanos::SECOND,
+        _ => 1,
+    }
+}
+
+/// The earliest time from which on files of these schemas are whole, when nothing up to and including `last` is told.
+fn whole_from(last: Nanos, schemas: &[Schema]) -> Nanos {
+    let width = schemas.iter().map(|schema| interval(*schema)).max().unwrap_or(1);
+    Nanos((last.0 / width).saturating_add(1).saturating_mul(width))
 }
 
 struct Output {
@@ -196,9 +220,21 @@ fn make(
     go_on: &mut impl FnMut(u64) -> bool,
 ) -> Result<Exported, ExportError> {
     let mut reader = JournalReader::open(journal)?;
-    if reader.next_number() > 0 {
-        return Err(ExportError::Beheaded { journal: journal.to_owned(), records: reader.next_number() });
+    let mut start = None;
+    let mut engine = Engine::new(plant.live_feed());
+    let first = reader.next_number();
+    if first > 0 {
+        let beheaded = || ExportError::Beheaded { journal: journal.to_owned(), records: first };
+        let oldest = checkpoint::oldest(journal, first, plant).ok_or_else(beheaded)?;
+        let Restored { record, engine: restored, market } = oldest;
+        reader = JournalReader::from_number(journal, record)?;
+        if reader.next_number() != record {
+            return Err(beheaded());
+        }
+        (engine, start) = (restored, Some(market));
     }
+    let before = *engine.counters();
+    let from = start.as_ref().map(|start| whole_from(start.time(), &options.schemas));
     let books = plant.books();
     let mut outputs = Vec::new();
     for schema in &options.schemas {
@@ -217,7 +253,13 @@ fn make(
     }
     let mut market = books.market();
     let mut instruments = Instruments::default();
-    let mut engine = Engine::new(plant.live_feed());
+    if let Some(start) = start {
+        let now = start.time();
+        (market, instruments) = (start.stages, start.instruments);
+        let state = State { books: &market.first, nbbo: &market.second, instruments: &instruments, now };
+        outputs.iter_mut().for_each(|output| output.writer.restore(&state, &start.carried));
+    }
+    let mut has_begun = from.is_none();
     let (mut events, mut lost): (Vec<Event>, u64) = (Vec::new(), 0);
     let mut written = Ok(());
     while let Some(record) = reader.next()? {
@@ -235,9 +277,12 @@ fn make(
             }
             market.process(part, &mut |update: NbboUpdate<'_>| {
                 let feed = update.book.event.publisher;
+                has_begun = has_begun || from.is_some_and(|from| update.book.event.ts_recv >= from);
                 let of_feed = outputs.iter_mut().filter(|output| output.feed.is_none_or(|only| only == feed));
                 for output in of_feed {
-                    if written.is_ok() {
+                    if !has_begun {
+                        output.writer.watch(&update);
+                    } else if written.is_ok() {
                         written = output.writer.put(&update, &instruments);
                     }
                 }
@@ -246,7 +291,7 @@ fn make(
         written?;
         written = Ok(());
         events.clear();
-        let inputs = engine.counters().inputs;
+        let inputs = engine.counters().inputs - before.inputs;
         if inputs.is_multiple_of(INPUTS_AT_ONCE) && !go_on(inputs) {
             return Err(ExportError::Stopped);
         }
@@ -267,8 +312,9 @@ fn make(
     Ok(Exported {
         date: Date::default(),
         folder: PathBuf::new(),
-        inputs: counters.inputs,
-        events: counters.events,
+        from,
+        inputs: counters.inputs - before.inputs,
+        events: counters.events - before.events,
         lost,
         files,
     })
@@ -393,7 +439,7 @@ pub(super) mod tests {
     }
 
     /// The records of a DBN file, by feed.
-    fn records(path: &Path) -> BTreeMap<u16, Vec<Vec<u8>>> {
+    pub(in crate::live) fn records(path: &Path) -> BTreeMap<u16, Vec<Vec<u8>>> {
         let mut records: BTreeMap<u16, Vec<Vec<u8>>> = BTreeMap::new();
         let mut decoder = Decoder::from_file(path).unwrap();
         while let Some(record) = decoder.decode_ref().unwrap() {

@@ -131,8 +131,8 @@ pub(super) fn open(setting: &JournalSetting) -> Result<OpenJournal, JournalError
                 std::fs::rename(&path, &to).map_err(|error| failed(&path, "cannot be moved away", error))?;
             }
         }
-        checkpoint::remove_all(&setting.folder)
-            .map_err(|error| failed(&setting.folder, "old snapshots cannot be removed", error))?;
+        checkpoint::move_away(&setting.folder, opened.first, &folder)
+            .map_err(|error| failed(&setting.folder, "old snapshots cannot be moved away", error))?;
         let (writer, opened) = JournalWriter::open(&setting.folder, setting.options)?;
         return Ok(OpenJournal { writer, opened });
     }
@@ -345,7 +345,9 @@ impl History for JournalHistory {
         }
         if first > 0 {
             return Err(match checkpoint::oldest(&self.folder, first, &self.options) {
-                Some(time) => HistoryError::NotKept { earliest: Nanos(time.0.saturating_add(1)) },
+                Some(oldest) => {
+                    HistoryError::NotKept { earliest: Nanos(oldest.market.time().0.saturating_add(1)) }
+                }
                 None => HistoryError::unreadable(format!(
                     "the journal's first {first} records were removed to make room"
                 )),

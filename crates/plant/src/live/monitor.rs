@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::clients::server::Stats;
+use crate::text::iso_time;
 
 use super::status::{ChannelStatus, QuestDbStatus, Status};
 
@@ -68,10 +69,18 @@ impl Monitor {
         }
         for day in status.roll.done.iter().skip(before.roll.done.len()) {
             let (severity, text) = match &day.outcome {
-                Ok((files, records)) => (
-                    Severity::Info,
-                    format!("the journal of {} is rolled: {files} files, {records} records", day.date),
-                ),
+                Ok((files, records)) => {
+                    let rolled =
+                        format!("the journal of {} is rolled: {files} files, {records} records", day.date);
+                    match day.from {
+                        None => (Severity::Info, rolled),
+                        Some(from) => {
+                            let mut text = format!("{rolled}; what was before is not kept: they begin at ");
+                            iso_time(&mut text, from);
+                            (Severity::Warning, text)
+                        }
+                    }
+                }
                 Err(why) => {
                     (Severity::Error, format!("the journal of {} could not be rolled: {why}", day.date))
                 }
@@ -206,6 +215,8 @@ fn compare_questdb(was: &QuestDbStatus, now: &QuestDbStatus, say: &mut dyn FnMut
 mod tests {
     use tapeworks_market::Publisher;
 
+    use tapeworks_market::Nanos;
+
     use super::super::roll::RolledDay;
     use super::*;
 
@@ -270,12 +281,19 @@ mod tests {
             "what was to be sent from the journal is sent",
         ];
         assert_eq!(texts(monitor.look(&status, None)), back);
-        for outcome in [Ok((2, 30)), Err("the disk is full".to_owned())] {
-            status.roll.done.push(RolledDay { date: jiff::civil::date(2025, 11, 14), outcome });
+        let days = [
+            (Ok((2, 30)), None),
+            (Err("the disk is full".to_owned()), None),
+            (Ok((2, 9)), Some(Nanos(1_763_130_600_000_000_000))),
+        ];
+        for (outcome, from) in days {
+            status.roll.done.push(RolledDay { date: jiff::civil::date(2025, 11, 14), outcome, from });
         }
         let expected = [
             "the journal of 2025-11-14 is rolled: 2 files, 30 records",
             "the journal of 2025-11-14 could not be rolled: the disk is full",
+            "the journal of 2025-11-14 is rolled: 2 files, 9 records; what was before is not kept: they begin at \
+             2025-11-14T14:30:00.000000000Z",
         ];
         assert_eq!(texts(monitor.look(&status, None)), expected);
         assert_eq!(monitor.look(&status, None), []);

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use jiff::civil::Date;
+use tapeworks_market::Nanos;
 use tapeworks_store::Schema;
 
 use super::export::{ExportError, ExportOptions, earlier_days, export};
@@ -34,11 +35,15 @@ pub struct RolledDay {
     pub date: Date,
     /// Files and the records in them, or why there are none.
     pub outcome: Result<(u64, u64), String>,
+    /// From when on the files tell; `None` from the day's beginning.
+    pub from: Option<Nanos>,
 }
 
 /// What the roll is doing.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct RollStatus {
+    /// Whether there is one.
+    pub is_on: bool,
     /// The day whose files are being made, and the inputs of its journal that were read so far.
     pub running: Option<(Date, u64)>,
     /// The days that were done since the start.
@@ -89,6 +94,7 @@ fn run(setting: &RollSetting, plant: &PlantOptions, stop: &AtomicBool, status: &
         ending: setting.ending.clone(),
         overwrite: false,
     };
+    tell(&|roll| roll.is_on = true);
     // A folder that cannot be listed has failed the plant's own start.
     for (date, folder) in earlier_days(&journal.folder).unwrap_or_default() {
         if stop.load(Ordering::Acquire) {
@@ -102,17 +108,17 @@ fn run(setting: &RollSetting, plant: &PlantOptions, stop: &AtomicBool, status: &
             tell(&|roll| roll.running = Some((date, inputs)));
             !stop.load(Ordering::Acquire)
         });
-        let outcome = match exported {
+        let (outcome, from) = match exported {
             Ok(exported) => {
                 let records = exported.files.iter().map(|file| file.summary.records).sum();
-                Ok((exported.files.len() as u64, records))
+                (Ok((exported.files.len() as u64, records)), exported.from)
             }
             Err(ExportError::Stopped) => return,
-            Err(error) => Err(error.to_string()),
+            Err(error) => (Err(error.to_string()), None),
         };
         tell(&|roll| {
             roll.running = None;
-            roll.done.push(RolledDay { date, outcome: outcome.clone() });
+            roll.done.push(RolledDay { date, outcome: outcome.clone(), from });
         });
     }
 }

@@ -14,6 +14,7 @@ use crate::clients::server::Stats;
 use crate::live::describe::{self, feed_name};
 use crate::live::view::{SymbolView, View};
 use crate::live::{DelayPoint, Status, now};
+use crate::multicast::server::MulticastStats;
 
 /// A status older than this, in ns, means that the plant's thread stands still.
 const OLD: u64 = 3_000_000_000;
@@ -24,6 +25,7 @@ pub(super) struct Look {
     pub(super) has_replayed: bool,
     pub(super) status: Status,
     pub(super) clients: Option<Stats>,
+    pub(super) multicast: Option<MulticastStats>,
     pub(super) web: Vec<(&'static str, &'static str, u64)>,
     pub(super) viewers: usize,
 }
@@ -40,6 +42,10 @@ impl Look {
                 .clients
                 .as_ref()
                 .map(|clients| clients.lock().unwrap_or_else(PoisonError::into_inner).clone()),
+            multicast: handles
+                .multicast
+                .as_ref()
+                .map(|stats| stats.lock().unwrap_or_else(PoisonError::into_inner).clone()),
             web: [app.counters.all(), streamed].concat(),
             viewers: app.ticks.receiver_count(),
         }
@@ -74,7 +80,7 @@ pub(super) fn status(look: &Look) -> Value {
     let reasons = look.why_not_ready();
     let web: serde_json::Map<String, Value> =
         look.web.iter().map(|(name, _, count)| ((*name).to_owned(), (*count).into())).collect();
-    let mut all = describe::status(&look.status, look.clients.as_ref());
+    let mut all = describe::status(&look.status, look.clients.as_ref(), look.multicast.as_ref());
     all["now_ns"] = look.now.0.into();
     all["has_replayed"] = look.has_replayed.into();
     all["is_ready"] = reasons.is_empty().into();

@@ -12,8 +12,9 @@ use super::describe::Look;
 use crate::clients::control::Reason;
 use crate::clients::distributor::{ClientView, Counters};
 use crate::clients::server::Stats;
-use crate::live::describe::{feed_name, line_name};
+use crate::live::describe::{feed_name, line_name, multicast_messages};
 use crate::live::{ChannelStatus, CheckpointStatus, DELAY_BOUNDS, LineStatus, QuestDbStatus, Status};
+use crate::multicast::server::MulticastStats;
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -99,6 +100,9 @@ pub(super) fn text(look: &Look) -> String {
     let mut text = Text { out: String::with_capacity(16 << 10) };
     plant(&mut text, look);
     delays(&mut text, &look.status);
+    if let Some(stats) = &look.multicast {
+        multicast(&mut text, stats);
+    }
     if let Some(status) = &look.status.questdb {
         questdb(&mut text, status);
     }
@@ -177,6 +181,47 @@ fn snapshots(text: &mut Text, status: &CheckpointStatus) {
     text.family("state_snapshot_pause_seconds", Gauge, pause);
     text.sample("state_snapshot_pause_seconds", &[("thread", "ingest")], seconds(status.pause_ns));
     text.sample("state_snapshot_pause_seconds", &[("thread", "market")], seconds(status.books_pause_ns));
+}
+
+fn multicast(text: &mut Text, stats: &MulticastStats) {
+    let counters: [(&str, &str, u64); 16] = [
+        ("messages", "Messages numbered in the multicast's session", multicast_messages(stats)),
+        ("packets", "Packets sent to the multicast group, those without messages included", stats.packets),
+        ("bytes", "Bytes of those packets, without the headers of UDP and IP", stats.bytes),
+        ("unsent_packets", "Packets to the multicast group that the system did not take", stats.unsent),
+        ("too_long_messages", "Messages left out as they are longer than a packet", stats.too_long),
+        ("requests", "Requests for messages of the multicast", stats.requests),
+        ("answers", "Answers to requests for messages of the multicast", stats.answers),
+        ("answered_messages", "Messages in those answers", stats.answered_messages),
+        (
+            "refused_requests",
+            "Requests refused: not kept any more, of another session, or no requests",
+            stats.refused_requests,
+        ),
+        ("unsent_answers", "Answers that the system did not take", stats.unsent_answers),
+        ("connections", "SoupBinTCP connections taken", stats.connections),
+        (
+            "refused_connections",
+            "SoupBinTCP connections turned away as there were too many",
+            stats.refused_connections,
+        ),
+        ("rejected_logins", "SoupBinTCP logins rejected", stats.rejected_logins),
+        ("slow_clients", "SoupBinTCP clients sent away as too slow or silent", stats.slow_clients),
+        (
+            "malformed_clients",
+            "SoupBinTCP clients sent away for what no client says",
+            stats.malformed_clients,
+        ),
+        ("tcp_messages", "Messages copied for SoupBinTCP clients", stats.tcp_messages),
+    ];
+    for (name, help, count) in counters {
+        text.one(&format!("multicast_{name}_total"), Kind::Counter, help, count);
+    }
+    let kept = stats.next.saturating_sub(stats.oldest);
+    text.one("multicast_kept_messages", Kind::Gauge, "Messages that can be had again", kept);
+    text.one("multicast_clients", Kind::Gauge, "SoupBinTCP clients connected", stats.clients);
+    let lag = "Events in the ring that the multicast has not taken";
+    text.one("multicast_ring_lag_events", Kind::Gauge, lag, stats.ring_lag);
 }
 
 fn questdb(text: &mut Text, status: &QuestDbStatus) {
