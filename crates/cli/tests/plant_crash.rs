@@ -125,6 +125,9 @@ fn read(
     while began.elapsed() < Duration::from_secs(120) && !is_enough.load(Ordering::Acquire) {
         match subscriber.next_record() {
             Ok(Some(record)) => {
+                if let Some(error) = record.get::<dbn::ErrorMsg>() {
+                    println!("the plant says: {}", error.err().unwrap());
+                }
                 if let Some(record) = record.get::<MboMsg>() {
                     records.push(seen(record));
                     count.store(records.len(), Ordering::Release);
@@ -138,7 +141,10 @@ fn read(
                 }
             }
             // Killed in the middle of a record.
-            Err(_) => break,
+            Err(error) => {
+                println!("after {} records: {error}", records.len());
+                break;
+            }
         }
     }
     records

@@ -1,7 +1,7 @@
 //! The listener, and the thread between the engine's ring and the sockets.
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,13 +31,16 @@ pub struct ServerOptions {
     pub linger: Duration,
     /// Woken by this when there are events, the thread needs no naps.
     pub bell: Option<Arc<Bell>>,
+    /// Events before the one with this number are of the past, and nobody is served before it is reached: whoever resumes
+    /// would be told of them as if they happened now. Not known yet while it is [`u64::MAX`]; `None`: there are none.
+    pub live_from: Option<Arc<AtomicU64>>,
 }
 
 impl ServerOptions {
     /// From the first event of the day on; naps of 50 us, 5 s for farewells.
     pub const fn new(address: SocketAddr, distributor: Options) -> Self {
         let (nap, linger) = (Duration::from_micros(50), Duration::from_secs(5));
-        Self { address, distributor, first_event: 0, nap, linger, bell: None }
+        Self { address, distributor, first_event: 0, nap, linger, bell: None, live_from: None }
     }
 }
 
@@ -180,7 +183,7 @@ pub fn start_on<W: WaitStrategy + 'static>(
     options: ServerOptions,
     consumer: Consumer<Event, W, Single>,
 ) -> Result<Server, ServerError> {
-    let ServerOptions { address, distributor, first_event, nap, linger, bell } = options;
+    let ServerOptions { address, distributor, first_event, nap, linger, bell, live_from } = options;
     let history = distributor.history.clone();
     let bind = |source| ServerError::Bind { address, source };
     let bound = listener.local_addr().map_err(bind)?;
@@ -200,6 +203,7 @@ pub fn start_on<W: WaitStrategy + 'static>(
         nap,
         linger,
         bell: bell.clone(),
+        live_from,
     };
     if let Some(bell) = bell {
         bell.is_for_poll(work.distributor.waker().map_err(|source| ServerError::Bind { address, source })?);
@@ -220,11 +224,13 @@ struct Work<W: WaitStrategy> {
     nap: Duration,
     linger: Duration,
     bell: Option<Arc<Bell>>,
+    live_from: Option<Arc<AtomicU64>>,
 }
 
 impl<W: WaitStrategy> Work<W> {
     fn run(&mut self) -> Result<(), ServeError> {
         self.catch_up()?;
+        self.reach_the_present()?;
         let mut looks = 0;
         let result = loop {
             if self.stop.load(Ordering::Acquire) {
@@ -279,6 +285,25 @@ impl<W: WaitStrategy> Work<W> {
             }
             Ok(())
         })
+    }
+
+    /// Takes the events of the past that the ring brings.
+    fn reach_the_present(&mut self) -> Result<(), ServeError> {
+        let Some(live_from) = self.live_from.take() else { return Ok(()) };
+        while !self.stop.load(Ordering::Acquire)
+            && self.distributor.next_event() < live_from.load(Ordering::Acquire)
+        {
+            match self.turn()? {
+                Some(0) => std::thread::sleep(self.nap),
+                Some(_) => {}
+                // Said again when the ring is read in earnest.
+                None => return Ok(()),
+            }
+            if self.told.elapsed() >= STATS_EVERY {
+                self.tell();
+            }
+        }
+        Ok(())
     }
 
     /// Takes what the ring has; `None` when there will be nothing more.

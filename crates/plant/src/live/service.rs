@@ -162,6 +162,7 @@ impl Service {
                     nap: setting.nap,
                     bell: (config.plant.wait == Wait::Park).then(|| plant.bell(0)).flatten(),
                     first_event: begin.first_event,
+                    live_from: Some(Arc::clone(&begin.live_from)),
                     ..ServerOptions::new(
                         setting.address,
                         Options {
