@@ -97,8 +97,12 @@ pub(crate) fn symbols(text: &str) -> Result<Symbols, String> {
     let symbols: HashSet<Symbol> = list
         .split(|c: char| c == ',' || c.is_whitespace())
         .filter(|symbol| !symbol.is_empty())
-        .map(|symbol| Symbol::from_bytes(symbol.to_ascii_uppercase().as_bytes()))
-        .collect();
+        .map(|symbol| {
+            Symbol::parse(&symbol.to_ascii_uppercase()).ok_or_else(|| {
+                format!("{symbol:?} cannot be a symbol, which has 1 to 16 visible ASCII characters")
+            })
+        })
+        .collect::<Result<_, _>>()?;
     if symbols.is_empty() { Err("no symbols".to_owned()) } else { Ok(Symbols(symbols)) }
 }
 
@@ -142,6 +146,7 @@ mod tests {
         let Symbols(found) = symbols("aapl, MSFT").unwrap();
         assert_eq!(found, HashSet::from([Symbol::from_bytes(b"AAPL"), Symbol::from_bytes(b"MSFT")]));
         assert!(symbols(" , ").is_err());
+        assert!(symbols("AAPL,ABCDEFGHIJKLMNOPQ").unwrap_err().contains("\"ABCDEFGHIJKLMNOPQ\" cannot be"));
         assert!(symbols("@/nowhere/symbols").unwrap_err().contains("/nowhere/symbols"));
     }
 }

@@ -41,6 +41,12 @@ impl Symbol {
         Self(padded)
     }
 
+    /// From what a person wrote: 1 to 16 visible ASCII characters, or it is none.
+    pub fn parse(text: &str) -> Option<Self> {
+        let is_one = (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+        is_one.then(|| Self::from_bytes(text.as_bytes()))
+    }
+
     /// The text without its padding.
     pub fn as_str(&self) -> &str {
         // Only ASCII graphics and spaces are stored.
@@ -129,5 +135,15 @@ mod tests {
         assert_ne!(instruments.intern(Symbol::from_bytes(b"ZVZZT")), first);
         assert_eq!(instruments.symbol(first).unwrap().as_str(), "META");
         assert_eq!(instruments.len(), 2);
+    }
+
+    #[test]
+    fn what_a_person_writes_is_a_symbol_whole_or_not_at_all() {
+        for text in ["A", "BRK.B", "ABCDEFGHIJKLMNOP"] {
+            assert_eq!(Symbol::parse(text).unwrap().as_str(), text);
+        }
+        for text in ["", " ", "A B", "ABCDEFGHIJKLMNOPQ", "AÉ", "A\n", "\u{fffd}"] {
+            assert_eq!(Symbol::parse(text), None, "{text:?}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! What live clients say.
 
 use tapeworks_market::Nanos;
+use tapeworks_market::instrument::Symbol;
 use tapeworks_plant::clients::control::{Door, Limits, Refusal, Request, Session, Wanted};
 use tapeworks_plant::clients::keys::{Key, Keys};
 use tapeworks_plant::web::stream::Request as StreamRequest;
@@ -83,10 +84,7 @@ pub fn stream_request(bytes: &[u8]) {
         Ok(request) => {
             assert!(request.nbbo || request.trades);
             for symbol in request.symbols.iter().flatten() {
-                assert!(
-                    !symbol.as_str().is_empty() && !symbol.as_str().contains(char::is_control),
-                    "{symbol:?}"
-                );
+                assert!(Symbol::parse(symbol.as_str()).is_some(), "{symbol:?}");
             }
         }
         Err(error) => assert_eq!(error.to_string().lines().count(), 1, "{error}"),

@@ -109,12 +109,13 @@ pub fn made(target: &str) -> io::Result<Vec<Vec<u8>>> {
 }
 
 /// Queries of clients of the stream, right and wrong.
-const QUERIES: [&str; 5] = [
+const QUERIES: [&str; 6] = [
     "",
     "encoding=protobuf&schema=nbbo,trades&symbols=BRK.B,A,A",
     "symbols=BRK.B%2CA&schema=nbbo%2Ctrades&encoding=json",
     "schema=nbbo&schema=trades",
     "symbols=A%0AB&encoding=xml",
+    "symbols=BRK.B,\u{fffd},A",
 ];
 
 /// Requests for what the target's stores hold, and for what they do not.

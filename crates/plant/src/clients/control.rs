@@ -532,14 +532,8 @@ impl Session {
             });
             return Ok(Wanted::Instruments(list.collect::<Result<_, _>>()?));
         }
-        let is_symbol = |one: &str| {
-            (1..=16).contains(&one.len())
-                && one != "ALL_SYMBOLS"
-                && one.bytes().all(|byte| byte.is_ascii_graphic())
-        };
         let list = list.split(',').map(|one| {
-            let symbol = is_symbol(one).then(|| Symbol::from_bytes(one.as_bytes()));
-            symbol.ok_or_else(|| {
+            Symbol::parse(one).filter(|_| one != "ALL_SYMBOLS").ok_or_else(|| {
                 bad(one, "symbols of 1 to 16 characters, joined by commas, or ALL_SYMBOLS alone")
             })
         });

@@ -209,9 +209,7 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
     plant.receive.interface =
         top.parsed(reading, "interface", "the IPv4 address of an interface", |text| text.parse().ok());
     plant.symbols = top
-        .each(reading, "symbols", "a symbol of at most 16 letters", |text| {
-            (!text.is_empty() && text.len() <= 16).then(|| Symbol::from_bytes(text.as_bytes()))
-        })
+        .each(reading, "symbols", "a symbol of 1 to 16 visible ASCII characters", Symbol::parse)
         .map(|symbols| symbols.into_iter().collect());
     plant.shared_memory = top.text(reading, "shared_memory").map(|(path, _)| PathBuf::from(path));
     let ring = top.integer(reading, "ring_events", 1_024..=1 << 26);

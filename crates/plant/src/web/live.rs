@@ -78,9 +78,7 @@ impl Shows {
         let said = value.as_object()?;
         let symbol = match said.get("symbol") {
             None | Some(Value::Null) => None,
-            Some(Value::String(name)) if (1..=16).contains(&name.len()) => {
-                Some(Symbol::from_bytes(name.as_bytes()))
-            }
+            Some(Value::String(name)) => Some(Symbol::parse(name)?),
             Some(_) => return None,
         };
         let search = said.get("search").map_or(Some(""), Value::as_str)?;

@@ -58,7 +58,7 @@ pub enum RequestError {
     #[error("schema={0:?} is none; there are 'nbbo' and 'trades', joined by a comma")]
     Schema(String),
     /// A symbol that cannot be.
-    #[error("symbols: {0:?} cannot be a symbol, which has 1 to 16 letters")]
+    #[error("symbols: {0:?} cannot be a symbol, which has 1 to 16 visible ASCII characters")]
     Symbol(String),
 }
 
@@ -101,11 +101,8 @@ impl Request {
                     }
                 }
                 _ => {
-                    let symbol = |name: &str| {
-                        let is_symbol = (1..=16).contains(&name.len()) && !name.contains(char::is_control);
-                        let symbol = is_symbol.then(|| Symbol::from_bytes(name.as_bytes()));
-                        symbol.ok_or_else(|| RequestError::Symbol(name.to_owned()))
-                    };
+                    let symbol =
+                        |name| Symbol::parse(name).ok_or_else(|| RequestError::Symbol(name.to_owned()));
                     request.symbols = Some(value.split(',').map(symbol).collect::<Result<_, _>>()?);
                 }
             }
@@ -151,6 +148,8 @@ mod tests {
             ("?symbols=A,,B", "symbols: \"\" cannot be a symbol"),
             ("?symbols=ABCDEFGHIJKLMNOPQ", "symbols: \"ABCDEFGHIJKLMNOPQ\" cannot"),
             ("?symbols=A%0AB", "symbols: \"A\\nB\" cannot"),
+            ("?symbols=A%20B", "symbols: \"A B\" cannot"),
+            ("?symbols=A%C3%89", "symbols: \"A\u{c9}\" cannot"),
             ("?sybmols=A", "the parameter \"sybmols\" does not exist"),
             ("?schema=nbbo&schema=trades", "the parameter 'schema' is there twice"),
         ];
