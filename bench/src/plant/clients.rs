@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use tapeworks_exchange::Popularity;
 use tapeworks_plant::clients::keys::Key;
+use tapeworks_plant::live::JournalSetting;
 use tapeworks_plant::live::service::Service;
 use tapeworks_plant::subscriber::Records as _;
 use tapeworks_plant::venues::Venues;
 
-use super::{DATASET, KEY, heading, histogram, line, now_ns, plant, row, subscribe, venue};
+use super::{DATASET, Folder, KEY, heading, histogram, line, now_ns, plant, row, subscribe, venue};
 
 const CLIENTS: usize = 200;
 const RATE: u64 = 20_000;
@@ -121,14 +123,24 @@ fn resident() -> u64 {
     line.split_whitespace().nth(1).and_then(|kilobytes| kilobytes.parse::<u64>().ok()).unwrap_or(0) << 10
 }
 
-/// 200,000 messages a second for twenty minutes.
+/// 200,000 messages a second for twenty minutes, from a market that keeps its size once its books are full: a plant's memory grows with
+/// the orders that rest in them, and with nothing else. With a journal that keeps two gigabytes, and state snapshots.
 pub fn soak() {
     const RATE: u64 = 200_000;
     let minutes: u64 = std::env::var("SOAK_MINUTES").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
     let line = line();
-    let service = Service::start(&plant(line), None).expect("the plant starts");
+    let folder = Folder::on_disk();
+    let mut config = plant(line);
+    let mut journal = JournalSetting::new(folder.0.join("journal"));
+    journal.options.keep_bytes = Some(2 << 30);
+    journal.snapshot_every = Some(Duration::from_secs(120));
+    config.plant.journal = Some(journal);
+    let service = Service::start(&config, None).expect("the plant starts");
     let mut subscriber = subscribe(service.clients_address().expect("clients are served"), "cmbp-1");
-    let venues = Venues::start(venue(line, RATE, RATE * 60 * minutes)).expect("the venue starts");
+    let mut venue = venue(line, RATE, RATE * 60 * minutes);
+    venue.popularity = Popularity::Uniform;
+    venue.most_orders = 500;
+    let venues = Venues::start(venue).expect("the venue starts");
     println!("soak: {RATE} messages a second for {minutes} minutes");
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -145,10 +157,13 @@ pub fn soak() {
             let status = service.status();
             let [p50, .., p999, max] = status.delay;
             println!(
-                "  {:>5} s: {:>6} MB resident, {} messages, delay to the ring p50 {:.1} us, p99.9 {:.1}, max {:.1}",
+                "  {:>5} s: {:>6} MB resident, {:>9} orders in tables of {:>4} MB, {:>10} messages, {} missing, delay to the ring p50 {:.1} us, p99.9 {:.1}, max {:.1}",
                 started.elapsed().as_secs(),
                 resident() >> 20,
+                status.orders,
+                status.book_bytes >> 20,
                 status.messages,
+                status.channels.iter().map(|channel| channel.counters.missing).sum::<u64>(),
                 p50 as f64 / 1e3,
                 p999 as f64 / 1e3,
                 max as f64 / 1e3

@@ -12,6 +12,7 @@ mod rates;
 mod warm;
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -54,6 +55,34 @@ pub fn run(options: &Options) {
     // Twenty minutes: only when asked for.
     if part == Some("soak") {
         clients::soak();
+    }
+}
+
+/// A folder that goes with its value.
+struct Folder(PathBuf);
+
+impl Folder {
+    /// In memory where the system has such folders: a disk is not what is measured.
+    fn in_memory() -> Self {
+        let memory = PathBuf::from("/dev/shm");
+        Self::within(if memory.is_dir() { memory } else { std::env::temp_dir() })
+    }
+
+    fn on_disk() -> Self {
+        Self::within(std::env::temp_dir())
+    }
+
+    fn within(parent: PathBuf) -> Self {
+        let path = parent.join(format!("tapeworks-bench-{}", std::process::id()));
+        let _not_there = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).expect("a folder can be made");
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -19,7 +18,7 @@ use tapeworks_plant::venues::{Config as Sending, Venues, Wait as Pace};
 use tapeworks_ring::broadcast::{Read as Shared, Reader, Start};
 use tapeworks_ring::cpu;
 
-use super::{free_address, heading, histogram, line, now_ns, plant, row, subscribe, venue};
+use super::{Folder, free_address, heading, histogram, line, now_ns, plant, row, subscribe, venue};
 use crate::Options;
 
 /// Seconds of each run.
@@ -176,25 +175,6 @@ fn echo(rate: u64, pace: Pace) -> Histogram<u64> {
     delays
 }
 
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        let memory = PathBuf::from("/dev/shm");
-        let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };
-        let path = parent.join(format!("tapeworks-bench-{}", std::process::id()));
-        let _not_there = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).expect("a folder can be made");
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _gone = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// What went wrong in a run, if anything.
 fn note(service: &Service) -> String {
     let status = service.status();
@@ -210,7 +190,7 @@ fn note(service: &Service) -> String {
 /// A client of the DBN live server.
 fn live(rate: u64, pace: Pace, topology: Topology, journal: bool, schema: &str) -> (Histogram<u64>, String) {
     let line = line();
-    let folder = Folder::new();
+    let folder = Folder::in_memory();
     let mut config = plant(line);
     config.plant.topology = topology;
     if journal {
@@ -250,7 +230,7 @@ fn live(rate: u64, pace: Pace, topology: Topology, journal: bool, schema: &str) 
 /// spin, each has a core.
 fn shared(rate: u64, pace: Pace, spins: bool) -> (Histogram<u64>, Histogram<u64>, String) {
     let line = line();
-    let folder = Folder::new();
+    let folder = Folder::in_memory();
     let mut config = plant(line);
     config.clients = None;
     config.plant.shared_memory = Some(folder.0.join("shared"));

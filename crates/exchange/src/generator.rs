@@ -19,14 +19,10 @@ use crate::nasdaq;
 use crate::outbox::{Change, Outbox, Stamp, Standing};
 use crate::popularity::Chooser;
 use crate::random::Random;
-use crate::scenario::{Scenario, ScenarioError, VenueKind};
+use crate::scenario::{FEWEST_ORDERS, Scenario, ScenarioError, VenueKind};
 use crate::schedule::Arrivals;
 use crate::script::{Script, Step, scripts};
 
-/// Orders that a side keeps before anything but adds happens to it.
-const FEWEST_ORDERS: usize = 3;
-/// Orders at which a side only loses some.
-const MOST_ORDERS: usize = 4_000;
 /// Trials to find a symbol whose change shows in the venue's feed.
 const TRIALS: u32 = 8;
 /// Mean time until somebody corrects a market that is locked or crossed across venues, in nanoseconds.
@@ -331,9 +327,9 @@ impl Generator {
         let orders = self.books[index].side(side).len();
         if self.is_behind(index, symbol, side) {
             self.take_or_withdraw(venue, symbol, side, choice & 0x600 == 0);
-        } else if orders < FEWEST_ORDERS {
+        } else if orders < FEWEST_ORDERS as usize {
             self.add(venue, symbol, side);
-        } else if orders > MOST_ORDERS {
+        } else if orders > self.scenario.most_orders as usize {
             let rank = self.random.below(orders as u32) as usize;
             self.delete(venue, symbol, side, rank);
         } else {

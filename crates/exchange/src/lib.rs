@@ -47,7 +47,7 @@ pub use lines::Content;
 pub use packets::{Packet, Packets};
 pub use report::{Injected, Report, VenueReport};
 pub use scenario::{
-    Burst, DEFAULT_MIDNIGHT_NS, LineFaults, MAX_MARKETS, MAX_VENUES, Popularity, Scenario, ScenarioError,
-    VenueConfig, VenueKind,
+    Burst, DEFAULT_MIDNIGHT_NS, FEWEST_ORDERS, LineFaults, MAX_MARKETS, MAX_VENUES, MOST_ORDERS, Popularity,
+    Scenario, ScenarioError, USUAL_MOST_ORDERS, VenueConfig, VenueKind,
 };
 pub use transport::{MAX_PAYLOAD_BYTES, Session, Stream};

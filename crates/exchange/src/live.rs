@@ -86,6 +86,8 @@ pub struct LiveOptions {
     pub symbols: u32,
     /// How activity is spread over the symbols.
     pub popularity: Popularity,
+    /// Orders at which a side of a book only loses some: [`Scenario::most_orders`].
+    pub most_orders: u32,
     /// Messages of all venues together: a whole trading day, however long it takes. `None`: an open market without end.
     pub messages: Option<u64>,
     /// Messages a second over all venues, at most [`MOST_A_SECOND`].
@@ -328,6 +330,7 @@ impl Live {
             seed: options.seed,
             midnight_ns: options.midnight_ns,
             popularity: options.popularity,
+            most_orders: options.most_orders,
             heartbeat_ns: options.heartbeat_ns,
             ..base
         };

@@ -147,6 +147,9 @@ pub struct Scenario {
     pub end_ns: u64,
     /// How activity is spread over the symbols.
     pub popularity: Popularity,
+    /// Orders at which a side of a book only loses some, [`FEWEST_ORDERS`] to [`MOST_ORDERS`]. More orders come than go, so that books
+    /// grow for as long as they may: a low number keeps their sizes what they are after a while.
+    pub most_orders: u32,
     /// Bursts besides the U-shaped day. Together they take at most half of the messages: if they ask for more, all are shortened.
     pub bursts: Vec<Burst>,
     /// Short bursts (1 ms to 5 ms, 200,000 to 1 million messages a second) at random times of the market hours.
@@ -179,6 +182,7 @@ impl Scenario {
             start_ns: 4 * HOUR_NS,
             end_ns: 20 * HOUR_NS,
             popularity: Popularity::Zipf,
+            most_orders: USUAL_MOST_ORDERS,
             bursts: Vec::new(),
             micro_bursts: 50,
             halts: 2,
@@ -292,6 +296,9 @@ impl Scenario {
         if self.symbols == 0 || self.symbols > u32::from(u16::MAX) {
             return Err(ScenarioError::Symbols { got: self.symbols });
         }
+        if !(FEWEST_ORDERS..=MOST_ORDERS).contains(&self.most_orders) {
+            return Err(ScenarioError::Orders { got: self.most_orders });
+        }
         if self.start_ns >= self.end_ns || self.end_ns > 24 * HOUR_NS {
             return Err(ScenarioError::Window { start_ns: self.start_ns, end_ns: self.end_ns });
         }
@@ -325,6 +332,15 @@ impl Scenario {
         Ok(())
     }
 }
+
+/// Orders that a side keeps before anything but adds happens to it.
+pub const FEWEST_ORDERS: u32 = 3;
+
+/// The most that [`Scenario::most_orders`] may be.
+pub const MOST_ORDERS: u32 = 1_000_000;
+
+/// [`Scenario::most_orders`] of the scenarios made here.
+pub const USUAL_MOST_ORDERS: u32 = 4_000;
 
 /// The most halts of a session.
 const MOST_HALTS: u32 = 10_000;
@@ -363,6 +379,12 @@ pub enum ScenarioError {
     #[error("{got} symbols: there must be 1 to 65,535")]
     Symbols {
         /// Symbols in the scenario.
+        got: u32,
+    },
+    /// A side of a book could not hold its orders.
+    #[error("{got} orders at most on a side of a book: there must be {FEWEST_ORDERS} to {MOST_ORDERS}")]
+    Orders {
+        /// The most asked for.
         got: u32,
     },
     /// The window is empty or longer than the day.

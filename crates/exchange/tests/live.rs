@@ -11,7 +11,7 @@ use tapeworks_exchange::live::{
     Live, LiveBurst, LiveOptions, LivePacket, LiveReport, LiveVenue, Outlet, Silence,
 };
 use tapeworks_exchange::retransmission::{Made, Store};
-use tapeworks_exchange::{Content, LineFaults, Popularity, Session, VenueKind};
+use tapeworks_exchange::{Content, LineFaults, Popularity, Session, USUAL_MOST_ORDERS, VenueKind};
 use tapeworks_wire::iex::tp::Segment;
 use tapeworks_wire::nasdaq::itch50;
 use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacket, RequestPacketFields};
@@ -40,6 +40,7 @@ fn options(messages: Option<u64>, venues: Vec<LiveVenue>) -> LiveOptions {
         midnight_ns: MIDNIGHT,
         symbols: 20,
         popularity: Popularity::Zipf,
+        most_orders: USUAL_MOST_ORDERS,
         messages,
         rate: 100_000,
         bursts: Vec::new(),

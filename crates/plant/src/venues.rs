@@ -193,6 +193,7 @@ impl Venues {
             midnight_ns: midnight.0,
             symbols: config.symbols,
             popularity: config.popularity,
+            most_orders: config.most_orders,
             messages: config.messages,
             rate: config.rate,
             bursts: config.bursts.clone(),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tapeworks_exchange::live::{Live, LiveOptions, LivePacket, LiveVenue, Outlet};
 use tapeworks_exchange::retransmission::Made;
-use tapeworks_exchange::{LineFaults, Popularity, Session, VenueKind};
+use tapeworks_exchange::{LineFaults, Popularity, Session, USUAL_MOST_ORDERS, VenueKind};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
 use tapeworks_flow::Stage;
 use tapeworks_market::{BookStage, BookUpdate, Capacity, Event, Nanos, Publisher, Side};
@@ -444,6 +444,7 @@ fn a_restart_leaves_the_books_as_they_would_be_without_it() {
                 midnight_ns: 1_763_096_400_000_000_000,
                 symbols: 15,
                 popularity: Popularity::Zipf,
+                most_orders: USUAL_MOST_ORDERS,
                 messages: Some(30_000),
                 rate: 50_000,
                 bursts: Vec::new(),

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use tapeworks_exchange::live::{Live, LiveOptions, LivePacket, LiveVenue, Outlet};
 use tapeworks_exchange::retransmission::{Made, Store, read_request};
 use tapeworks_exchange::snapshot::{Credentials, Image, SnapshotServer};
-use tapeworks_exchange::{LineFaults, MAX_PAYLOAD_BYTES, Popularity, Session, VenueKind};
+use tapeworks_exchange::{LineFaults, MAX_PAYLOAD_BYTES, Popularity, Session, USUAL_MOST_ORDERS, VenueKind};
 use tapeworks_wire::Ascii;
 use tapeworks_wire::iex::tp::Segment;
 use tapeworks_wire::nasdaq::moldudp64::DownstreamPacket;
@@ -75,6 +75,7 @@ fn image() -> Arc<Image> {
         midnight_ns: 1_763_096_400_000_000_000,
         symbols: 2,
         popularity: Popularity::Zipf,
+        most_orders: USUAL_MOST_ORDERS,
         messages: Some(50),
         rate: 1_000_000,
         bursts: Vec::new(),

@@ -95,10 +95,11 @@ fn show(now: &Value, before: Option<&Value>, address: SocketAddr) -> String {
     }
     let _infallible = writeln!(
         out,
-        "  messages {} a second, {} in all; symbols {}; problems {}\n  to the ring, us: p50 {}, p90 {}, p99 {}, p99.9 {}, max {}\n  ring {} of {} (at most {}), stalls {}; NBBO changes {}, crossed {}",
+        "  messages {} a second, {} in all; symbols {}; orders {}; problems {}\n  to the ring, us: p50 {}, p90 {}, p99 {}, p99.9 {}, max {}\n  ring {} of {} (at most {}), stalls {}; NBBO changes {}, crossed {}",
         thousands(rate(now, before, "/messages")),
         thousands(number(&now["messages"])),
         thousands(number(&now["symbols"])),
+        thousands(number(&now["orders"])),
         thousands(number(&now["problems"])),
         us(&delay["p50"]),
         us(&delay["p90"]),

@@ -259,6 +259,8 @@ pub fn status(status: &Status, served: Option<&Stats>, sent: Option<&MulticastSt
         "events": status.events,
         "symbols": status.symbols,
         "problems": status.problems,
+        "orders": status.orders,
+        "book_bytes": status.book_bytes,
         "rejected": status.rejected,
         "conflated": status.conflated,
         "foreign": status.foreign,

@@ -225,7 +225,12 @@ impl MarketStage {
 
     pub(super) fn tell(&self, status: &mut Status) {
         status.nbbo = *self.market.second.counts();
-        status.rejected = self.market.first.feeds().iter().map(|books| books.counters().rejected()).sum();
+        (status.orders, status.book_bytes, status.rejected) = (0, 0, 0);
+        for books in self.market.first.feeds() {
+            status.orders += books.order_count();
+            status.book_bytes += books.bytes();
+            status.rejected += books.counters().rejected();
+        }
         status.shared = self.outlet.count;
         status.conflated = self.conflated;
     }

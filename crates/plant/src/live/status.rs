@@ -194,6 +194,10 @@ pub struct Status {
     pub journal: Option<JournalStatus>,
     /// What the NBBO went through.
     pub nbbo: NbboCounts,
+    /// Orders that rest in the books of all feeds.
+    pub orders: usize,
+    /// Bytes that the books' tables hold; they double when they are full, and give nothing back.
+    pub book_bytes: usize,
     /// Changes that the books refused: orders that are not known, and such.
     pub rejected: u64,
     /// Quotes that gave way to later ones of their side while the books lagged (topology "pipeline").

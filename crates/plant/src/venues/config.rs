@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use tapeworks_exchange::live::{LiveBurst, LiveVenue, Silence};
 use tapeworks_exchange::snapshot::Credentials;
-use tapeworks_exchange::{LineFaults, MAX_MARKETS, Popularity, VenueKind};
+use tapeworks_exchange::{
+    FEWEST_ORDERS, LineFaults, MAX_MARKETS, MOST_ORDERS, Popularity, USUAL_MOST_ORDERS, VenueKind,
+};
 use toml::Spanned;
 use toml::de::DeTable;
 
@@ -67,6 +69,8 @@ pub struct Config {
     pub symbols: u32,
     /// How activity is spread over the symbols.
     pub popularity: Popularity,
+    /// Orders at which a side of a book only loses some.
+    pub most_orders: u32,
     /// Messages of all venues together; `None`: until it is stopped.
     pub messages: Option<u64>,
     /// Messages a second over all venues.
@@ -116,6 +120,7 @@ impl Config {
             seed: 1,
             symbols: 300,
             popularity: Popularity::Zipf,
+            most_orders: USUAL_MOST_ORDERS,
             messages: None,
             rate: 100_000,
             bursts: Vec::new(),
@@ -183,6 +188,8 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
     config.popularity = top
         .choice(reading, "popularity", &popularity, |value| name_of(&POPULARITIES, value))
         .unwrap_or(config.popularity);
+    let most_orders = top.integer(reading, "most_orders", FEWEST_ORDERS as usize..=MOST_ORDERS as usize);
+    config.most_orders = most_orders.map_or(config.most_orders, |(orders, _)| orders as u32);
     config.messages =
         top.integer(reading, "messages", 1..=usize::MAX >> 2).map(|(messages, _)| messages as u64);
     config.rate =
@@ -385,6 +392,7 @@ mod tests {
             seed = 7
             symbols = 12
             popularity = "uniform"
+            most_orders = 500
             messages = 2_000_000
             rate = 50_000
             interface = "10.0.0.1"
@@ -420,6 +428,7 @@ mod tests {
         assert_eq!((config.seed, config.symbols, config.messages), (7, 12, Some(2_000_000)));
         assert_eq!((config.rate, config.hops, config.wait), (50_000, 1, Wait::Spin));
         assert_eq!((config.popularity, config.interface), (Popularity::Uniform, Ipv4Addr::new(10, 0, 0, 1)));
+        assert_eq!(config.most_orders, 500);
         assert_eq!((config.heartbeat_ns, config.linger_ns), (500_000_000, 3_000_000_000));
         assert_eq!((config.store_bytes, config.injected), (2 << 20, Some(PathBuf::from("injected.json"))));
         assert_eq!(config.credentials.unwrap().password, "secret");

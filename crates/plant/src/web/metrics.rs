@@ -134,6 +134,9 @@ fn plant(text: &mut Text, look: &Look) {
     text.one("symbols", Gauge, "Symbols known", status.symbols);
     let problems = "Messages and packets that cannot be read";
     text.one("problems_total", Counter, problems, status.problems);
+    text.one("book_orders", Gauge, "Orders that rest in the books of all feeds", status.orders);
+    let bytes = "Bytes that the tables of the books hold, which double when they are full";
+    text.one("book_bytes", Gauge, bytes, status.book_bytes);
     let rejected = "Changes that the books refused, such as of orders that are not known";
     text.one("book_rejections_total", Counter, rejected, status.rejected);
     text.one("shared_items_total", Counter, "Items published to the shared memory", status.shared);
