@@ -326,6 +326,7 @@ pub struct Plant {
     stop: Arc<AtomicBool>,
     status: Arc<Mutex<Status>>,
     first_event: u64,
+    first_time: Nanos,
     live_from: Arc<AtomicU64>,
     threads: Vec<(&'static str, JoinHandle<Result<(), PlantFailure>>)>,
     ready: Receiver<Result<JournalReplayed, PlantError>>,
@@ -392,6 +393,7 @@ impl Plant {
         let mut replay = None;
         let snapshots = Arc::new(checkpoint::Agreement::default());
         let mut books_part = None;
+        let mut first_time = Nanos(0);
         if let (Some(setting), Some(id)) = (&options.journal, keeper)
             && let Some(consumer) = ends.take(id)
         {
@@ -404,6 +406,7 @@ impl Plant {
                 status.snapshots.refused = refused;
                 if let Some(restored) = restored {
                     from = Some(restored.record);
+                    first_time = restored.market.time();
                     engine = restored.engine;
                     stage.restore(restored.market);
                 }
@@ -527,7 +530,9 @@ impl Plant {
                 Ok(())
             }),
         )?;
-        Ok((Self { stop, status, first_event, live_from, threads, ready, replayed: None, bells }, consumers))
+        let plant =
+            Self { stop, status, first_event, first_time, live_from, threads, ready, replayed: None, bells };
+        Ok((plant, consumers))
     }
 
     /// The bell of a reader, by its place: who sleeps by it is woken when there are events. Only with the waiting `park`.
@@ -565,6 +570,11 @@ impl Plant {
     /// The number of the first event that consumers see: those before it are in a state snapshot, and in the journal.
     pub const fn first_event(&self) -> u64 {
         self.first_event
+    }
+
+    /// The latest receive time of the events before that one; 0 when there are none.
+    pub const fn first_time(&self) -> Nanos {
+        self.first_time
     }
 
     /// The number of the first event that is not of the journal's replay; [`u64::MAX`] until the journal is replayed. It is

@@ -44,7 +44,7 @@ impl Plant {
         let live_from = Arc::new(AtomicU64::new(u64::MAX));
         let sockets = server::bind(&setting).unwrap();
         let books = BookOptions::default();
-        let begin = Begin { first_event: 0, history: None, live_from: Arc::clone(&live_from) };
+        let begin = Begin { live_from: Arc::clone(&live_from), ..Begin::default() };
         let consumer = ends.take(reader).unwrap();
         let multicast = server::start(sockets, setting, &books, consumer, begin).unwrap();
         Self { multicast, producer, live_from }

@@ -296,6 +296,7 @@ impl Plant {
             first_event,
             history: history.map(|history| Arc::new(history.clone()) as Arc<dyn History>),
             live_from: Arc::clone(&live_from),
+            ..Begin::default()
         };
         let told = Arc::new(Mutex::new(Status::default()));
         let consumer = ends.take(reader).unwrap();
@@ -588,7 +589,7 @@ fn a_journal_that_cannot_be_read_is_told() {
     let reader = ring.consumer("questdb", &[]);
     let (mut producer, mut ends) = ring.single_producer();
     let live_from = Arc::new(AtomicU64::new(7));
-    let begin = Begin { first_event: 0, history: Some(Arc::new(Gone)), live_from };
+    let begin = Begin { history: Some(Arc::new(Gone)), live_from, ..Begin::default() };
     let questdb =
         questdb::start(setting(&server), &BookOptions::default(), ends.take(reader).unwrap(), begin, None)
             .unwrap();

@@ -108,16 +108,38 @@ pub trait HistoryReader: Send {
     fn read(&mut self, into: &mut Vec<Event>) -> Result<Read, HistoryError>;
 }
 
-/// Where a reader of the ring begins to tell others what it reads.
-#[derive(Clone)]
+/// Where a reader of the ring begins, and where it begins to tell others what it reads.
+#[derive(Clone, Default)]
 pub struct Begin {
     /// The number of the first event in the ring; those before it are read from the history.
     pub first_event: u64,
+    /// The latest receive time of the events before that one; 0 where it is not known.
+    pub first_time: Nanos,
     /// The history; needed when the ring does not begin with event 0.
     pub history: Option<Arc<dyn History>>,
     /// Events before the one with this number are of the past, and make books and mappings only. As long as it is
     /// [`u64::MAX`] that number is not known yet, and every event is taken for one of them.
     pub live_from: Arc<AtomicU64>,
+}
+
+impl std::fmt::Debug for Begin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Begin(event {}, live from {:?})", self.first_event, self.live_from)
+    }
+}
+
+impl Begin {
+    /// Those of `events`, the first of which has the number `next`, that are of the past, and the others. To be called after
+    /// the events were taken from the ring: as long as the number is not known, they are from before it.
+    pub(crate) fn split<'e>(&self, next: u64, events: &'e [Event]) -> (&'e [Event], &'e [Event]) {
+        let before = self.live_from.load(Ordering::Acquire).saturating_sub(next);
+        events.split_at(usize::try_from(before).unwrap_or(usize::MAX).min(events.len()))
+    }
+
+    /// Whether the past is over for who takes the event `next` next.
+    pub(crate) fn is_over_at(&self, next: u64) -> bool {
+        next >= self.live_from.load(Ordering::Acquire)
+    }
 }
 
 /// How long a history may take to bring the next events.
@@ -134,31 +156,27 @@ pub(crate) enum Past<'e> {
     Events(u64, &'e [Event]),
 }
 
-/// Takes a state that was kept, old enough for every open interval to be known whole where there is such a one, and the events since, until the history has brought all that `consumer` has left behind:
-/// those before `first_event`, which is its first, and those that come meanwhile, which are passed over in the ring, so that it
-/// does not fill up.
+/// Takes a state that was kept, old enough for every open interval to be known whole where there is such a one, and the events
+/// since, until the history has brought all that `consumer` has left behind: those before its first, and those that come
+/// meanwhile, which are passed over in the ring, so that it does not fill up.
 pub(crate) fn catch_up<W: WaitStrategy, E: From<HistoryError>>(
-    history: Option<&dyn History>,
+    begin: &Begin,
     consumer: &mut Consumer<Event, W, Single>,
-    first_event: u64,
     stop: &AtomicBool,
     mut take: impl FnMut(Past<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    if first_event == 0 {
+    if begin.first_event == 0 {
         return Ok(());
     }
     let none = || HistoryError::unreadable("there is no history");
-    let history = history.ok_or_else(none)?;
-    let mut reader = history.open(Nanos(u64::MAX))?;
-    let mut start = reader.start();
-    // An interval that was open when the newest state was taken is whole where an earlier one, or the day's beginning, is kept.
-    let earlier = start.as_ref().map(|start| start.time().0.saturating_sub(LONGEST_REACH));
-    if let Some(Ok(mut before)) = earlier.map(|time| history.open(Nanos(time))) {
-        start = before.start();
-        reader = before;
-    }
-    let (mut next, mut wanted, mut buffer) = (0, first_event, Vec::new());
-    if let Some(start) = start {
+    let history = begin.history.as_deref().ok_or_else(none)?;
+    let mut reader = match history.open(Nanos(begin.first_time.0.saturating_sub(LONGEST_REACH))) {
+        // An interval that was open then will lack what came before.
+        Err(HistoryError::NotKept { earliest }) => history.open(earliest)?,
+        opened => opened?,
+    };
+    let (mut next, mut wanted, mut buffer) = (0, begin.first_event, Vec::new());
+    if let Some(start) = reader.start() {
         next = start.next;
         take(Past::Start(Box::new(start)))?;
     }

@@ -1,7 +1,7 @@
 //! The listener, and the thread between the engine's ring and the sockets.
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::live::{Bell, now};
 use crate::worker::Worker;
 
 use super::distributor::{ClientView, Counters, Distributor, DistributorError, MissingEvents, Options};
-use super::history::{History, HistoryError, Past, catch_up};
+use super::history::{Begin, HistoryError, Past, catch_up};
 
 /// Where and what to serve.
 #[derive(Debug)]
@@ -22,25 +22,23 @@ pub struct ServerOptions {
     pub address: SocketAddr,
     /// What is served, and to whom.
     pub distributor: Options,
-    /// The number of the first event in the ring. Those before it, of a day that had begun before the plant was started, are
-    /// read from the history before anybody is served.
-    pub first_event: u64,
+    /// Where the ring begins. Events before it, of a day that had begun before the plant was started, are read from the history
+    /// before anybody is served, and so are those of the past that the ring brings: whoever resumes would be told of them as
+    /// if they happened now.
+    pub begin: Begin,
     /// How long the thread sleeps when there is nothing to do: what a message may wait for at most, by and large.
     pub nap: Duration,
     /// How long clients may take to read what waits for them when the engine has ended.
     pub linger: Duration,
     /// Woken by this when there are events, the thread needs no naps.
     pub bell: Option<Arc<Bell>>,
-    /// Events before the one with this number are of the past, and nobody is served before it is reached: whoever resumes
-    /// would be told of them as if they happened now. Not known yet while it is [`u64::MAX`]; `None`: there are none.
-    pub live_from: Option<Arc<AtomicU64>>,
 }
 
 impl ServerOptions {
     /// From the first event of the day on; naps of 50 us, 5 s for farewells.
-    pub const fn new(address: SocketAddr, distributor: Options) -> Self {
+    pub fn new(address: SocketAddr, distributor: Options) -> Self {
         let (nap, linger) = (Duration::from_micros(50), Duration::from_secs(5));
-        Self { address, distributor, first_event: 0, nap, linger, bell: None, live_from: None }
+        Self { address, distributor, begin: Begin::default(), nap, linger, bell: None }
     }
 }
 
@@ -155,7 +153,7 @@ const SLEEP: Duration = Duration::from_millis(20);
 /// How often the statistics are told.
 const STATS_EVERY: Duration = Duration::from_millis(200);
 
-/// Starts a server of the events that `consumer` gives: the first has the number [`ServerOptions::first_event`].
+/// Starts a server of the events that `consumer` gives: the first has the number that [`ServerOptions::begin`] tells.
 ///
 /// # Errors
 /// [`ServerError`].
@@ -183,8 +181,7 @@ pub fn start_on<W: WaitStrategy + 'static>(
     options: ServerOptions,
     consumer: Consumer<Event, W, Single>,
 ) -> Result<Server, ServerError> {
-    let ServerOptions { address, distributor, first_event, nap, linger, bell, live_from } = options;
-    let history = distributor.history.clone();
+    let ServerOptions { address, distributor, begin, nap, linger, bell } = options;
     let bind = |source| ServerError::Bind { address, source };
     let bound = listener.local_addr().map_err(bind)?;
     let mut distributor = Distributor::new(distributor)?;
@@ -198,12 +195,10 @@ pub fn start_on<W: WaitStrategy + 'static>(
         stop: Arc::clone(&stop),
         stats: Arc::clone(&stats),
         told: Instant::now(),
-        first_event,
-        history,
+        begin,
         nap,
         linger,
         bell: bell.clone(),
-        live_from,
     };
     if let Some(bell) = bell {
         bell.is_for_poll(work.distributor.waker().map_err(|source| ServerError::Bind { address, source })?);
@@ -219,12 +214,10 @@ struct Work<W: WaitStrategy> {
     stop: Arc<AtomicBool>,
     stats: Arc<Mutex<Stats>>,
     told: Instant,
-    first_event: u64,
-    history: Option<Arc<dyn History>>,
+    begin: Begin,
     nap: Duration,
     linger: Duration,
     bell: Option<Arc<Bell>>,
-    live_from: Option<Arc<AtomicU64>>,
 }
 
 impl<W: WaitStrategy> Work<W> {
@@ -277,8 +270,8 @@ impl<W: WaitStrategy> Work<W> {
 
     /// Takes the day so far, of which no client is told: it is there for snapshots and replays.
     fn catch_up(&mut self) -> Result<(), ServeError> {
-        let Self { distributor, consumer, history, stop, first_event, .. } = self;
-        catch_up(history.as_deref(), consumer, *first_event, stop, |past| {
+        let Self { begin, distributor, consumer, stop, .. } = self;
+        catch_up(begin, consumer, stop, |past| {
             match past {
                 Past::Start(start) => distributor.restore(*start),
                 Past::Events(next, events) => distributor.events(next, events, now())?,
@@ -289,10 +282,7 @@ impl<W: WaitStrategy> Work<W> {
 
     /// Takes the events of the past that the ring brings.
     fn reach_the_present(&mut self) -> Result<(), ServeError> {
-        let Some(live_from) = self.live_from.take() else { return Ok(()) };
-        while !self.stop.load(Ordering::Acquire)
-            && self.distributor.next_event() < live_from.load(Ordering::Acquire)
-        {
+        while !self.stop.load(Ordering::Acquire) && !self.begin.is_over_at(self.distributor.next_event()) {
             match self.turn()? {
                 Some(0) => std::thread::sleep(self.nap),
                 Some(_) => {}
@@ -323,7 +313,7 @@ impl<W: WaitStrategy> Work<W> {
             Err(PollError::Failed(failed)) => return Err(ServeError::Ring(failed)),
         };
         if taken > 0 {
-            self.distributor.events(self.first_event + first as u64, &self.buffer, now())?;
+            self.distributor.events(self.begin.first_event + first as u64, &self.buffer, now())?;
         }
         Ok(Some(taken))
     }

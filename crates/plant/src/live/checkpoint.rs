@@ -578,7 +578,7 @@ mod tests {
 
     use super::super::records::record_of;
     use super::super::{Waiting, empty_event};
-    use crate::clients::history::{History, HistoryError, HistoryReader, Past, Read, catch_up};
+    use crate::clients::history::{Begin, History, HistoryError, HistoryReader, Past, Read, catch_up};
     use crate::clients::replay::tests::replayed;
     use crate::clients::replica::{Mode, Replica};
 
@@ -894,7 +894,8 @@ mod tests {
         let mut reader = history(&of_all).open(Nanos(0)).unwrap();
         while reader.read(&mut whole).unwrap() == Read::Events {}
         let ends = Opened { first: 0, next: u64::MAX, torn_bytes: 0 };
-        let newest = newest(&folder.0, &ends, &options).0.unwrap().engine.counters().events;
+        let newest = newest(&folder.0, &ends, &options).0.unwrap();
+        let (newest, first_time) = (newest.engine.counters().events, newest.market.time());
         // The ring begins with what the newest snapshot has not, or some events before: it was taken since.
         for first_event in [newest, newest - 100] {
             let mut builder = Builder::new(1 << 14, empty_event, || Waiting::new(Wait::Backoff));
@@ -915,18 +916,18 @@ mod tests {
                 }
             };
             let (stop, mut began) = (AtomicBool::new(false), None);
-            let history = history(&options);
-            let caught: Result<(), HistoryError> =
-                catch_up(Some(&*history), &mut consumer, first_event, &stop, |past| {
-                    match past {
-                        Past::Start(start) => {
-                            began = Some(start.first_event());
-                            replica.restore(*start);
-                        }
-                        Past::Events(_, events) => take(&mut replica, events),
+            let history = Some(history(&options) as Arc<dyn History>);
+            let begin = Begin { first_event, first_time, history, ..Begin::default() };
+            let caught: Result<(), HistoryError> = catch_up(&begin, &mut consumer, &stop, |past| {
+                match past {
+                    Past::Start(start) => {
+                        began = Some(start.first_event());
+                        replica.restore(*start);
                     }
-                    Ok(())
-                });
+                    Past::Events(_, events) => take(&mut replica, events),
+                }
+                Ok(())
+            });
             caught.unwrap();
             // Not with the newest: intervals that were open in it are known whole.
             assert!(began.is_some_and(|began| began > 0 && began < newest), "{began:?}, {newest}");

@@ -72,7 +72,7 @@ pub enum ExportError {
         journal: PathBuf,
     },
     /// The journal does not begin with its first record, and no state is kept that could stand for those before.
-    #[error("{}: its first {records} records were removed to make room, and no state snapshot of this configuration is kept \
+    #[error("{}: its first {records} records were removed to make room, and no state snapshot of this configuration is kept, \
              without which no book would be right", journal.display())]
     Beheaded {
         /// Its folder.

@@ -128,6 +128,7 @@ impl Service {
         let (mut plant, consumers) = Plant::start_watched(config.plant.clone(), &readers, watch.clone())?;
         let begin = Begin {
             first_event: plant.first_event(),
+            first_time: plant.first_time(),
             history: JournalHistory::new(&config.plant).map(|history| Arc::new(history) as Arc<dyn History>),
             live_from: plant.live_from(),
         };
@@ -161,8 +162,7 @@ impl Service {
                 let options = ServerOptions {
                     nap: setting.nap,
                     bell: (config.plant.wait == Wait::Park).then(|| plant.bell(0)).flatten(),
-                    first_event: begin.first_event,
-                    live_from: Some(Arc::clone(&begin.live_from)),
+                    begin: begin.clone(),
                     ..ServerOptions::new(
                         setting.address,
                         Options {
@@ -293,21 +293,13 @@ impl Service {
         if self.questdb.as_ref().is_some_and(crate::questdb::QuestDb::is_finished) {
             return true;
         }
+        #[cfg(feature = "web")]
+        if self.streaming.as_ref().is_some_and(crate::web::stream::Streaming::is_finished) {
+            return true;
+        }
         self.plant.has_ended()
             || self.clients.as_ref().is_some_and(Server::is_finished)
             || self.multicast.as_ref().is_some_and(Multicast::is_finished)
-            || self.stream_has_ended()
-    }
-
-    #[cfg(feature = "web")]
-    fn stream_has_ended(&self) -> bool {
-        self.streaming.as_ref().is_some_and(crate::web::stream::Streaming::is_finished)
-    }
-
-    #[cfg(not(feature = "web"))]
-    #[expect(clippy::unused_self, reason = "there is one in other builds")]
-    const fn stream_has_ended(&self) -> bool {
-        false
     }
 
     /// Stops all, the lines first: what was received is published, journaled and, for clients that read, sent.

@@ -411,7 +411,7 @@ impl<W: WaitStrategy> Work<W> {
     /// Makes books and mappings of the events of the day so far.
     fn catch_up(&mut self) -> Result<(), MulticastFailure> {
         let Self { begin, consumer, stop, replica, mappings, .. } = self;
-        catch_up(begin.history.as_deref(), consumer, begin.first_event, stop, |past| {
+        catch_up(begin, consumer, stop, |past| {
             match past {
                 Past::Start(start) => {
                     mappings.extend(start.symbols());
@@ -440,14 +440,10 @@ impl<W: WaitStrategy> Work<W> {
         let events = std::mem::take(&mut self.buffer);
         let mut rest = events.as_slice();
         if !self.is_live {
-            // Looked at after the events were taken: as long as the number is not known, they are from before it.
-            let live_from = self.begin.live_from.load(Ordering::Acquire);
-            let before =
-                usize::try_from(live_from.saturating_sub(self.replica.market.next)).unwrap_or(usize::MAX);
-            let (old, new) = rest.split_at(before.min(rest.len()));
+            let (old, new) = self.begin.split(self.replica.market.next, rest);
             self.take(old);
             rest = new;
-            if live_from != u64::MAX && self.replica.market.next >= live_from {
+            if self.begin.is_over_at(self.replica.market.next) {
                 self.go_live();
             }
         }

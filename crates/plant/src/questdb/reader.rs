@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tapeworks_market::{Event, Nanos};
@@ -35,7 +35,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(super) struct Reading<W: WaitStrategy> {
     queue: Arc<Queue>,
     consumer: Consumer<Event, W, Single>,
-    begin: Begin,
     making: Making,
     told: Instant,
 }
@@ -45,9 +44,8 @@ struct Making {
     queue: Arc<Queue>,
     setting: QuestDbSetting,
     replica: Replica,
-    /// The number of the first event whose records are sent.
-    live_from: Arc<AtomicU64>,
-    /// The same, once it has been reached.
+    begin: Begin,
+    /// The number of the first event whose records are sent, once it has been reached.
     first: Option<u64>,
     /// The number of the next event.
     next: u64,
@@ -68,16 +66,9 @@ impl<W: WaitStrategy> Reading<W> {
         // or of a group of events in which it did among them.
         setting.schemas.iter().for_each(|schema| replica.set_mode(*schema, Mode::On));
         let now = Instant::now();
-        let making = Making {
-            queue: Arc::clone(&queue),
-            setting,
-            replica,
-            live_from: Arc::clone(&begin.live_from),
-            first: None,
-            next: 0,
-            flushed: now,
-        };
-        Self { queue, consumer, begin, making, told: now }
+        let making =
+            Making { queue: Arc::clone(&queue), setting, replica, begin, first: None, next: 0, flushed: now };
+        Self { queue, consumer, making, told: now }
     }
 
     pub(super) fn run(mut self) -> Result<(), QuestDbFailure> {
@@ -121,9 +112,9 @@ impl<W: WaitStrategy> Reading<W> {
 
     /// Takes the events of the day so far, and those that come meanwhile.
     fn catch_up(&mut self) -> Result<(), QuestDbFailure> {
-        let Self { begin, consumer, queue, making, .. } = self;
-        let stop = AtomicBool::new(false);
-        catch_up(begin.history.as_deref(), consumer, begin.first_event, &stop, |past| {
+        let Self { consumer, queue, making, .. } = self;
+        let (begin, stop) = (making.begin.clone(), AtomicBool::new(false));
+        catch_up(&begin, consumer, &stop, |past| {
             match past {
                 Past::Start(start) => {
                     making.next = start.first_event();
@@ -142,14 +133,12 @@ impl Making {
     fn take(&mut self, events: &[Event]) {
         let mut rest = events;
         if self.first.is_none() {
-            // Looked at after the events were taken: as long as the number is not known, they are from before it.
-            let live_from = self.live_from.load(Ordering::Acquire);
-            let before = usize::try_from(live_from.saturating_sub(self.next)).unwrap_or(usize::MAX);
-            let (old, new) = rest.split_at(before.min(rest.len()));
+            let begin = self.begin.clone();
+            let (old, new) = begin.split(self.next, rest);
             self.make(old);
             rest = new;
-            if live_from != u64::MAX && self.next >= live_from {
-                self.go_live(live_from);
+            if begin.is_over_at(self.next) {
+                self.go_live(begin.live_from.load(Ordering::Acquire));
             }
         }
         for part in rest.chunks(MOST_EVENTS) {

@@ -182,7 +182,7 @@ impl<W: WaitStrategy> Work<W> {
 
     fn follow(&mut self) -> Result<(), StreamFailure> {
         let Self { begin, consumer, stop, maker, hub, .. } = self;
-        catch_up(begin.history.as_deref(), consumer, begin.first_event, stop, |past| {
+        catch_up(begin, consumer, stop, |past| {
             match past {
                 Past::Start(start) => maker.restore(*start),
                 Past::Events(_, events) => maker.events(events, &hub.counters),
@@ -218,7 +218,7 @@ impl<W: WaitStrategy> Work<W> {
 
     fn admit(&mut self) {
         if !self.is_live {
-            self.is_live = self.maker.market.next >= self.begin.live_from.load(Ordering::Acquire);
+            self.is_live = self.begin.is_over_at(self.maker.market.next);
         }
         if self.is_live && self.hub.has_newcomers.load(Ordering::Acquire) {
             for newcomer in self.hub.take() {

@@ -14,7 +14,7 @@ use tapeworks_market::{BookStage, Event, EventKind, Instruments, Nanos, NbboStag
 use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::net;
 use tapeworks_plant::clients::distributor::{Dataset, Options};
-use tapeworks_plant::clients::history::MemoryHistory;
+use tapeworks_plant::clients::history::{Begin, MemoryHistory};
 use tapeworks_plant::clients::keys::{Key, Keys};
 use tapeworks_plant::clients::server::{self, Server, ServerOptions};
 use tapeworks_ring::disruptor::{Builder, Producer};
@@ -108,8 +108,12 @@ impl Plant {
         let clients = ring.consumer("clients", &[]);
         let (producer, mut ends) = ring.single_producer();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let options =
-            ServerOptions { first_event: events.len() as u64, ..ServerOptions::new(address, options) };
+        let begin = Begin {
+            first_event: events.len() as u64,
+            history: Some(Arc::new(history.clone())),
+            ..Begin::default()
+        };
+        let options = ServerOptions { begin, ..ServerOptions::new(address, options) };
         let server = server::start(options, ends.take(clients).unwrap()).unwrap();
         Self { server, history, producer }
     }

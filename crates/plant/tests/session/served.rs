@@ -34,8 +34,7 @@ impl Served {
         let (producer, mut ends) = ring.single_producer();
         let has_replayed = Arc::new(AtomicBool::new(true));
         let reader = ends.take(reader).unwrap();
-        let begin =
-            Begin { first_event: 0, history: None, live_from: Arc::new(AtomicU64::new(live_from as u64)) };
+        let begin = Begin { live_from: Arc::new(AtomicU64::new(live_from as u64)), ..Begin::default() };
         let streaming = stream::start(reader, &BookOptions::default(), begin).unwrap();
         let handles = Handles {
             plant: Arc::new(Mutex::new(Status::default())),
