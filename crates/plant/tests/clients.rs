@@ -195,6 +195,14 @@ fn same(what: &str, told: &[Vec<u8>], expected: &[Vec<u8>]) {
     assert_eq!(told.len(), expected.len(), "{what}: records");
 }
 
+/// Of a schema, what was told is what came of these events from this time on.
+fn same_from(time: Nanos, schema: Schema, told: &Told, events: &[Event]) {
+    let whole: Vec<_> = expected(events, schema).into_iter().filter(|one| received(one) >= time.0).collect();
+    let kind = dbn::RType::from(schema.as_str().parse::<dbn::Schema>().unwrap()) as u8;
+    let records: Vec<_> = told.records.iter().filter(|one| one[1] == kind).cloned().collect();
+    same(schema.as_str(), &records, &whole);
+}
+
 #[test]
 fn every_schema_brings_what_a_file_holds_alone_and_beside_others() {
     let events = events(&scenario(6_000, 12, 3));
@@ -429,11 +437,7 @@ proptest! {
         plant.end();
         let told = client.join().unwrap();
         for schema in &schemas {
-            let whole: Vec<_> =
-                expected(&events, *schema).into_iter().filter(|one| received(one) >= time.0).collect();
-            let kind = dbn::RType::from(schema.as_str().parse::<dbn::Schema>().unwrap()) as u8;
-            let records: Vec<_> = told.records.iter().filter(|one| one[1] == kind).cloned().collect();
-            same(schema.as_str(), &records, &whole);
+            same_from(time, *schema, &told, &events);
         }
         let finished = told.system.iter().filter(|message| message.contains("Finished")).count();
         prop_assert_eq!((finished, told.symbols.len(), told.errors.len()), (schemas.len(), 6, 0));
@@ -454,6 +458,45 @@ fn a_server_that_starts_amid_the_day_knows_what_was_before() {
     let whole = expected(&events, Schema::Mbo);
     assert_eq!(orders(&snapshot.join().unwrap().records), orders(&whole));
     same("from the beginning", &replay.join().unwrap().records, &expected(&events, Schema::Cmbp1));
+}
+
+/// What the engine had published before it was started again is not told as if it happened now, and who has seen all of it
+/// is not told that it asks for the future.
+#[test]
+fn who_resumes_while_the_journal_is_replayed_waits_for_the_present() {
+    let events = events(&scenario(6_000, 6, 13));
+    let (journal, rest) = events.split_at(4_000);
+    for seen in [3_000, 3_999] {
+        let mut plant = Plant::replaying(journal);
+        plant.replay(&journal[..1_000]);
+        plant.reach(1_000);
+        let (address, time) = (plant.server.address(), events[seen].ts_recv);
+        let client = std::thread::spawn(move || {
+            let mut client = Client::connect(address, "");
+            for schema in ["mbo", "cmbp-1"] {
+                client.say(&format!("schema={schema}|symbols=ALL_SYMBOLS|start={}", time.0));
+            }
+            client.start("succeeded").rest().join().unwrap()
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        plant.replay(&journal[1_000..]);
+        plant.reach(4_000);
+        std::thread::sleep(Duration::from_millis(20));
+        let counters = plant.server.stats().counters;
+        assert_eq!((counters.accepted, client.is_finished()), (0, false), "nobody is served yet");
+        plant.live_from(4_000);
+        while plant.server.stats().counters.accepted == 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        plant.publish(rest);
+        plant.reach(events.len() as u64);
+        plant.end();
+        let told = client.join().unwrap();
+        assert!(told.errors.is_empty(), "{:?}", told.errors);
+        for schema in [Schema::Mbo, Schema::Cmbp1] {
+            same_from(time, schema, &told, &events);
+        }
+    }
 }
 
 #[test]

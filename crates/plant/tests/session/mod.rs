@@ -5,6 +5,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tapeworks_exchange::{Packets, Scenario, VenueConfig, VenueKind};
@@ -83,6 +84,7 @@ pub struct Plant {
     pub server: Server,
     pub history: MemoryHistory,
     producer: Producer<Event, Yielding>,
+    live_from: Arc<AtomicU64>,
 }
 
 impl Plant {
@@ -91,15 +93,24 @@ impl Plant {
     }
 
     pub fn with(change: impl FnOnce(&mut Options)) -> Self {
-        Self::begun(&[], change)
+        Self::begun(&[], (0, 0), change)
     }
 
     /// A server that is started after these events of the day.
     pub fn after(events: &[Event]) -> Self {
-        Self::begun(events, |_| {})
+        Self::begun(events, (events.len(), 0), |_| {})
     }
 
-    fn begun(events: &[Event], change: impl FnOnce(&mut Options)) -> Self {
+    /// A server beside an engine that has just been started again, and replays a journal of these events.
+    pub fn replaying(journal: &[Event]) -> Self {
+        Self::begun(journal, (0, u64::MAX), |_| {})
+    }
+
+    fn begun(
+        events: &[Event],
+        (first_event, live_from): (usize, u64),
+        change: impl FnOnce(&mut Options),
+    ) -> Self {
         let (mut options, history) = options();
         history.append(events);
         change(&mut options);
@@ -109,21 +120,35 @@ impl Plant {
         let (producer, mut ends) = ring.single_producer();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let begin = Begin {
-            first_event: events.len() as u64,
+            first_event: first_event as u64,
             history: Some(Arc::new(history.clone())),
+            live_from: Arc::new(AtomicU64::new(live_from)),
             ..Begin::default()
         };
+        let live_from = Arc::clone(&begin.live_from);
         let options = ServerOptions { begin, ..ServerOptions::new(address, options) };
         let server = server::start(options, ends.take(clients).unwrap()).unwrap();
-        Self { server, history, producer }
+        Self { server, history, producer, live_from }
     }
 
     /// Publishes events, to the ring and into the history.
     pub fn publish(&mut self, events: &[Event]) {
         for part in events.chunks(256) {
             self.history.append(part);
+            self.replay(part);
+        }
+    }
+
+    /// Publishes events that are in the history.
+    pub fn replay(&mut self, events: &[Event]) {
+        for part in events.chunks(256) {
             self.producer.publish_batch(part.len(), |at, slot| *slot = part[at]).unwrap();
         }
+    }
+
+    /// The journal is replayed: the event with this number is the first of the present.
+    pub fn live_from(&self, number: usize) {
+        self.live_from.store(number as u64, Ordering::Release);
     }
 
     /// Waits until the clients' queues have what came of the first `count` events.
