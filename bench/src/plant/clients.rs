@@ -157,13 +157,15 @@ pub fn soak() {
             let status = service.status();
             let [p50, .., p999, max] = status.delay;
             println!(
-                "  {:>5} s: {:>6} MB resident, {:>9} orders in tables of {:>4} MB, {:>10} messages, {} missing, delay to the ring p50 {:.1} us, p99.9 {:.1}, max {:.1}",
+                "  {:>5} s: {:>6} MB resident, {:>9} orders in tables of {:>4} MB, {:>10} messages, {} missing, {} snapshots, the last pause {:.1} ms, delay to the ring p50 {:.1} us, p99.9 {:.1}, max {:.1}",
                 started.elapsed().as_secs(),
                 resident() >> 20,
                 status.orders,
                 status.book_bytes >> 20,
                 status.messages,
                 status.channels.iter().map(|channel| channel.counters.missing).sum::<u64>(),
+                status.snapshots.taken,
+                status.snapshots.pause_ns as f64 / 1e6,
                 p50 as f64 / 1e3,
                 p999 as f64 / 1e3,
                 max as f64 / 1e3
