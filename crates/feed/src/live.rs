@@ -18,7 +18,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 
 use tapeworks_flow::{Sink, Stage};
-use tapeworks_market::event::Gap;
+use tapeworks_market::event::{Gap, Session};
+use tapeworks_market::orders::MAX_INSTRUMENTS;
 use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Instruments, Line, Nanos, Publisher};
 use tapeworks_packet::net::{Datagram, Transport};
 use tapeworks_wire::framing::{BigEndian, Blocks};
@@ -201,6 +202,102 @@ pub struct LiveChannel {
     is_stale: bool,
     /// Gaps that the feed counts for the session and that are known here: others are of messages that could not be read.
     known_gaps: u64,
+    /// Its part of the feed, where other channels carry the rest.
+    part: Option<Part>,
+}
+
+/// The instruments of a channel that is one of several of a feed.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Part {
+    /// Whether an instrument is one of them, by its number.
+    has: Vec<bool>,
+    /// What is heard of for the first time may have been in a gap.
+    is_in_doubt: bool,
+}
+
+/// Whoever keeps books knows feeds, not their channels: what concerns all instruments of a channel that is one of several is told of each.
+struct OfPart<'s, S> {
+    part: &'s mut Part,
+    sink: &'s mut S,
+}
+
+impl<S: Sink<Event>> OfPart<'_, S> {
+    /// Tells `event` of each instrument of the channel.
+    fn each(&mut self, event: &Event) {
+        let last = self.part.has.iter().rposition(|has| *has);
+        for (index, _) in self.part.has.iter().enumerate().filter(|(_, has)| **has) {
+            let mut event = Event { instrument: InstrumentId(index as u32), ..*event };
+            if event.kind == EventKind::Clear && Some(index) != last {
+                event = event.with_more_clears();
+            }
+            self.sink.put(event);
+        }
+    }
+
+    /// In doubt, without messages that are missing: those were told.
+    fn doubt(event: &Event) -> Event {
+        event.with_gap(Gap { first: event.channel_sequence, count: 0 })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn of_all(&mut self, event: Event) {
+        let of_nobody = Event { instrument: InstrumentId::UNKNOWN, ..event };
+        match event.kind {
+            EventKind::Gap => {
+                self.part.is_in_doubt = true;
+                self.sink.put(of_nobody);
+                self.each(&Self::doubt(&event));
+            }
+            EventKind::Recovered => {
+                self.part.is_in_doubt = false;
+                self.each(&event);
+            }
+            EventKind::Clear => {
+                self.part.is_in_doubt = false;
+                self.each(&event);
+            }
+            EventKind::Session if event.session() == Some(Session::StartOfMessages) => {
+                self.part.is_in_doubt = false;
+                let mut clear = Event::new(EventKind::Clear, event.publisher, InstrumentId::ALL);
+                (clear.ts_event, clear.ts_recv) = (event.ts_event, event.ts_recv);
+                (clear.channel, clear.channel_sequence) = (event.channel, event.channel_sequence);
+                (clear.line, clear.flags) = (event.line, event.flags);
+                self.each(&clear);
+                self.sink.put(of_nobody);
+            }
+            _ => self.sink.put(event),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn first_of(&mut self, event: &Event) {
+        let index = event.instrument.index();
+        if index >= self.part.has.len() {
+            self.part.has.resize(index + 1, false);
+        }
+        if let Some(has) = self.part.has.get_mut(index) {
+            *has = true;
+        }
+    }
+}
+
+impl<S: Sink<Event>> Sink<Event> for OfPart<'_, S> {
+    fn put(&mut self, event: Event) {
+        if event.instrument == InstrumentId::ALL {
+            return self.of_all(event);
+        }
+        let is_first = event.instrument.0 < MAX_INSTRUMENTS
+            && !self.part.has.get(event.instrument.index()).copied().unwrap_or_default();
+        if is_first {
+            self.first_of(&event);
+        }
+        self.sink.put(event);
+        if is_first && self.part.is_in_doubt {
+            self.sink.put(Self::doubt(&event));
+        }
+    }
 }
 
 /// What is kept of a channel beside its sequence.
@@ -213,13 +310,16 @@ pub(crate) struct Kept {
     affected: BTreeSet<InstrumentId>,
     is_stale: bool,
     known_gaps: u64,
+    part: Option<Part>,
 }
 
 impl LiveChannel {
     /// Whether a state that was kept is one that this can go on from, when the feed has so many channels.
     pub(crate) fn check(&self, channels: usize) -> Result<(), StateError> {
         ensure(self.arbiter.is_sound(), "what waits in a sequence")?;
-        ensure(self.place.is_none_or(|place| place < channels), "a channel's place")
+        ensure(self.place.is_none_or(|place| place < channels), "a channel's place")?;
+        let places = self.part.as_ref().map_or(0, |part| part.has.len());
+        ensure(places <= MAX_INSTRUMENTS as usize, "a channel's instruments")
     }
 
     /// Its name and how it is followed.
@@ -339,13 +439,19 @@ fn packet_at(payload: &[u8], received: Nanos) -> Packet<'_> {
 impl LiveFeed {
     /// Channels of which nothing was heard. At most 256 are told apart in the events.
     pub fn new(options: FeedOptions, channels: Vec<LiveChannelOptions>) -> Self {
+        let mut publishers: Vec<Publisher> = channels.iter().map(|options| options.publisher).collect();
+        publishers.sort_unstable();
+        let is_shared = |publisher| {
+            publishers.partition_point(|one| *one <= publisher)
+                - publishers.partition_point(|one| *one < publisher)
+                > 1
+        };
         let channels = channels
             .into_iter()
             .map(|mut options| {
                 options.arbiter.joins_by_snapshot = options.snapshot.is_some();
                 LiveChannel {
                     arbiter: Arbiter::new(options.application.transport(), options.arbiter),
-                    options,
                     place: None,
                     attempts: 0,
                     awaited: None,
@@ -353,6 +459,8 @@ impl LiveFeed {
                     affected: BTreeSet::new(),
                     is_stale: false,
                     known_gaps: 0,
+                    part: is_shared(options.publisher).then(Part::default),
+                    options,
                 }
             })
             .collect();
@@ -370,10 +478,11 @@ impl LiveFeed {
     pub(crate) fn save_channels(&self, writer: &mut Writer) -> Result<(), StateError> {
         for channel in &self.channels {
             writer.put(&channel.arbiter)?;
-            let LiveChannel { place, attempts, awaited, snapshots, affected, is_stale, known_gaps, .. } =
-                channel;
+            let LiveChannel {
+                place, attempts, awaited, snapshots, affected, is_stale, known_gaps, part, ..
+            } = channel;
             // As [`Kept`], which owns what it has.
-            writer.put(&(place, attempts, awaited, snapshots, affected, is_stale, known_gaps))?;
+            writer.put(&(place, attempts, awaited, snapshots, affected, is_stale, known_gaps, part))?;
         }
         writer.put(&self.asks)?;
         writer.put(&(self.deadline, self.last, self.clock))
@@ -393,6 +502,10 @@ impl LiveFeed {
             channel.affected = kept.affected;
             channel.is_stale = kept.is_stale;
             channel.known_gaps = kept.known_gaps;
+            if channel.part.is_some() != kept.part.is_some() {
+                return Err(StateError::Foreign);
+            }
+            channel.part = kept.part;
         }
         self.asks = reader.take()?;
         (self.deadline, self.last, self.clock) = reader.take()?;
@@ -432,6 +545,26 @@ impl LiveFeed {
         self.clock = forward.clock;
     }
 
+    /// The channel's part of its feed is taken out, and the sink put behind it, where it is one of several.
+    #[cold]
+    #[inline(never)]
+    fn in_part<S: Sink<Event>>(
+        &mut self,
+        index: usize,
+        mut part: Part,
+        sink: &mut S,
+        act: impl FnOnce(&mut Self, &mut OfPart<'_, S>),
+    ) {
+        act(self, &mut OfPart { part: &mut part, sink });
+        if let Some(channel) = self.channels.get_mut(index) {
+            channel.part = Some(part);
+        }
+    }
+
+    fn take_part(&mut self, index: usize) -> Option<Part> {
+        self.channels.get_mut(index)?.part.take()
+    }
+
     #[inline]
     fn dispatch<S: Sink<Event>>(&mut self, input: &Input<'_>, sink: &mut S) {
         match *input {
@@ -447,12 +580,24 @@ impl LiveFeed {
             Input::SnapshotEnd { channel, attempt, received, next } => {
                 if let Some(awaited) = self.awaited(channel, attempt) {
                     awaited.next = Some(next);
-                    self.after(usize::from(channel), received, sink);
+                    let index = usize::from(channel);
+                    match self.take_part(index) {
+                        None => self.after(index, received, sink),
+                        Some(part) => {
+                            self.in_part(index, part, sink, |feed, sink| feed.after(index, received, sink));
+                        }
+                    }
                 }
             }
             Input::SnapshotFailed { channel, attempt, received } => {
                 if self.awaited(channel, attempt).is_some() {
-                    self.snapshot_failed(usize::from(channel), received, sink);
+                    let index = usize::from(channel);
+                    match self.take_part(index) {
+                        None => self.snapshot_failed(index, received, sink),
+                        Some(part) => self.in_part(index, part, sink, |feed, sink| {
+                            feed.snapshot_failed(index, received, sink);
+                        }),
+                    }
                 }
             }
         }
@@ -478,6 +623,23 @@ impl LiveFeed {
             self.tick(received, sink);
         }
         self.last = Some(received);
+        match self.take_part(usize::from(number)) {
+            None => self.packet_of(number, line, received, payload, sink),
+            Some(part) => self.in_part(usize::from(number), part, sink, |feed, sink| {
+                feed.packet_of(number, line, received, payload, sink);
+            }),
+        }
+    }
+
+    #[inline]
+    fn packet_of<S: Sink<Event>>(
+        &mut self,
+        number: u16,
+        line: Line,
+        received: Nanos,
+        payload: &[u8],
+        sink: &mut S,
+    ) {
         let index = usize::from(number);
         let Some(channel) = self.channels.get_mut(index) else { return };
         let feed = &mut self.feed;
@@ -500,20 +662,10 @@ impl LiveFeed {
     #[inline(never)]
     fn tick<S: Sink<Event>>(&mut self, now: Nanos, sink: &mut S) {
         for index in 0..self.channels.len() {
-            let Some(channel) = self.channels.get_mut(index) else { continue };
-            if channel.arbiter.deadline().is_some_and(|deadline| deadline <= now) {
-                let feed = &mut self.feed;
-                let LiveChannel { arbiter, options, place, awaited, affected, is_stale, known_gaps, .. } =
-                    channel;
-                let number = index as u16;
-                let mut target =
-                    Target { feed, number, options, place, awaited, affected, is_stale, known_gaps, sink };
-                arbiter.advance(now, &mut |delivery| target.deliver(delivery));
+            match self.take_part(index) {
+                None => self.tick_of(index, now, sink),
+                Some(part) => self.in_part(index, part, sink, |feed, sink| feed.tick_of(index, now, sink)),
             }
-            if channel.awaited.as_ref().is_some_and(|awaited| awaited.due <= now) {
-                self.snapshot_failed(index, now, sink);
-            }
-            self.after(index, now, sink);
         }
         if self.last.is_some_and(|last| now.since(last) >= TIME_TOLD_EVERY_NS) {
             self.last = Some(now);
@@ -523,6 +675,23 @@ impl LiveFeed {
             sink.put(event);
         }
         self.set_deadline();
+    }
+
+    fn tick_of<S: Sink<Event>>(&mut self, index: usize, now: Nanos, sink: &mut S) {
+        let Some(channel) = self.channels.get_mut(index) else { return };
+        if channel.arbiter.deadline().is_some_and(|deadline| deadline <= now) {
+            let feed = &mut self.feed;
+            let LiveChannel { arbiter, options, place, awaited, affected, is_stale, known_gaps, .. } =
+                channel;
+            let number = index as u16;
+            let mut target =
+                Target { feed, number, options, place, awaited, affected, is_stale, known_gaps, sink };
+            arbiter.advance(now, &mut |delivery| target.deliver(delivery));
+        }
+        if channel.awaited.as_ref().is_some_and(|awaited| awaited.due <= now) {
+            self.snapshot_failed(index, now, sink);
+        }
+        self.after(index, now, sink);
     }
 
     fn set_deadline(&mut self) {

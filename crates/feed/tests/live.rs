@@ -532,6 +532,160 @@ fn after_a_hole_a_snapshot_makes_the_books_right_and_no_trade_is_told_twice() {
     assert_eq!(live.channels()[0].snapshots().applied, 1);
 }
 
+/// A feed that two channels carry, each its own instruments; system events come on both.
+struct Parts {
+    messages: [Vec<Vec<u8>>; 2],
+    whole: Vec<State>,
+}
+
+impl Parts {
+    fn new(seed: u64) -> Self {
+        let all = messages(6_000, 12, seed);
+        let mut whole = Market::new();
+        let mut reference = live(ArbiterOptions::default(), None);
+        for (index, message) in all.iter().enumerate() {
+            let payload = packet(b"SESSION001", index as u64 + 1, std::slice::from_ref(message));
+            whole.apply(&feed(&mut reference, input(Line::A, index as u64 * US, &payload)));
+        }
+        let of = |part: u16| {
+            let mine = |message: &&Vec<u8>| {
+                let locate = u16::from_be_bytes([message[1], message[2]]);
+                locate == 0 || locate % 2 == part
+            };
+            all.iter().filter(mine).cloned().collect()
+        };
+        Self { messages: [of(0), of(1)], whole: whole.state(reference.instruments()) }
+    }
+
+    fn live(arbiter: ArbiterOptions, snapshot: Option<SnapshotOptions>) -> LiveFeed {
+        let channels = vec![channel(arbiter, snapshot), channel(arbiter, snapshot)];
+        LiveFeed::new(FeedOptions::default(), channels)
+    }
+
+    /// Sends a message of a channel, and applies what comes of it.
+    fn send(&self, live: &mut LiveFeed, market: &mut Market, of: u16, index: usize, at: u64) {
+        let messages = &self.messages[usize::from(of)];
+        let session = [b"SESSION001", b"SESSION002"][usize::from(of)];
+        let payload = packet(session, index as u64 + 1, &messages[index..=index]);
+        let input =
+            Input::Packet { channel: of, line: Line::A, received: Nanos(START + at), payload: &payload };
+        market.apply(&feed(live, input));
+    }
+
+    /// Who is stale, by the channel that carries it: how many, and of how many.
+    fn stale(market: &Market, live: &LiveFeed) -> [(usize, usize); 2] {
+        let mut counts = [(0, 0); 2];
+        let state = market.state(live.instruments());
+        for (name, _, is_stale) in state {
+            // The generator's symbols are told apart by the channel that told them first.
+            let of = usize::from(!Self::is_even(&name));
+            counts[of].1 += 1;
+            counts[of].0 += usize::from(is_stale);
+        }
+        counts
+    }
+
+    fn is_even(name: &str) -> bool {
+        SYMBOLS.with_borrow(|symbols| symbols.get(name).copied().unwrap())
+    }
+
+    /// Notes on which channel a symbol's directory is.
+    fn note(&self) {
+        for (of, messages) in self.messages.iter().enumerate() {
+            for message in messages.iter().filter(|message| message[0] == b'R') {
+                let name = String::from_utf8(message[11..19].to_vec()).unwrap().trim_end().to_owned();
+                SYMBOLS.with_borrow_mut(|symbols| symbols.insert(name, of == 0));
+            }
+        }
+    }
+}
+
+thread_local! {
+    static SYMBOLS: std::cell::RefCell<std::collections::HashMap<String, bool>> = Default::default();
+}
+
+#[test]
+fn what_happens_to_one_channel_of_a_feed_leaves_the_books_of_the_others_as_they_are() {
+    let parts = Parts::new(9);
+    parts.note();
+    let most = parts.messages[0].len().max(parts.messages[1].len());
+    let each =
+        |live: &mut LiveFeed, market: &mut Market, indices: std::ops::Range<usize>, lost: [usize; 2]| {
+            for index in indices {
+                for of in 0..2u16 {
+                    let is_there = index < parts.messages[usize::from(of)].len();
+                    if is_there && lost[usize::from(of)] != index {
+                        parts.send(live, market, of, index, index as u64 * 100 * US);
+                    }
+                }
+            }
+        };
+    let never = usize::MAX;
+    // Nothing is lost: as one channel.
+    let (mut live, mut market) = (Parts::live(ArbiterOptions::default(), None), Market::new());
+    each(&mut live, &mut market, 0..most, [never; 2]);
+    assert_eq!(market.state(live.instruments()), parts.whole);
+    // Each loses a message for good, one after the other; it comes too late on the second, which is right again but for one book.
+    let (mut live, mut market) = (Parts::live(ArbiterOptions::default(), None), Market::new());
+    each(&mut live, &mut market, 0..2_000, [1_000, never]);
+    let [(first, of_first), (second, of_second)] = Parts::stale(&market, &live);
+    assert_eq!((first, second), (of_first, 0), "of {of_second}");
+    each(&mut live, &mut market, 2_000..2_500, [never, 2_100]);
+    assert_eq!(Parts::stale(&market, &live), [(of_first, of_first), (of_second, of_second)]);
+    let mut live = {
+        let channels = live.channels().iter().map(|channel| channel.options().clone()).collect();
+        LiveFeed::restore(FeedOptions::default(), channels, &live.save().unwrap()).unwrap()
+    };
+    parts.send(&mut live, &mut market, 1, 2_100, 2_500 * 100 * US);
+    assert_eq!(Parts::stale(&market, &live), [(of_first, of_first), (1, of_second)]);
+    // A new session of the second: its books are empty and right, those of the first as they were.
+    let before = market.state(live.instruments());
+    let start = &parts.messages[1][..1];
+    let payload = packet(b"SESSION003", 1, start);
+    let received = Nanos(START + 10_000 * MS);
+    let input = Input::Packet { channel: 1, line: Line::A, received, payload: &payload };
+    market.apply(&feed(&mut live, input));
+    market.apply(&feed(&mut live, Input::Tick { now: Nanos(received.0 + 1_000 * MS) }));
+    for (before, now) in before.iter().zip(market.state(live.instruments())) {
+        if Parts::is_even(&before.0) {
+            assert_eq!((&before.1, true), (&now.1, now.2));
+        } else {
+            assert_eq!((&now.1, now.2), (&Vec::new(), false));
+        }
+    }
+}
+
+#[test]
+fn each_channel_of_a_feed_joins_by_a_snapshot_of_its_own() {
+    let parts = Parts::new(10);
+    let mut live = Parts::live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
+    let mut market = Market::new();
+    let mut asked = [None; 2];
+    for index in 1_500..parts.messages[0].len().max(parts.messages[1].len()) {
+        let at = index as u64 * 100 * US;
+        for of in 0..2u16 {
+            if index < parts.messages[usize::from(of)].len() {
+                parts.send(&mut live, &mut market, of, index, at);
+            }
+        }
+        while let Some(Ask::Snapshot { channel, attempt, .. }) = live.take_ask() {
+            asked[usize::from(channel)] = Some(attempt);
+        }
+        // One after the other.
+        for (of, when) in [(0u16, 1_600), (1, 1_700)] {
+            if index == when {
+                let (attempt, received) = (asked[usize::from(of)].unwrap(), Nanos(START + at));
+                let state = snapshot_of(&parts.messages[usize::from(of)][..1_550]);
+                let part = Input::Snapshot { channel: of, attempt, received, messages: &state };
+                market.apply(&feed(&mut live, part));
+                let end = Input::SnapshotEnd { channel: of, attempt, received, next: 1_551 };
+                market.apply(&feed(&mut live, end));
+            }
+        }
+    }
+    assert_eq!(market.state(live.instruments()), parts.whole);
+}
+
 #[test]
 fn what_comes_too_late_narrows_the_doubt_to_the_instruments_that_it_names() {
     let messages = messages(3_000, 6, 7);

@@ -209,7 +209,11 @@ pub struct Books {
     next_priority: u64,
     /// Counts gaps that touched all books; a book of an older epoch is stale.
     epoch: u32,
+    /// The epoch of books that are made later: an older one while an instrument that nothing was heard of yet may have been in a gap.
+    newborn: u32,
     is_open: bool,
+    /// Instruments whose books are cleared and whose orders go with those of the next that is.
+    cleared: Vec<InstrumentId>,
     counters: BookCounters,
 }
 
@@ -223,7 +227,9 @@ impl Books {
             orders: OrderIndex::with_capacity(capacity.orders),
             next_priority: 0,
             epoch: 0,
+            newborn: 0,
             is_open: true,
+            cleared: Vec::new(),
             counters: BookCounters::default(),
         }
     }
@@ -245,12 +251,12 @@ impl Books {
                 reach: book.reach,
                 round_lot: book.round_lot,
             };
-            let blank = BookImage { instrument: image.instrument, ..BookImage::default() };
+            let blank =
+                BookImage { instrument: image.instrument, epoch: self.newborn, ..BookImage::default() };
             (image != blank).then_some(image)
         };
         let mut orders: Vec<OrderImage> = self
-            .orders
-            .iter()
+            .orders()
             .map(|order| OrderImage {
                 id: order.id,
                 price: order.price,
@@ -268,6 +274,7 @@ impl Books {
             orders,
             next_priority: self.next_priority,
             epoch: self.epoch,
+            newborn: self.newborn,
             is_open: self.is_open,
             counters: self.counters,
         }
@@ -280,6 +287,7 @@ impl Books {
     pub fn from_image(image: &BooksImage, least: Capacity) -> Result<Self, UnsoundImage> {
         ensure(image.places <= MAX_INSTRUMENTS, "more instruments than are possible")?;
         let mut books = Self::new(image.publisher, image.capacity(least));
+        books.books.iter_mut().for_each(|book| book.epoch = image.newborn);
         for kept in &image.books {
             ensure(kept.instrument < image.places, "a book of no instrument")?;
             let Some(book) = books.books.get_mut(kept.instrument as usize) else { continue };
@@ -311,8 +319,8 @@ impl Books {
             };
             ensure(books.orders.insert(&order).is_ok(), "an order is there twice")?;
         }
-        let BooksImage { next_priority, epoch, is_open, counters, .. } = *image;
-        Ok(Self { next_priority, epoch, is_open, counters, ..books })
+        let BooksImage { next_priority, epoch, newborn, is_open, counters, .. } = *image;
+        Ok(Self { next_priority, epoch, newborn, is_open, counters, ..books })
     }
 
     /// The feed.
@@ -327,7 +335,7 @@ impl Books {
 
     /// Every resting order, in no order that means something. Reads the whole order table: for snapshots.
     pub fn orders(&self) -> impl Iterator<Item = Order> + '_ {
-        self.orders.iter()
+        self.orders.iter().filter(|order| !self.cleared.contains(&order.instrument))
     }
 
     /// Orders resting now.
@@ -435,7 +443,8 @@ impl Books {
     #[inline]
     fn is_stale(&self, instrument: InstrumentId) -> bool {
         // Without a gap every book is of epoch 0, and the book's line need not be looked at.
-        self.epoch != 0 && self.books.get(instrument.index()).is_none_or(|book| book.epoch != self.epoch)
+        self.epoch != 0
+            && self.books.get(instrument.index()).map_or(self.newborn, |book| book.epoch) != self.epoch
     }
 
     #[inline]
@@ -454,7 +463,7 @@ impl Books {
             return None;
         }
         let wanted = (instrument.index() + 1).next_power_of_two();
-        self.books.resize(wanted, Book::default());
+        self.books.resize(wanted, Book { epoch: self.newborn, ..Book::default() });
         Some(())
     }
 
@@ -614,7 +623,7 @@ impl Books {
         match event.kind {
             EventKind::Clear => {
                 *depth = 0;
-                self.clear(event.instrument);
+                self.clear(event.instrument, event.has_more_clears());
             }
             EventKind::Gap => {
                 self.counters.gaps += 1;
@@ -623,7 +632,7 @@ impl Books {
             EventKind::Recovered => {
                 let epoch = self.epoch;
                 if event.instrument == InstrumentId::ALL {
-                    self.books.iter_mut().for_each(|book| book.epoch = epoch);
+                    self.all_are_right();
                 } else if let Some(book) = self.books.get_mut(event.instrument.index()) {
                     book.epoch = epoch;
                 }
@@ -645,9 +654,11 @@ impl Books {
                 Some(Session::StartOfMessages) => {
                     // A new day: the venue's references begin anew, and yesterday's halts are over unless told again.
                     self.is_open = true;
-                    *depth = 0;
-                    self.clear(InstrumentId::ALL);
-                    self.books.iter_mut().for_each(|book| book.state = InstrumentState::default());
+                    if event.instrument == InstrumentId::ALL {
+                        *depth = 0;
+                        self.clear(InstrumentId::ALL, false);
+                        self.books.iter_mut().for_each(|book| book.state = InstrumentState::default());
+                    }
                 }
                 Some(Session::StartOfSystemHours | Session::StartOfMarketHours) => self.is_open = true,
                 Some(Session::EndOfSystemHours | Session::EndOfMessages) => self.is_open = false,
@@ -658,17 +669,35 @@ impl Books {
         Outcome::Applied
     }
 
-    fn clear(&mut self, instrument: InstrumentId) {
+    fn all_are_right(&mut self) {
+        self.newborn = self.epoch;
+        self.books.iter_mut().for_each(|book| book.epoch = self.epoch);
+    }
+
+    /// Empties books. Orders are found by their references alone: those of one instrument are looked for in the whole table,
+    /// and so those of many together.
+    fn clear(&mut self, instrument: InstrumentId, has_more: bool) {
         if instrument == InstrumentId::ALL {
+            self.cleared.clear();
             self.orders.clear();
-            for book in &mut self.books {
-                book.sides.iter_mut().for_each(|side| self.levels.clear(side));
-                book.epoch = self.epoch;
-            }
-        } else if let Some(book) = self.books.get_mut(instrument.index()) {
-            self.orders.clear_instrument(instrument);
+            self.books
+                .iter_mut()
+                .flat_map(|book| book.sides.iter_mut())
+                .for_each(|side| self.levels.clear(side));
+            self.all_are_right();
+            return;
+        }
+        if let Some(book) = self.books.get_mut(instrument.index()) {
             book.sides.iter_mut().for_each(|side| self.levels.clear(side));
             book.epoch = self.epoch;
+            self.cleared.push(instrument);
+        }
+        if !has_more && !self.cleared.is_empty() {
+            let mut is_cleared = vec![false; self.books.len()];
+            for instrument in self.cleared.drain(..) {
+                is_cleared[instrument.index()] = true;
+            }
+            self.orders.clear_instruments(|one| is_cleared.get(one.index()).copied().unwrap_or_default());
         }
     }
 
@@ -678,16 +707,16 @@ impl Books {
         if instrument == InstrumentId::ALL {
             self.epoch = next;
             self.books.iter_mut().for_each(|book| book.quoted &= !QUOTED);
-        } else {
-            // The others stay as right as they were.
-            let was = self.epoch;
-            self.epoch = next;
-            for (index, book) in self.books.iter_mut().enumerate() {
-                if index == instrument.index() {
-                    book.quoted &= !QUOTED;
-                } else if book.epoch == was {
-                    book.epoch = next;
-                }
+        } else if instrument.0 < MAX_INSTRUMENTS && self.book_mut(instrument).is_some() {
+            if self.epoch == 0 {
+                // The others stay as right as they are.
+                self.epoch = next;
+                self.all_are_right();
+            }
+            let older = self.epoch - 1;
+            if let Some(book) = self.book_mut(instrument) {
+                book.quoted &= !QUOTED;
+                book.epoch = older;
             }
         }
     }

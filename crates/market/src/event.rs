@@ -522,6 +522,19 @@ impl Event {
         }
     }
 
+    /// Says of a [`EventKind::Clear`] of an instrument that others of its feed follow at once. Who keeps books may forget the orders
+    /// of all of them together.
+    #[must_use]
+    pub const fn with_more_clears(mut self) -> Self {
+        self.detail = 1;
+        self
+    }
+
+    /// Whether it is a [`EventKind::Clear`] that others of its feed follow at once.
+    pub const fn has_more_clears(&self) -> bool {
+        matches!(self.kind, EventKind::Clear) && self.detail == 1
+    }
+
     /// Writes `session` into an event of kind [`EventKind::Session`].
     #[must_use]
     pub const fn with_session(mut self, session: Session) -> Self {

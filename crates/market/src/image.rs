@@ -55,6 +55,7 @@ pub struct BooksImage {
     pub(crate) orders: Vec<OrderImage>,
     pub(crate) next_priority: u64,
     pub(crate) epoch: u32,
+    pub(crate) newborn: u32,
     pub(crate) is_open: bool,
     pub(crate) counters: BookCounters,
 }

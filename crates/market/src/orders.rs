@@ -333,11 +333,11 @@ impl OrderIndex {
         }
     }
 
-    /// Removes every order of `instrument`.
-    pub fn clear_instrument(&mut self, instrument: InstrumentId) {
+    /// Removes every order of the instruments that `is_one` says. The whole table is looked at.
+    pub fn clear_instruments(&mut self, is_one: impl Fn(InstrumentId) -> bool) {
         for index in 0..self.slots.len() {
             let slot = &self.slots[index];
-            if slot.size != 0 && slot.tag & INSTRUMENT == instrument.0 {
+            if slot.size != 0 && is_one(InstrumentId(slot.tag & INSTRUMENT)) {
                 self.remove(Place { slot: index, home: self.home(slot.id) });
             }
         }
@@ -474,7 +474,7 @@ mod tests {
                         (found, expected) => prop_assert!(false, "{:?} {:?}", found, expected),
                     },
                     _ => if id == 0 {
-                        index.clear_instrument(InstrumentId(size % 5));
+                        index.clear_instruments(|one| one == InstrumentId(size % 5));
                         model.retain(|_, order| order.instrument.0 != size % 5);
                     } else if let Some(place) = index.find(id) {
                         index.resize(place, size);

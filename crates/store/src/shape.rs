@@ -137,7 +137,10 @@ const fn without_last(flags: Flags) -> u8 {
 const fn clears(event: &Event) -> bool {
     match event.kind {
         EventKind::Clear => true,
-        EventKind::Session => matches!(event.session(), Some(Session::StartOfMessages)),
+        EventKind::Session => {
+            event.instrument.0 == InstrumentId::ALL.0
+                && matches!(event.session(), Some(Session::StartOfMessages))
+        }
         _ => false,
     }
 }

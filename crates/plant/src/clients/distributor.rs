@@ -505,8 +505,11 @@ impl Distributor {
             .publisher
             .feed()
             .map_or_else(|| format!("publisher {}", event.publisher.0), |feed| feed.dataset.to_owned());
-        let last = gap.first.saturating_add(gap.count.saturating_sub(1));
-        let text = format!("gap: {feed} channel {}, messages {} to {last} missing", event.channel, gap.first);
+        let (channel, last) = (event.channel, gap.first.saturating_add(gap.count.saturating_sub(1)));
+        let text = match gap.count {
+            0 => format!("gap: {feed} channel {channel} is silent, whatever comes from message {} on", gap.first),
+            _ => format!("gap: {feed} channel {channel}, messages {} to {last} missing", gap.first),
+        };
         for client in self.clients.iter_mut().flatten() {
             if client.is_started() && client.sees(event.publisher.0) {
                 client.tell(|bytes| live::system(event.ts_recv, SystemCode::Other, &text, bytes));

@@ -171,7 +171,9 @@ impl Market {
             let instrument = self.instruments.intern(symbol);
             return (self.instruments.len() > known).then_some(Special::Mapping(instrument, symbol));
         }
-        event.gap().map(|gap| Special::Gap(*event, gap))
+        // What is in doubt of an instrument shows in the flags of its records.
+        let is_of_channel = event.instrument >= InstrumentId::UNKNOWN;
+        event.gap().filter(|_| is_of_channel).map(|gap| Special::Gap(*event, gap))
     }
 }
 
