@@ -125,6 +125,7 @@ fn venue(line: SocketAddrV4, rate: u64, messages: u64) -> venues::Config {
 /// A plant for it, with a server of clients.
 fn plant(line: SocketAddrV4) -> Config {
     let venue = VenueOptions {
+        orders: 1 << 20,
         name: "Nasdaq".to_owned(),
         application: Application::TotalViewItch50,
         publisher: Publisher::XNAS_ITCH,

@@ -60,8 +60,12 @@ impl Capacity {
     /// Room for what `messages` order-by-order messages can leave behind, up to a full day of the busiest venue
     /// (some 8 million orders resting at once).
     pub fn for_messages(messages: u64) -> Self {
-        let orders = (messages / 8).clamp(1 << 12, 1 << 23) as usize;
-        Self { instruments: 16_384, orders, levels: orders.clamp(1 << 18, 1 << 22) as u32 }
+        Self { instruments: 16_384, ..Self::for_orders((messages / 8).clamp(1 << 12, 1 << 23) as usize) }
+    }
+
+    /// Room for so many orders at once, and for the levels that they usually make.
+    pub fn for_orders(orders: usize) -> Self {
+        Self { orders, levels: orders.clamp(1 << 18, 1 << 22) as u32, ..Self::default() }
     }
 }
 
@@ -234,7 +238,7 @@ impl Books {
         }
     }
 
-    /// All of it as plain values.
+    /// All of it as plain values. Books that are alike have images that are, once they are [sorted](BooksImage::sort).
     pub fn image(&self) -> BooksImage {
         let sides = [Side::Bid, Side::Ask];
         let of_book = |(index, book): (usize, &Book)| {
@@ -255,18 +259,15 @@ impl Books {
                 BookImage { instrument: image.instrument, epoch: self.newborn, ..BookImage::default() };
             (image != blank).then_some(image)
         };
-        let mut orders: Vec<OrderImage> = self
-            .orders()
-            .map(|order| OrderImage {
-                id: order.id,
-                price: order.price,
-                size: order.size,
-                is_ask: order.side == Side::Ask,
-                instrument: order.instrument.0,
-                priority: order.priority,
-            })
-            .collect();
-        orders.sort_unstable_by_key(|order| order.priority);
+        let mut orders = Vec::with_capacity(self.orders.len());
+        orders.extend(self.orders().map(|order| OrderImage {
+            id: order.id,
+            price: order.price,
+            size: order.size,
+            is_ask: order.side == Side::Ask,
+            instrument: order.instrument.0,
+            priority: order.priority,
+        }));
         BooksImage {
             publisher: self.publisher,
             books: self.books.iter().enumerate().filter_map(of_book).collect(),
@@ -921,20 +922,23 @@ impl BookStage {
         self.feeds.iter().map(Books::image).collect()
     }
 
-    /// The books that an image was taken of, in tables of at least this size; any other feed gets tables of the size `least` at
-    /// its first event.
+    /// The books that an image was taken of, in tables of the feed's size in `least` at least; any feed that is not in it gets tables of the size of
+    /// the feed without a name at its first event.
     ///
     /// # Errors
     /// [`UnsoundImage`].
-    pub fn from_image(image: &[BooksImage], least: Capacity) -> Result<Self, UnsoundImage> {
-        let mut stage = Self::with_unnamed([], least);
+    pub fn from_image(
+        image: &[BooksImage],
+        least: impl Fn(Publisher) -> Capacity,
+    ) -> Result<Self, UnsoundImage> {
+        let mut stage = Self::with_unnamed([], least(Publisher::default()));
         ensure(image.len() < usize::from(NO_PLACE), "more feeds than are possible")?;
         for (place, books) in image.iter().enumerate() {
             ensure(
                 stage.admit(books.publisher, Capacity { instruments: 0, orders: 0, levels: 0 }) == place,
                 "a feed is there twice",
             )?;
-            stage.feeds[place] = Books::from_image(books, least)?;
+            stage.feeds[place] = Books::from_image(books, least(books.publisher))?;
         }
         Ok(stage)
     }

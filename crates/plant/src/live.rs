@@ -64,6 +64,9 @@ pub use status::{ChannelStatus, DELAY_BOUNDS, DelayBuckets, DelayPoint, LineStat
 pub use waiting::{Bell, Waiting};
 pub use warm::Warmer;
 
+/// Orders of a feed that there is always room for.
+pub(crate) const ORDERS: usize = 1 << 16;
+
 /// A channel of a venue: its lines and servers.
 #[derive(Clone, Debug)]
 pub struct VenueOptions {
@@ -85,6 +88,8 @@ pub struct VenueOptions {
     pub arbiter: ArbiterOptions,
     /// How snapshots are asked for, if there is a server.
     pub snapshots: SnapshotOptions,
+    /// Resting orders that the books have room for from the start on.
+    pub orders: usize,
 }
 
 /// Which thread does what.
@@ -202,6 +207,13 @@ impl PlantOptions {
             }
         }
         BookOptions { feeds, capacity: Capacity::default(), rules: self.rules }
+    }
+
+    /// The tables of a feed at the start.
+    pub(crate) fn capacity_of(&self, publisher: Publisher) -> Capacity {
+        let of_feed = self.venues.iter().filter(|venue| venue.publisher == publisher);
+        let orders: usize = of_feed.map(|venue| venue.orders).sum();
+        Capacity::for_orders(orders.max(ORDERS))
     }
 
     /// The feed of these venues, of which nothing was heard.

@@ -64,6 +64,7 @@ fn options(venues: &[Venue]) -> PlantOptions {
         .iter()
         .enumerate()
         .map(|(number, venue)| VenueOptions {
+            orders: 1 << 16,
             name: venue.name.clone(),
             application: match venue.live.kind {
                 VenueKind::IexDeep => Application::IexDeep10,

@@ -1,7 +1,7 @@
 //! Where a thread runs, and how urgently.
 //!
 //! A thread that spins wants a core of its own: [`pin`] keeps it there, [`set_realtime`] lets nothing but the kernel's own
-//! work interrupt it, [`lock_memory`] keeps its pages from being taken. All three are settings of the process that a
+//! work interrupt it, [`lock_memory`] keeps its pages from being taken, [`step_back`] leaves the core to others. All are settings of the process that a
 //! service manager or a container may refuse; each tells what was refused and why, and the program works without.
 
 use std::io;
@@ -50,7 +50,7 @@ impl std::error::Error for CpuError {
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use super::{CpuError, io};
+    use super::{BACKGROUND, CpuError, io};
 
     fn refused(what: &'static str) -> CpuError {
         CpuError::Refused { what, error: io::Error::last_os_error() }
@@ -107,6 +107,12 @@ mod linux {
         if told == 0 { Ok(()) } else { Err(refused("asking for real-time priority")) }
     }
 
+    pub(super) fn step_back() -> Result<(), CpuError> {
+        // SAFETY: the call touches no memory of the program; 0 is the calling thread.
+        let told = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, BACKGROUND) };
+        if told == 0 { Ok(()) } else { Err(refused("stepping back")) }
+    }
+
     pub(super) fn lock_memory() -> Result<(), CpuError> {
         // SAFETY: the call touches no memory of the program.
         let told = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) };
@@ -130,10 +136,18 @@ mod linux {
         Err(CpuError::Unsupported)
     }
 
+    pub(super) fn step_back() -> Result<(), CpuError> {
+        Err(CpuError::Unsupported)
+    }
+
     pub(super) fn lock_memory() -> Result<(), CpuError> {
         Err(CpuError::Unsupported)
     }
 }
+
+/// The nice value of background work.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+const BACKGROUND: i32 = 10;
 
 /// The cores that the calling thread may use, in order.
 ///
@@ -158,6 +172,15 @@ pub fn pin(core: usize) -> Result<(), CpuError> {
 /// When the kernel refuses: it wants the capability `CAP_SYS_NICE`, or a limit `RLIMIT_RTPRIO`.
 pub fn set_realtime(priority: u8) -> Result<(), CpuError> {
     linux::set_realtime(priority)
+}
+
+/// Gives the calling thread a tenth of the share of a core that others get which want it too: for work that nobody waits for.
+/// It cannot be taken back without a right that few processes have.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn step_back() -> Result<(), CpuError> {
+    linux::step_back()
 }
 
 /// Keeps all memory of the process, now and later, from being written to swap: every page is brought in now.
@@ -188,6 +211,16 @@ mod tests {
             let error = std::thread::spawn(move || pin(core)).join().unwrap().unwrap_err();
             assert!(error.to_string().starts_with(&format!("core {core} is not among")), "{error}");
         }
+    }
+
+    #[test]
+    fn who_steps_back_does_so_alone() {
+        // SAFETY: the call touches no memory of the program; 0 is the calling thread.
+        let nice = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+        let before = nice();
+        let told = std::thread::spawn(move || step_back().map(|()| nice())).join().unwrap();
+        assert_eq!(told.unwrap(), BACKGROUND.max(before));
+        assert_eq!(nice(), before);
     }
 
     #[test]

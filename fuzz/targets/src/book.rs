@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use tapeworks_flow::{Stage, Through};
 use tapeworks_market::event::{Gap, Session, Status, StatusAction};
+use tapeworks_market::image::BooksImage;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{
     BookRef, BookStage, Capacity, Event, EventKind, InstrumentId, NbboStage, NbboUpdate, Price, Publisher,
@@ -159,7 +160,7 @@ pub fn book(bytes: &[u8]) {
         // Batches of every length up to 16.
         if batch.len() > usize::from(take.0.len() as u8 & 15) || take.is_empty() {
             if batches == bytes.len() % 7 {
-                let books = BookStage::from_image(&chain.first.image(), capacity).expect("it is sound");
+                let books = BookStage::from_image(&chain.first.image(), |_| capacity).expect("it is sound");
                 let nbbo =
                     NbboStage::from_image(NbboRules::default(), chain.second.image()).expect("it is sound");
                 twin = Some(Through::new(books, nbbo));
@@ -182,7 +183,12 @@ pub fn book(bytes: &[u8]) {
         }
     }
     if let Some(twin) = twin {
-        assert_eq!(twin.first.image(), chain.first.image());
+        let images = [&twin, &chain].map(|chain| {
+            let mut images = chain.first.image();
+            images.iter_mut().for_each(BooksImage::sort);
+            images
+        });
+        assert_eq!(images[0], images[1]);
         assert_eq!(twin.second.image(), chain.second.image());
     }
     for feed in chain.first.feeds() {

@@ -134,6 +134,7 @@ pub fn journal(bytes: &[u8]) {
 /// A plant of one venue that takes state snapshots.
 fn plant() -> PlantOptions {
     let venue = VenueOptions {
+        orders: 1 << 12,
         name: "itch".to_owned(),
         application: Application::TotalViewItch50,
         publisher: Publisher::XNAS_ITCH,

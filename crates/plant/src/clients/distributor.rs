@@ -507,7 +507,10 @@ impl Distributor {
             .map_or_else(|| format!("publisher {}", event.publisher.0), |feed| feed.dataset.to_owned());
         let (channel, last) = (event.channel, gap.first.saturating_add(gap.count.saturating_sub(1)));
         let text = match gap.count {
-            0 => format!("gap: {feed} channel {channel} is silent, whatever comes from message {} on", gap.first),
+            0 => format!(
+                "gap: {feed} channel {channel} is silent, whatever comes from message {} on",
+                gap.first
+            ),
             _ => format!("gap: {feed} channel {channel}, messages {} to {last} missing", gap.first),
         };
         for client in self.clients.iter_mut().flatten() {

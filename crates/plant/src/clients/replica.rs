@@ -45,7 +45,12 @@ impl Default for BookOptions {
 impl BookOptions {
     /// Empty books and NBBO.
     pub(crate) fn market(&self) -> Through<BookStage, NbboStage> {
-        let feeds = self.feeds.iter().map(|feed| (*feed, self.capacity));
+        self.market_of(|_| self.capacity)
+    }
+
+    /// Empty books, in tables of these sizes, and NBBO.
+    pub(crate) fn market_of(&self, of: impl Fn(Publisher) -> Capacity) -> Through<BookStage, NbboStage> {
+        let feeds = self.feeds.iter().map(|feed| (*feed, of(*feed)));
         let books = BookStage::with_unnamed(feeds, self.capacity);
         let nbbo = NbboStage::new(self.rules, self.feeds.iter().copied(), self.capacity.instruments);
         Through::new(books, nbbo)

@@ -42,6 +42,7 @@ use tapeworks_flow::Through;
 use tapeworks_market::image::{BooksImage, NbboImage};
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::{BookStage, Event, Instruments, Nanos, NbboStage};
+use tapeworks_ring::cpu;
 use tapeworks_store::journal::{Opened, segment_starts};
 use tapeworks_store::live::{Carried, CarriedImage};
 
@@ -226,6 +227,8 @@ pub(super) struct Scribe {
 
 impl Scribe {
     pub(super) fn run(self) {
+        // Where the kernel does not know of it, it is only not as good.
+        let _as_well_as_can_be = cpu::step_back();
         while let Ok((record, taken)) = self.jobs.recv() {
             let written = self.write(record, *taken);
             tell(&self.status, written);
@@ -279,6 +282,14 @@ pub(super) struct MarketImage {
     pub(super) now: u64,
 }
 
+impl MarketImage {
+    /// The same bytes for the same state. Not while the books wait.
+    pub(super) fn sorted(mut self) -> Self {
+        self.books.iter_mut().for_each(BooksImage::sort);
+        self
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 struct Body {
     counters: EngineCounters,
@@ -318,7 +329,7 @@ impl Header {
 /// The state as a file, but for the header's number and CRC.
 fn encode(counters: EngineCounters, feed: Vec<u8>, market: MarketImage) -> Result<Vec<u8>, String> {
     let (events, time) = (counters.events, market.now);
-    let body = Body { counters, feed, market };
+    let body = Body { counters, feed, market: market.sorted() };
     let mut bytes = postcard::to_extend(&body, vec![0; HEADER_BYTES]).map_err(|error| error.to_string())?;
     let length = (bytes.len() - HEADER_BYTES) as u64;
     bytes[..8].copy_from_slice(&MAGIC);
@@ -467,7 +478,8 @@ fn restore(bytes: &[u8], record: u64, options: &PlantOptions) -> Result<Restored
     }
     let engine = Engine::restore(options, body.counters, &body.feed).map_err(|error| error.to_string())?;
     let how = options.books();
-    let books = BookStage::from_image(&body.market.books, how.capacity).map_err(|error| error.to_string())?;
+    let books = BookStage::from_image(&body.market.books, |publisher| options.capacity_of(publisher))
+        .map_err(|error| error.to_string())?;
     let nbbo = NbboStage::from_image(how.rules, body.market.nbbo).map_err(|error| error.to_string())?;
     let mut instruments = Instruments::default();
     for symbol in &body.market.symbols {
@@ -640,7 +652,7 @@ mod tests {
             prop_assert_eq!(run(&mut other, &mut twin, after), run(&mut engine, &mut market, after));
             prop_assert_eq!(other.counters(), engine.counters());
             prop_assert_eq!(other.feed().save(), engine.feed().save());
-            let (one, same) = (market.image(), twin.image());
+            let (one, same) = (market.image().sorted(), twin.image().sorted());
             prop_assert_eq!(one.books, same.books);
             prop_assert_eq!(one.nbbo, same.nbbo);
             prop_assert_eq!(one.symbols, same.symbols);
@@ -1104,7 +1116,7 @@ mod tests {
 
     /// Books, NBBO and symbols are the same.
     fn same_market(one: &MarketStage, other: &MarketStage) {
-        let (one, other) = (one.image(), other.image());
+        let (one, other) = (one.image().sorted(), other.image().sorted());
         assert!(one.books == other.books && one.nbbo == other.nbbo && one.symbols == other.symbols);
     }
 

@@ -21,7 +21,7 @@ use toml::de::DeTable;
 use super::export::is_ending;
 use super::journal::{JournalSetting, SyncPolicy, WhenFailing};
 use super::roll::RollSetting;
-use super::{PlantOptions, Source, Topology, VenueOptions};
+use super::{ORDERS, PlantOptions, Source, Topology, VenueOptions};
 use crate::clients::distributor::{BookOptions, Dataset};
 use crate::clients::keys::{Key, Keys};
 use crate::flow_config::ConfigError;
@@ -421,6 +421,8 @@ fn read_venue(
         login = (word("user", 6), word("password", 10));
         section.refuse_the_rest(reading);
     }
+    let orders = venue.integer(reading, "orders", 1_024..=1 << 26);
+    let orders = orders.map_or(ORDERS, |(orders, _)| orders);
     venue.refuse_the_rest(reading);
     Some(VenueOptions {
         name: name?.0,
@@ -432,6 +434,7 @@ fn read_venue(
         login,
         arbiter,
         snapshots,
+        orders,
     })
 }
 
@@ -720,6 +723,7 @@ mod tests {
         reorder_window_us = 250
         silence_s = 2.5
         held_mb = 8
+        orders = 2_000_000
         requests = { attempts = 5, timeout_ms = 2, limit_ms = 100, messages = 500 }
         snapshots = { attempts = 2, timeout_s = 30, user = "me", password = "secret" }
         [[venue]]
@@ -753,6 +757,7 @@ mod tests {
         let [nasdaq, iex] = &plant.venues[..] else { panic!("{:?}", plant.venues) };
         assert_eq!((nasdaq.publisher, nasdaq.lines.len()), (Publisher::XNAS_ITCH, 2));
         assert_eq!((nasdaq.arbiter.reorder_window_ns, nasdaq.arbiter.silence_ns), (250_000, 2_500_000_000));
+        assert_eq!(nasdaq.orders, 2_000_000);
         let again = nasdaq.arbiter.retransmission.unwrap();
         assert_eq!((again.attempts, again.timeout_ns, again.messages_per_request), (5, 2_000_000, 500));
         assert_eq!(nasdaq.login, ("me".to_owned(), "secret".to_owned()));

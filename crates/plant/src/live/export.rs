@@ -388,6 +388,7 @@ pub(super) mod tests {
 
     pub(in crate::live) fn plant() -> PlantOptions {
         let venue = |(kind, application, publisher): (VenueKind, Application, Publisher)| VenueOptions {
+            orders: 1 << 16,
             name: kind.name().to_owned(),
             application,
             publisher,

@@ -84,6 +84,8 @@ impl Roll {
 }
 
 fn run(setting: &RollSetting, plant: &PlantOptions, stop: &AtomicBool, status: &Mutex<Status>) {
+    // Where the kernel does not know of it, it is only not as good.
+    let _as_well_as_can_be = tapeworks_ring::cpu::step_back();
     let Some(journal) = &plant.journal else { return };
     let tell = |change: &dyn Fn(&mut RollStatus)| {
         change(&mut status.lock().unwrap_or_else(PoisonError::into_inner).roll);
