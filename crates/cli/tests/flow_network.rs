@@ -11,59 +11,20 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use support::{Folder, assert_told, command, interrupt_once, packets, root, run, stderr, stdout};
+use support::namespace::{Namespace, is_ci};
+use support::{
+    Folder, assert_told, command, interrupt_once, packets, root, run, signal, stderr, stdout, wait_for,
+};
 
 const MARKET: &str = "testdata/captures/nasdaq-itch50/Multiple.Packets.pcap";
 
-/// Whether nothing may be skipped.
-fn is_ci() -> bool {
-    std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
+/// What flows do in it.
+trait Flows {
+    fn flow(&self, config: &str) -> Command;
+    fn send(&self, folder: &Folder, repeat: u64, to: &str) -> Value;
 }
 
-/// A network namespace with a veth pair, `in` and `out`, that nobody else uses. It goes when the test ends.
-struct Namespace(String);
-
-impl Namespace {
-    /// `None`, and a word about it, where that is not permitted; any other failure is one of the test.
-    fn new(test: &str) -> Option<Self> {
-        let name = format!("tapeworks-{}-{test}", std::process::id());
-        let made = Command::new("ip").args(["netns", "add", &name]).output();
-        if !made.as_ref().is_ok_and(|output| output.status.success()) {
-            let is_denied = made.as_ref().is_ok_and(|output| {
-                let told = stderr(output);
-                told.contains("not permitted") || told.contains("ermission denied")
-            });
-            assert!(is_denied || !is_ci(), "no network namespace: {made:?}");
-            eprintln!("SKIPPED: no network namespace ({made:?}): network interfaces are not tested");
-            return None;
-        }
-        let namespace = Self(name);
-        // No frames but ours: where there is no such file, there is no IPv6.
-        namespace
-            .command("sh")
-            .args(["-c", "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6; :"])
-            .output()
-            .unwrap();
-        for arguments in
-            ["link add in type veth peer name out", "link set in up", "link set out up", "link set lo up"]
-        {
-            namespace.ip(arguments);
-        }
-        Some(namespace)
-    }
-
-    fn ip(&self, arguments: &str) {
-        let output = self.command("ip").args(arguments.split(' ')).output().unwrap();
-        assert!(output.status.success(), "ip {arguments}: {output:?}");
-    }
-
-    /// A program inside of it.
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.0, program]).current_dir(root());
-        command
-    }
-
+impl Flows for Namespace {
     fn flow(&self, config: &str) -> Command {
         let mut command = self.command(env!("CARGO_BIN_EXE_tapeworks"));
         command.args(["flow", "run", "--json", config]);
@@ -79,12 +40,6 @@ impl Namespace {
         let output = self.flow(&folder.write("send.toml", text.as_bytes())).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         report(&output)
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        let _left_behind_at_worst = Command::new("ip").args(["netns", "del", &self.0]).status();
     }
 }
 
@@ -115,15 +70,6 @@ fn listening(mut command: Command, out: &str) -> Child {
     child
 }
 
-fn wait_for(mut is_so: impl FnMut() -> bool) {
-    for _ in 0..600 {
-        if is_so() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 fn into_capture(folder: &Folder, reader: &str, out: &str) -> String {
     let text = format!(
         "[flow]\npacket_bytes = 9000\n[[stage]]\nname = \"line\"\n{reader}\n\
@@ -131,10 +77,6 @@ fn into_capture(folder: &Folder, reader: &str, out: &str) -> String {
          [[edge]]\nfrom = \"line\"\nto = \"file\"\n"
     );
     folder.write("listen.toml", text.as_bytes())
-}
-
-fn signal(child: &Child, signal: &str) {
-    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
 }
 
 #[test]

@@ -60,7 +60,9 @@ pub use checkpoint::{CheckpointStatus, SnapshotError, StateSnapshot};
 pub use engine::{Engine, EngineCounters};
 pub use journal::{JournalHistory, JournalReplayed, JournalSetting, JournalStatus, SyncPolicy, WhenFailing};
 pub use shared::{Published, SHARED_MEANING};
-pub use status::{ChannelStatus, DELAY_BOUNDS, DelayBuckets, DelayPoint, LineStatus, QuestDbStatus, Status};
+pub use status::{
+    ChannelStatus, DELAY_BOUNDS, DelayBuckets, DelayPoint, InterfaceStatus, LineStatus, QuestDbStatus, Status,
+};
 pub use waiting::{Bell, Waiting};
 pub use warm::Warmer;
 
@@ -114,12 +116,26 @@ pub enum Source {
         /// The interface's name.
         device: String,
     },
-    /// The frames of a network interface before the kernel's stack, by AF_XDP.
+    /// The frames of a queue of a network interface, by AF_XDP: none of them reaches the kernel's stack.
     #[cfg(feature = "af-xdp")]
-    Xdp {
-        /// The interface's name.
-        device: String,
-    },
+    Xdp(tapeworks_packet::live::XdpOptions),
+}
+
+impl Source {
+    /// The interface whose frames are received.
+    fn device(&self) -> Option<&str> {
+        match self {
+            Self::Sockets => None,
+            Self::Packet { device } => Some(device),
+            #[cfg(feature = "af-xdp")]
+            Self::Xdp(options) => Some(&options.interface),
+        }
+    }
+
+    /// Whether what it receives reaches no socket.
+    const fn is_ahead_of_the_kernel(&self) -> bool {
+        !matches!(self, Self::Sockets | Self::Packet { .. })
+    }
 }
 
 /// How datagrams are received.

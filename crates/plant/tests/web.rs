@@ -21,8 +21,8 @@ use tapeworks_plant::live::roll::RolledDay;
 use tapeworks_plant::live::service::{Handles, Service, ServiceError};
 use tapeworks_plant::live::view::Watch;
 use tapeworks_plant::live::{
-    ChannelStatus, CheckpointStatus, DelayBuckets, DelayPoint, JournalStatus, LineStatus, QuestDbStatus,
-    Status,
+    ChannelStatus, CheckpointStatus, DelayBuckets, DelayPoint, InterfaceStatus, JournalStatus, LineStatus,
+    QuestDbStatus, Status,
 };
 use tapeworks_plant::multicast::server::MulticastStats;
 use tapeworks_plant::venues::{Config as VenuesConfig, Venue, Venues};
@@ -87,6 +87,7 @@ fn status() -> Status {
         journal: Some(JournalStatus::default()),
         snapshots: CheckpointStatus { written: 3, failed: 1, pause_ns: 2_000_000, ..Default::default() },
         questdb: Some(QuestDbStatus { rows: 77, ..QuestDbStatus::default() }),
+        interface: Some(InterfaceStatus { kernel_drops: 3, ..InterfaceStatus::default() }),
         ..Status::default()
     }
 }

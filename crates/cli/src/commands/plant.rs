@@ -267,6 +267,16 @@ pub(crate) fn show(status: &Status) -> String {
         ]);
     }
     out.push_str(&venues.render(terminal::width(), terminal::paint()));
+    if let Some(interface) = &status.interface {
+        let _infallible = writeln!(
+            out,
+            "\ninterface {}: {} frames dropped by the kernel, {} longer than a buffer, {} of no line",
+            interface.device,
+            thousands(interface.kernel_drops),
+            thousands(interface.too_long),
+            thousands(interface.foreign),
+        );
+    }
     if let Some(journal) = &status.journal {
         let _infallible = writeln!(
             out,

@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+#[cfg(target_os = "linux")]
+pub(crate) mod namespace;
+
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
@@ -137,4 +140,18 @@ pub(crate) fn interrupt_once(mut child: Child, is_under_way: impl Fn() -> bool) 
     // No harm if it has ended.
     child.kill().unwrap();
     child.wait_with_output().unwrap()
+}
+
+pub(crate) fn signal(child: &Child, signal: &str) {
+    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+}
+
+/// Waits until something is so, half a minute at most.
+pub(crate) fn wait_for(mut is_so: impl FnMut() -> bool) {
+    for _ in 0..600 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
 }

@@ -13,6 +13,8 @@ use tapeworks_market::Publisher;
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::{NbboRules, StaleBooks};
 use tapeworks_market::venue::FEEDS;
+#[cfg(feature = "af-xdp")]
+use tapeworks_packet::live::{MAX_XDP_FRAMES, XdpOptions};
 use tapeworks_store::Schema;
 use tapeworks_store::journal::JournalOptions;
 use toml::Spanned;
@@ -287,7 +289,17 @@ fn read_source(reading: &mut Reading<'_>, receive: &mut Section<'_>) -> Source {
         }
         ("packet", Some(device)) => Source::Packet { device },
         #[cfg(feature = "af-xdp")]
-        (_, Some(device)) => Source::Xdp { device },
+        (_, Some(device)) => {
+            let mut options = XdpOptions::new(device);
+            let queue = receive.integer(reading, "queue", 0..=65_535);
+            options.queue = queue.map_or(options.queue, |(queue, _)| queue as u32);
+            let frames = receive.integer(reading, "frames", 64..=MAX_XDP_FRAMES as usize);
+            options.frames = frames.map_or(options.frames, |(frames, _)| frames as u32);
+            if !options.frames.is_power_of_two() {
+                receive.wrong_at(reading, "frames", "'frames' must be a power of two");
+            }
+            Source::Xdp(options)
+        }
         #[cfg(not(feature = "af-xdp"))]
         (_, Some(_)) => {
             receive.wrong_at(reading, "from", "this program was built without the feature 'af-xdp'");

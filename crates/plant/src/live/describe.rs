@@ -263,7 +263,12 @@ pub fn status(status: &Status, served: Option<&Stats>, sent: Option<&MulticastSt
         "book_bytes": status.book_bytes,
         "rejected": status.rejected,
         "conflated": status.conflated,
-        "foreign": status.foreign,
+        "interface": status.interface.as_ref().map(|interface| json!({
+            "device": interface.device,
+            "foreign": interface.foreign,
+            "too_long": interface.too_long,
+            "kernel_drops": interface.kernel_drops,
+        })),
         "shared": status.shared,
         "ring": {
             "fill": status.ring_fill,

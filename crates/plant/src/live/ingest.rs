@@ -393,6 +393,7 @@ impl Ingest {
             })
             .collect();
         let feed = engine.feed().feed();
+        let interface = self.receivers.interface().cloned();
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.time = now;
         status.channels = channels;
@@ -400,7 +401,7 @@ impl Ingest {
         status.events = engine.counters().events;
         status.symbols = feed.instruments().len();
         status.problems = feed.problems().total;
-        status.foreign = self.receivers.foreign;
+        status.interface = interface;
         status.ring_fill = fill;
         status.ring_highest = self.ring_highest;
         status.stalls = self.stalls;

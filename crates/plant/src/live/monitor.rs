@@ -54,6 +54,12 @@ impl Monitor {
             let text = format!("{} inputs were not journaled: {why}", now.lost - was.lost);
             notices.push(Notice { severity: Severity::Error, subject: "journal".to_owned(), text });
         }
+        if let (Some(now), was) = (&status.interface, before.interface.unwrap_or_default())
+            && now.kernel_drops > was.kernel_drops
+        {
+            let text = format!("the kernel dropped {} frames", now.kernel_drops - was.kernel_drops);
+            notices.push(Notice { severity: Severity::Warning, subject: now.device.clone(), text });
+        }
         if status.stalls > before.stalls {
             let text = format!("ingest waited {} times for room", status.stalls - before.stalls);
             notices.push(Notice { severity: Severity::Warning, subject: "ring".to_owned(), text });

@@ -2,7 +2,8 @@
 //!
 //! Sockets are the default: one `recvmmsg` for what a line has, with the kernel's receive times. With AF_PACKET or AF_XDP all lines
 //! come out of one ring of frames, told apart by where they are sent; the groups are joined all the same, so that switches and
-//! cards let them through. Answers of retransmission servers come by sockets in any case.
+//! cards let them through. Answers of retransmission servers come by sockets; where AF_XDP takes their frames off the kernel's stack
+//! they are known by where they come from.
 //!
 //! Nothing is allocated after the opening.
 
@@ -20,7 +21,7 @@ use tapeworks_packet::live::{MAX_BATCH, PacketOptions, PacketReceiver, Received,
 use tapeworks_packet::net;
 use tapeworks_packet::pool::{Packet, Pool};
 
-use super::{PlantError, PlantFailure, PlantOptions, Source};
+use super::{InterfaceStatus, PlantError, PlantFailure, PlantOptions, Source};
 
 /// Datagrams without headers have no link type; this is one of those that are nobody's.
 const BARE: LinkType = LinkType(147);
@@ -84,8 +85,9 @@ pub(super) struct Receivers {
     frame_buffer: Vec<Packet>,
     /// Sockets that keep the groups joined where frames bring their datagrams.
     _joined: Vec<UdpSocket>,
-    /// Frames that are of no line.
-    pub(super) foreign: u64,
+    /// Where AF_XDP takes answers too: the sockets that ask, by server and port of their own.
+    by_answer: HashMap<(SocketAddr, u16), usize>,
+    interface: Option<InterfaceStatus>,
 }
 
 impl Receivers {
@@ -95,7 +97,7 @@ impl Receivers {
         let mut lines = Vec::new();
         let mut servers = Vec::new();
         let mut joined = Vec::new();
-        let mut by_address = HashMap::new();
+        let (mut by_address, mut by_answer) = (HashMap::new(), HashMap::new());
         for (channel, venue) in options.venues.iter().enumerate() {
             let channel = channel as u16;
             for (address, line) in venue.lines.iter().zip([Line::A, Line::B]) {
@@ -114,7 +116,11 @@ impl Receivers {
             }
             servers.push(match venue.retransmission {
                 Some(server) => {
-                    lines.push(open_line(options, &venue.name, any(server), channel, Line::Recovery)?);
+                    let own = open_line(options, &venue.name, any(server), channel, Line::Recovery)?;
+                    if options.receive.source.is_ahead_of_the_kernel() {
+                        by_answer.insert((server, own.address.port()), lines.len());
+                    }
+                    lines.push(own);
                     Some((lines.len() - 1, server))
                 }
                 None => None,
@@ -138,7 +144,12 @@ impl Receivers {
             by_address,
             frame_buffer: Vec::with_capacity(MAX_BATCH),
             _joined: joined,
-            foreign: 0,
+            by_answer,
+            interface: options
+                .receive
+                .source
+                .device()
+                .map(|device| InterfaceStatus { device: device.to_owned(), ..InterfaceStatus::default() }),
         };
         Ok((receivers, servers))
     }
@@ -212,13 +223,28 @@ impl Receivers {
         Ok(())
     }
 
+    /// The interface, as the kernel counts now.
+    pub(super) fn interface(&mut self) -> Option<&InterfaceStatus> {
+        let drops = match self.frames.as_mut()? {
+            Frames::Packet(receiver) => receiver.statistics().map(|statistics| statistics.drops),
+            #[cfg(feature = "af-xdp")]
+            Frames::Xdp(receiver) => receiver.drops(),
+        };
+        let interface = self.interface.as_mut()?;
+        // What cannot be asked for now is as it was; an interface that is gone is told of where it is read.
+        interface.kernel_drops = drops.unwrap_or(interface.kernel_drops);
+        Some(interface)
+    }
+
     /// Takes frames, and finds out which are of our lines. Whether there were some.
     fn receive_frames(&mut self, arrived: &mut Vec<Arrived>) -> Result<bool, PlantFailure> {
-        let Some(frames) = &mut self.frames else { return Ok(false) };
-        let (taken, too_long) = (&mut self.frame_buffer, &mut 0u64);
+        let (Some(frames), Some(interface)) = (&mut self.frames, &mut self.interface) else {
+            return Ok(false);
+        };
+        let taken = &mut self.frame_buffer;
         let mut each = |received| match received {
             Received::Packet(packet) => taken.push(packet),
-            Received::TooLong => *too_long += 1,
+            Received::TooLong => interface.too_long += 1,
         };
         let result = match frames {
             Frames::Packet(receiver) => receiver.receive(&mut self.pool, MAX_BATCH, 0, &mut each),
@@ -226,17 +252,20 @@ impl Receivers {
             Frames::Xdp(receiver) => receiver.receive(&mut self.pool, MAX_BATCH, 0, &mut each),
         };
         result.map_err(|source| PlantFailure::Interface { source })?;
-        self.foreign += *too_long;
         let had_some = !self.frame_buffer.is_empty();
         for packet in self.frame_buffer.drain(..) {
             let description = *packet.description();
             let Ok(datagram) = net::parse(description.link_type, packet.bytes()) else {
-                self.foreign += 1;
+                interface.foreign += 1;
                 continue;
             };
-            let place = self.by_address.get(&datagram.destination).and_then(|at| self.lines.get(*at));
+            let place = self
+                .by_address
+                .get(&datagram.destination)
+                .or_else(|| self.by_answer.get(&(datagram.source, datagram.destination.port())))
+                .and_then(|at| self.lines.get(*at));
             let (Some(line), net::Transport::Udp) = (place, datagram.transport) else {
-                self.foreign += 1;
+                interface.foreign += 1;
                 continue;
             };
             let start = datagram.payload_offset as u32;
@@ -292,9 +321,8 @@ fn open_frames(options: &PlantOptions) -> Result<Option<Frames>, PlantError> {
             Some(Frames::Packet(PacketReceiver::open(&wanted).map_err(failed)?))
         }
         #[cfg(feature = "af-xdp")]
-        Source::Xdp { device } => {
-            let wanted = tapeworks_packet::live::XdpOptions::new(device);
-            Some(Frames::Xdp(tapeworks_packet::live::XdpReceiver::open(&wanted).map_err(failed)?))
+        Source::Xdp(wanted) => {
+            Some(Frames::Xdp(tapeworks_packet::live::XdpReceiver::open(wanted).map_err(failed)?))
         }
     })
 }

@@ -157,6 +157,19 @@ pub struct QuestDbStatus {
     pub ring_lag: usize,
 }
 
+/// The interface whose frames are received.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct InterfaceStatus {
+    /// Its name.
+    pub device: String,
+    /// Frames that are of no line.
+    pub foreign: u64,
+    /// Frames longer than a buffer.
+    pub too_long: u64,
+    /// Frames that the kernel dropped because nobody took them in time.
+    pub kernel_drops: u64,
+}
+
 /// What a plant is doing.
 #[derive(Clone, Default, Debug)]
 pub struct Status {
@@ -174,8 +187,8 @@ pub struct Status {
     pub symbols: usize,
     /// What did not fit: messages and packets that cannot be read.
     pub problems: u64,
-    /// Frames of the interface that are of no line, where frames are received.
-    pub foreign: u64,
+    /// The interface, where frames are received instead of datagrams.
+    pub interface: Option<InterfaceStatus>,
     /// Events in the ring that the slowest reader has not taken.
     pub ring_fill: usize,
     /// Its slots.

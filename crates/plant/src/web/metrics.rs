@@ -13,7 +13,9 @@ use crate::clients::control::Reason;
 use crate::clients::distributor::{ClientView, Counters};
 use crate::clients::server::Stats;
 use crate::live::describe::{feed_name, line_name, multicast_messages};
-use crate::live::{ChannelStatus, CheckpointStatus, DELAY_BOUNDS, LineStatus, QuestDbStatus, Status};
+use crate::live::{
+    ChannelStatus, CheckpointStatus, DELAY_BOUNDS, InterfaceStatus, LineStatus, QuestDbStatus, Status,
+};
 use crate::multicast::server::MulticastStats;
 
 #[derive(Clone, Copy)]
@@ -108,6 +110,9 @@ pub(super) fn text(look: &Look) -> String {
     }
     channels(&mut text, &look.status.channels);
     lines(&mut text, &look.status.channels);
+    if let Some(status) = &look.status.interface {
+        interface(&mut text, status);
+    }
     if let Some(stats) = &look.clients {
         clients(&mut text, stats);
     }
@@ -358,6 +363,23 @@ fn channels(text: &mut Text, channels: &[ChannelStatus]) {
     text.each(("channel_next_sequence", Kind::Gauge, next), &named, labels, |(channel, _)| {
         channel.next.unwrap_or_default() as f64
     });
+}
+
+fn interface(text: &mut Text, interface: &InterfaceStatus) {
+    let frames = [
+        (
+            "kernel_drops",
+            "Frames that the kernel dropped because nobody took them in time",
+            interface.kernel_drops,
+        ),
+        ("too_long", "Frames longer than a buffer", interface.too_long),
+        ("foreign", "Frames that are of no line", interface.foreign),
+    ];
+    for (name, help, count) in frames {
+        let name = format!("interface_{name}_total");
+        text.family(&name, Kind::Counter, help);
+        text.sample(&name, &[("device", &interface.device)], count);
+    }
 }
 
 fn lines(text: &mut Text, channels: &[ChannelStatus]) {
