@@ -4,7 +4,7 @@
 //! `n` is due at `n / rate` after the start, bursts on top; what is late is caught up with, never shifted. A message's own
 //! timestamp is when it was due, so a receiver measures from the time that was meant.
 //!
-//! A venue can begin a new session in the middle of the day ([`LiveVenue::restart_after`]). The new session numbers from 1 and begins
+//! A venue can begin a new session in the middle of the day ([`LiveVenue::restart_after`]), or the same anew ([`LiveVenue::resets`]). The new session numbers from 1 and begins
 //! with what a receiver without history needs: the phases of the day so far, beginning with the start of messages,
 //! which empties books; the directory; the states; and every resting order as an addition. It can fall silent
 //! ([`LiveVenue::silences`]): what it had to say waits and is told afterwards, with the times at which it is told.
@@ -71,6 +71,9 @@ pub struct LiveVenue {
     pub restart_after: Vec<u64>,
     /// When it sends nothing; ascending.
     pub silences: Vec<Silence>,
+    /// When it forgets its numbers, as a feed handler that dies and is started again: it is silent, and then numbers from 1 in the same session
+    /// and tells first where it stands, as after a restart; ascending.
+    pub resets: Vec<Silence>,
 }
 
 /// What is simulated.
@@ -168,6 +171,8 @@ pub struct LiveVenueReport {
     pub lost_messages: u64,
     /// Silences begun.
     pub silences: u64,
+    /// Times that it forgot its numbers.
+    pub resets: u64,
 }
 
 /// What was made so far.
@@ -254,9 +259,11 @@ struct Venue {
     held: VecDeque<Held>,
     restarts: VecDeque<u64>,
     silences: VecDeque<Silence>,
+    resets: VecDeque<Silence>,
     messages: u64,
     packets: u64,
     silences_begun: u64,
+    resets_begun: u64,
     sessions: Vec<SessionReport>,
     lines: Vec<LineReport>,
     report: VenueReport,
@@ -346,9 +353,11 @@ impl Live {
                 held: VecDeque::new(),
                 restarts: venue.restart_after.iter().copied().collect(),
                 silences: venue.silences.iter().copied().collect(),
+                resets: venue.resets.iter().copied().collect(),
                 messages: 0,
                 packets: 0,
                 silences_begun: 0,
+                resets_begun: 0,
                 sessions: Vec::new(),
                 lines: vec![LineReport::default(); if venue.line_b { 2 } else { 1 }],
                 report: VenueReport::new(venue.kind),
@@ -525,9 +534,30 @@ impl Live {
         }
         let venue = &self.venues[index];
         let is_due = venue.restarts.front().is_some_and(|after| venue.messages >= *after);
-        if is_due && venue.held.is_empty() && self.generator.pending(index) == 0 {
-            self.restart(index, now_ns, outlet);
+        let resets = venue.resets.front().is_some_and(|reset| venue.messages >= reset.after);
+        if (is_due || resets) && venue.held.is_empty() && self.generator.pending(index) == 0 {
+            if is_due {
+                self.restart(index, now_ns, outlet);
+            } else {
+                self.reset(index, due_ns, now_ns, outlet);
+            }
         }
+    }
+
+    /// A venue forgets its numbers.
+    fn reset(&mut self, index: usize, due_ns: u64, now_ns: u64, outlet: &mut impl Outlet) {
+        self.flush(index, now_ns, outlet);
+        self.lines.release(index);
+        let venue = &mut self.venues[index];
+        venue.resets_begun += 1;
+        if let Some(reset) = venue.resets.pop_front() {
+            venue.silent_until_ns = due_ns.saturating_add(reset.length_ns);
+        }
+        if self.heartbeat_ns > 0 {
+            venue.heartbeat_due_ns = venue.silent_until_ns;
+        }
+        let session = venue.stream.session;
+        self.begin_anew(index, session, outlet);
     }
 
     /// Ends a venue's session and begins the next one, which tells first where the venue stands.
@@ -536,9 +566,14 @@ impl Live {
         self.end_session(index, now_ns);
         let venue = &mut self.venues[index];
         venue.restarts.pop_front();
-        let kind = venue.stream.kind;
-        let session = session_of(kind, index, venue.stream.session.number.wrapping_add(1));
-        venue.stream = Stream::new(kind, session, 0);
+        let session = session_of(venue.stream.kind, index, venue.stream.session.number.wrapping_add(1));
+        self.begin_anew(index, session, outlet);
+    }
+
+    /// Numbers from 1 on, after the messages that tell where the venue stands.
+    fn begin_anew(&mut self, index: usize, session: Session, outlet: &mut impl Outlet) {
+        let venue = &mut self.venues[index];
+        venue.stream = Stream::new(venue.stream.kind, session, 0);
         venue.sessions.push(SessionReport { session, messages: 0 });
         let held = &mut venue.held;
         self.generator.image(index, |message| {
@@ -674,6 +709,7 @@ impl Live {
                 .collect(),
             lost_messages: venue.report.lost_messages,
             silences: venue.silences_begun,
+            resets: venue.resets_begun,
         };
         LiveReport {
             messages: self.messages,

@@ -214,6 +214,7 @@ impl Store {
         let session = self
             .sessions
             .iter()
+            .rev()
             .find(|kept| SessionKey::of(self.kind, kept.session) == request.session)
             .ok_or(Refusal::UnknownSession)?;
         if request.count == 0 || request.first >= session.next {

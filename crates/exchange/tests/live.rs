@@ -30,6 +30,7 @@ fn venue(kind: VenueKind) -> LiveVenue {
         skew_ns: 50_000,
         restart_after: Vec::new(),
         silences: Vec::new(),
+        resets: Vec::new(),
     }
 }
 

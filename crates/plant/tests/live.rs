@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -10,10 +10,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use tapeworks_exchange::VenueKind;
+use tapeworks_exchange::live::Silence;
 use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::SnapshotOptions;
-use tapeworks_market::{Event, EventKind, Flags, Nanos, Publisher};
+use tapeworks_flow::{Inline, Sink};
+use tapeworks_market::{BookStage, BookUpdate, Event, EventKind, Flags, Level, Nanos, Publisher, Side};
 use tapeworks_plant::clients::history::{History, Read};
 use tapeworks_plant::live::{
     EventConsumer, JournalHistory, JournalSetting, Plant, PlantError, PlantFailure, PlantOptions, Published,
@@ -294,6 +296,80 @@ fn by_frames_of_an_interface_it_is_the_same() {
         assert!(channel.lines[0].counters.won > 0 && channel.lines[1].counters.duplicate > 0, "{channel:?}");
         assert_eq!((channel.counters.gaps, channel.lines[0].counters.repeated), (0, 0));
     }
+}
+
+/// The levels of every book at the end, by feed and symbol; what is stale at the end counts as none.
+fn levels(events: &[Event]) -> BTreeMap<(u16, String), Vec<Level>> {
+    struct Nothing;
+    impl<'a> Sink<BookUpdate<'a>> for Nothing {
+        fn put(&mut self, _update: BookUpdate<'a>) {}
+    }
+    let (mut books, mut buffer, mut nothing) = (BookStage::new([]), Vec::with_capacity(64), Nothing);
+    let mut symbols = BTreeMap::new();
+    let mut edge = Inline::new(&mut books, &mut buffer, &mut nothing);
+    for event in events {
+        symbols.extend(event.symbol().map(|symbol| (event.instrument, symbol.as_str().to_owned())));
+        edge.put(*event);
+    }
+    edge.end_of_batch();
+    let mut all = BTreeMap::new();
+    for feed in books.feeds() {
+        for (instrument, symbol) in &symbols {
+            let book = feed.book(*instrument);
+            assert!(!book.is_stale(), "{symbol} of {}", feed.publisher().0);
+            let sides = [Side::Bid, Side::Ask].map(|side| book.levels(side).collect::<Vec<_>>());
+            all.insert((feed.publisher().0, symbol.clone()), sides.concat());
+        }
+    }
+    all
+}
+
+#[test]
+fn restarts_resets_and_silences_leave_the_books_as_they_would_be_without() {
+    let run = |with: bool| {
+        let mut venues = four_venues();
+        for venue in &mut venues {
+            (venue.retransmission, venue.snapshot) = (None, None);
+        }
+        if with {
+            let silence = |after| Silence { after, length_ns: 1_500_000_000 };
+            venues[0].live.restart_after = vec![2_000, 4_000];
+            venues[1].live.silences = vec![silence(1_500)];
+            venues[2].live.resets = vec![silence(1_500)];
+            (venues[3].live.restart_after, venues[3].live.resets) = (vec![3_000], vec![silence(1_500)]);
+        }
+        let mut options = options(&venues);
+        options.venues.iter_mut().for_each(|venue| venue.arbiter.silence_ns = 500_000_000);
+        let mut config = Config::new(venues);
+        config.rate = 20_000;
+        config.messages = Some(30_000);
+        config.symbols = 30;
+        config.heartbeat_ns = 100_000_000;
+        let (plant, mut consumers) = Plant::start(options, &["reader"]).unwrap();
+        let venues = Venues::start(config).unwrap();
+        let (to, events) = channel();
+        let reader = collect(consumers.pop().unwrap(), to);
+        let (report, status) = finish(venues, plant);
+        reader.join().unwrap();
+        for (venue, channel) in report.venues.iter().zip(&status.channels) {
+            assert_eq!((channel.counters.gaps, channel.counters.missing), (0, 0), "{channel:?}");
+            assert_eq!(channel.counters.messages, venue.live.messages, "{channel:?}");
+        }
+        let counters: Vec<_> = status
+            .channels
+            .iter()
+            .map(|channel| (channel.counters.session_changes, channel.counters.sequence_resets))
+            .collect();
+        let silences =
+            status.channels.iter().map(|channel| u64::from(channel.lines[0].counters.silences > 0));
+        (levels(&all(&events)), counters, silences.collect::<Vec<_>>())
+    };
+    let (without, nothing, _) = run(false);
+    assert_eq!(nothing, [(0, 0); 4]);
+    let (with, counters, silences) = run(true);
+    assert_eq!(counters, [(2, 0), (0, 0), (0, 1), (1, 1)]);
+    assert_eq!(silences, [0, 1, 1, 1]);
+    assert!(without.len() > 100 && with == without);
 }
 
 #[test]

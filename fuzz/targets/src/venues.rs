@@ -68,6 +68,7 @@ fn image() -> Arc<Image> {
         skew_ns: 0,
         restart_after: Vec::new(),
         silences: Vec::new(),
+        resets: Vec::new(),
     };
     let options = LiveOptions {
         seed: 1,

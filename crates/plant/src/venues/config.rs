@@ -168,6 +168,7 @@ impl Venue {
                 skew_ns: 0,
                 restart_after: Vec::new(),
                 silences: Vec::new(),
+                resets: Vec::new(),
             },
             lines,
             retransmission: None,
@@ -329,19 +330,33 @@ fn read_venue(reading: &mut Reading<'_>, mut venue: Section<'_>, taken: &mut Tak
     if !restart_after.is_sorted() {
         venue.wrong_at(reading, "restart_after", "'restart_after' must be ascending");
     }
-    let silences = read_silence(reading, &mut venue);
+    let silences = read_silence(reading, &mut venue, "silent_after", "silence_s");
+    let resets = read_silence(reading, &mut venue, "reset_after", "reset_s");
     venue.refuse_the_rest(reading);
-    let live =
-        LiveVenue { kind: kind?, share, line_b: lines.len() > 1, faults, skew_ns, restart_after, silences };
+    let live = LiveVenue {
+        kind: kind?,
+        share,
+        line_b: lines.len() > 1,
+        faults,
+        skew_ns,
+        restart_after,
+        silences,
+        resets,
+    };
     Some(Venue { name, live, lines, retransmission, retransmission_lost_per_million, snapshot })
 }
 
-fn read_silence(reading: &mut Reading<'_>, venue: &mut Section<'_>) -> Vec<Silence> {
-    let after = venue.integer(reading, "silent_after", 1..=usize::MAX >> 2);
-    let length_ns = seconds(reading, venue, "silence_s", 0.001..=3_600.0);
-    match (venue.has("silent_after"), venue.has("silence_s")) {
-        (true, false) => venue.missing(reading, "silence_s"),
-        (false, true) => venue.missing(reading, "silent_after"),
+fn read_silence(
+    reading: &mut Reading<'_>,
+    venue: &mut Section<'_>,
+    after_key: &'static str,
+    length_key: &'static str,
+) -> Vec<Silence> {
+    let after = venue.integer(reading, after_key, 1..=usize::MAX >> 2);
+    let length_ns = seconds(reading, venue, length_key, 0.001..=3_600.0);
+    match (venue.has(after_key), venue.has(length_key)) {
+        (true, false) => venue.missing(reading, length_key),
+        (false, true) => venue.missing(reading, after_key),
         _ => {}
     }
     let silence = after.zip(length_ns);
@@ -419,6 +434,8 @@ mod tests {
             restart_after = [500_000, 600_000]
             silent_after = 9
             silence_s = 1.5
+            reset_after = 700_000
+            reset_s = 4
             [[venue]]
             name = "two"
             kind = "bx"
@@ -440,12 +457,14 @@ mod tests {
         assert_eq!(one.retransmission, Some("127.0.0.1:31001".parse().unwrap()));
         assert_eq!(one.snapshot, Some("127.0.0.1:32001".parse().unwrap()));
         assert_eq!(one.retransmission_lost_per_million, 5);
-        let LiveVenue { kind, share, line_b, faults, skew_ns, restart_after, silences } = one.live.clone();
+        let LiveVenue { kind, share, line_b, faults, skew_ns, restart_after, silences, resets } =
+            one.live.clone();
         assert_eq!((kind, share, line_b, skew_ns), (VenueKind::IexTops, 60, true, 50_000));
         assert_eq!((faults[0].lost_per_million, faults[1].duplicated_per_million), (1, 2));
         assert_eq!(faults[1].reordered_per_million, 3);
         assert_eq!(restart_after, [500_000, 600_000]);
         assert_eq!(silences, [Silence { after: 9, length_ns: 1_500_000_000 }]);
+        assert_eq!(resets, [Silence { after: 700_000, length_ns: 4_000_000_000 }]);
         let groups = VenueKind::Bx.groups();
         let expected = Venue { lines: groups.to_vec(), ..Venue::new("two", VenueKind::Bx, groups.to_vec()) };
         assert_eq!(*two, expected, "what is left out");

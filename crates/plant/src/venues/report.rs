@@ -113,6 +113,7 @@ impl VenueReport {
             "packets": self.live.packets,
             "lost_messages": self.live.lost_messages,
             "silences": self.live.silences,
+            "resets": self.live.resets,
             "sessions": self.live.sessions.iter().map(|session| json!({
                 "session": session.session.name.as_str().unwrap_or_default(),
                 "number": session.session.number,
