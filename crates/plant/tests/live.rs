@@ -93,6 +93,7 @@ fn options(venues: &[Venue]) -> PlantOptions {
                     limit_ns: 10_000_000_000,
                     messages_per_request: 10_000,
                 }),
+                silence_ns: 30_000_000_000,
                 ..ArbiterOptions::default()
             },
             snapshots: SnapshotOptions { attempts: 5, timeout_ns: 5_000_000_000 },
