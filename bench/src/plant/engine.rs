@@ -19,7 +19,7 @@ use tapeworks_wire::nasdaq::moldudp64::DownstreamPacketFields;
 use crate::Options;
 
 /// Messages in a datagram: what a venue at a million a second and holds of 5 us sends.
-const PER_PACKET: usize = 5;
+pub const PER_PACKET: usize = 5;
 
 struct Nothing(u64);
 
@@ -30,7 +30,7 @@ impl Sink<NbboUpdate<'_>> for Nothing {
     }
 }
 
-pub fn packets(messages: u64, symbols: u32) -> Vec<Vec<u8>> {
+pub fn packets(messages: u64, symbols: u32, per_packet: usize) -> Vec<Vec<u8>> {
     let mut generator =
         Generator::new(&Scenario::benchmark(messages, symbols)).expect("the scenario is sound");
     let mut bytes = [0; MAX_MESSAGE_BYTES];
@@ -54,7 +54,7 @@ pub fn packets(messages: u64, symbols: u32) -> Vec<Vec<u8>> {
         blocks.extend_from_slice(&(made.length as u16).to_be_bytes());
         blocks.extend_from_slice(&bytes[..made.length]);
         count += 1;
-        if usize::from(count) == PER_PACKET {
+        if usize::from(count) == per_packet {
             close(&mut sequence, &mut count, &mut blocks);
         }
     }
@@ -65,12 +65,17 @@ pub fn packets(messages: u64, symbols: u32) -> Vec<Vec<u8>> {
 }
 
 pub fn run(options: &Options) {
+    // One message to a datagram tells what each took, the header's part included.
+    [PER_PACKET, 1].into_iter().for_each(|per_packet| in_packets_of(options, per_packet));
+}
+
+fn in_packets_of(options: &Options, per_packet: usize) {
     let messages = options.messages.min(5_000_000);
     println!(
-        "engine: {messages} messages of {} random symbols, {PER_PACKET} to a datagram, lines A and B in turns",
+        "engine: {messages} messages of {} random symbols, {per_packet} to a datagram, lines A and B in turns",
         options.symbols
     );
-    let packets = packets(messages, options.symbols);
+    let packets = packets(messages, options.symbols, per_packet);
     let capacity = Capacity::for_messages(messages);
     let mut best = f64::MAX;
     let mut times = Histogram::<u64>::new_with_bounds(1, 1_000_000_000, 3).expect("the bounds are valid");
@@ -104,7 +109,7 @@ pub fn run(options: &Options) {
                 events.clear();
             }
             let took = clock.delta_as_nanos(before, clock.raw());
-            times.saturating_record_n(took / PER_PACKET as u64, PER_PACKET as u64);
+            times.saturating_record_n(took / per_packet as u64, per_packet as u64);
         }
         let ns = started.elapsed().as_nanos() as f64 / messages as f64;
         best = best.min(ns);

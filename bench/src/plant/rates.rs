@@ -1,22 +1,29 @@
 //! Delays at stated rates, and a burst.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use prost::Message as _;
 use tapeworks_exchange::live::LiveBurst;
 use tapeworks_feed::clock;
 use tapeworks_flow::graph::Wait;
 use tapeworks_market::{EventKind, Nanos};
+use tapeworks_plant::live::config::WebSetting;
 use tapeworks_plant::live::service::Service;
 use tapeworks_plant::live::{JournalSetting, Published, SHARED_MEANING, Topology};
-use tapeworks_plant::subscriber::Records as _;
+use tapeworks_plant::multicast::receiver::{Receiver, ReceiverOptions};
+use tapeworks_plant::multicast::server::MulticastSetting;
+use tapeworks_plant::subscriber::Records;
 use tapeworks_plant::venues::{Config as Sending, Venues, Wait as Pace};
+use tapeworks_plant::web::stream::Encoding;
+use tapeworks_plant::web::stream::messages::{Kind, Record as Streamed};
 use tapeworks_ring::broadcast::{Read as Shared, Reader, Start};
 use tapeworks_ring::cpu;
+use tapeworks_store::Schema;
 
 use super::{Folder, free_address, heading, histogram, line, now_ns, plant, row, subscribe, venue};
 use crate::Options;
@@ -59,10 +66,13 @@ const TURNS: usize = 3;
 /// Every kind of client beside the floor.
 fn compare(rate: u64, pace: Pace) {
     let kinds = [
-        ("DBN live, mbo", Topology::Inline, false, "mbo"),
-        ("DBN live, cmbp-1 (synthetic NBBO)", Topology::Inline, false, "cmbp-1"),
-        ("DBN live, mbo, pipeline", Topology::Pipeline, false, "mbo"),
-        ("DBN live, mbo, behind the journal", Topology::Inline, true, "mbo"),
+        ("DBN live, mbo", Way::Dbn(Topology::Inline, false, "mbo")),
+        ("DBN live, cmbp-1 (synthetic NBBO)", Way::Dbn(Topology::Inline, false, "cmbp-1")),
+        ("DBN live, mbo, pipeline", Way::Dbn(Topology::Pipeline, false, "mbo")),
+        ("DBN live, mbo, behind the journal", Way::Dbn(Topology::Inline, true, "mbo")),
+        ("multicast, cmbp-1", Way::Multicast),
+        ("WebSocket, NBBO, JSON", Way::Stream(Encoding::Json)),
+        ("WebSocket, NBBO, Protobuf", Way::Stream(Encoding::Protobuf)),
     ];
     let mut floor = histogram();
     let mut delays = kinds.map(|_| (histogram(), String::new()));
@@ -70,8 +80,8 @@ fn compare(rate: u64, pace: Pace) {
     let mut note_of_shared = String::new();
     for _ in 0..TURNS {
         add(&mut floor, &echo(rate, pace));
-        for ((name, topology, journal, schema), (sum, note)) in kinds.into_iter().zip(&mut delays) {
-            let (delays, of_run) = live(rate, pace, topology, journal, schema);
+        for ((name, way), (sum, note)) in kinds.into_iter().zip(&mut delays) {
+            let (delays, of_run) = live(rate, pace, way);
             assert!(!delays.is_empty(), "{name}: nothing came");
             add(sum, &delays);
             worse(note, of_run);
@@ -187,41 +197,136 @@ fn note(service: &Service) -> String {
     note
 }
 
-/// A client of the DBN live server.
-fn live(rate: u64, pace: Pace, topology: Topology, journal: bool, schema: &str) -> (Histogram<u64>, String) {
+/// How a client gets records, and what of the plant.
+#[derive(Clone, Copy)]
+enum Way {
+    /// From the DBN live server: the topology, whether there is a journal, the schema.
+    Dbn(Topology, bool, &'static str),
+    /// The NBBO by multicast.
+    Multicast,
+    /// The NBBO from the stream.
+    Stream(Encoding),
+}
+
+/// What a client was given.
+enum Came {
+    /// A record of the market, with the time at which its message was meant to be sent.
+    Record(u64),
+    /// Something else.
+    Other,
+    /// Nothing for a while.
+    Nothing,
+    /// There will be no more.
+    End,
+}
+
+/// What comes from a client of records.
+fn from_records(mut records: impl Records + 'static) -> Box<dyn FnMut() -> Came> {
+    Box::new(move || match records.next_record() {
+        Ok(Some(record)) if record.has::<dbn::SystemMsg>() || record.has::<dbn::SymbolMappingMsg>() => {
+            Came::Other
+        }
+        Ok(Some(record)) => Came::Record(record.header().ts_event),
+        Ok(None) => Came::End,
+        Err(error) if error.is_timeout() => Came::Nothing,
+        Err(error) => panic!("{error}"),
+    })
+}
+
+/// What comes by a WebSocket.
+fn from_stream(address: SocketAddr, encoding: Encoding) -> Box<dyn FnMut() -> Came> {
+    let tcp = TcpStream::connect(address).expect("the page listens");
+    tcp.set_nodelay(true).expect("a socket has this option");
+    tcp.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket has a timeout");
+    let encoding = match encoding {
+        Encoding::Json => "json",
+        Encoding::Protobuf => "protobuf",
+    };
+    let url = format!("ws://{address}/stream?encoding={encoding}&schema=nbbo");
+    let (mut socket, _) = tungstenite::client(url, tcp).expect("the stream takes clients");
+    Box::new(move || match socket.read() {
+        Ok(tungstenite::Message::Text(text)) => {
+            let time = text.split_once("\"ts_event\":\"").and_then(|(_, rest)| rest.split_once('"'));
+            time.and_then(|(time, _)| time.parse().ok()).map_or(Came::Other, Came::Record)
+        }
+        Ok(tungstenite::Message::Binary(bytes)) => {
+            match Streamed::decode(&bytes[..]).map(|record| record.kind) {
+                Ok(Some(Kind::Nbbo(nbbo))) => Came::Record(nbbo.ts_event as u64),
+                _ => Came::Other,
+            }
+        }
+        Ok(_) => Came::Other,
+        Err(tungstenite::Error::Io(error))
+            if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
+        {
+            Came::Nothing
+        }
+        Err(_) => Came::End,
+    })
+}
+
+/// A client of the live plant.
+fn live(rate: u64, pace: Pace, way: Way) -> (Histogram<u64>, String) {
     let line = line();
+    let group = super::line();
     let folder = Folder::in_memory();
     let mut config = plant(line);
-    config.plant.topology = topology;
-    if journal {
-        config.plant.journal = Some(JournalSetting::new(folder.0.join("journal")));
+    match way {
+        Way::Dbn(topology, has_journal, _) => {
+            config.plant.topology = topology;
+            if has_journal {
+                config.plant.journal = Some(JournalSetting::new(folder.0.join("journal")));
+            }
+        }
+        Way::Multicast => {
+            config.clients = None;
+            config.multicast =
+                Some(MulticastSetting { schemas: vec![Schema::Cmbp1], ..MulticastSetting::new(group) });
+        }
+        Way::Stream(_) => {
+            config.clients = None;
+            config.web = Some(WebSetting { address: free_address(), token: None, stream: true });
+        }
     }
     let service = Service::start(&config, None).expect("the plant starts");
-    let mut subscriber = subscribe(service.clients_address().expect("clients are served"), schema);
+    let mut next = match way {
+        Way::Dbn(_, _, schema) => {
+            from_records(subscribe(service.clients_address().expect("clients are served"), schema))
+        }
+        Way::Multicast => from_records(
+            Receiver::open(ReceiverOptions {
+                group: SocketAddr::V4(group),
+                interface: Some(Ipv4Addr::LOCALHOST),
+                retransmission: None,
+                timeout: Duration::from_millis(500),
+            })
+            .expect("the group can be joined"),
+        ),
+        Way::Stream(encoding) => from_stream(service.web_address().expect("there is a page"), encoding),
+    };
     let venues = Venues::start(paced(line, rate, pace)).expect("the venue starts");
     let started = now_ns();
     let mut delays = histogram();
     loop {
-        match subscriber.next_record() {
-            Ok(Some(record)) => {
+        match next() {
+            Came::Record(sent) => {
                 let now = now_ns();
-                let sent = record.header().ts_event;
-                let is_market = !record.has::<dbn::SystemMsg>() && !record.has::<dbn::SymbolMappingMsg>();
-                if is_market && sent > started && now > started + WARM_UP_NS {
+                if sent > started && now > started + WARM_UP_NS {
                     delays.saturating_record(now.saturating_sub(sent));
                 }
             }
-            Ok(None) => break,
-            Err(error) if error.is_timeout() => {
+            Came::Other => {}
+            Came::Nothing => {
                 if venues.is_finished() {
                     break;
                 }
             }
-            Err(error) => panic!("{error}"),
+            Came::End => break,
         }
     }
     let note = note(&service);
     let _report = venues.stop();
+    drop(next);
     service.stop().expect("the plant ends well");
     (delays, note)
 }

@@ -9,7 +9,7 @@ use tapeworks_feed::{Application, FeedOptions};
 use tapeworks_market::{Line, Nanos, Publisher};
 use tapeworks_plant::live::{Engine, Warmer};
 
-use super::engine::packets;
+use super::engine::{PER_PACKET, packets};
 use super::histogram;
 
 /// Packets in order between two that are not.
@@ -23,7 +23,7 @@ pub fn run() {
         "warm: a packet that was overtaken by the next one, after {BETWEEN} in order and {} MB of other work; ns for both packets",
         OTHER_BYTES >> 20
     );
-    let packets = packets(1_500_000, 8_000);
+    let packets = packets(1_500_000, 8_000, PER_PACKET);
     let other = vec![1u8; OTHER_BYTES];
     for (name, is_warm) in [
         ("cold", false),
