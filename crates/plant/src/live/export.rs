@@ -448,24 +448,26 @@ pub fn earlier_journals(journal: &Path) -> Result<Vec<EarlierJournal>, ExportErr
 /// A day to make files of, the journal that it is in, and the name of its folder.
 pub(super) type Due = (Date, PathBuf, String);
 
-/// The days before `today` of which the journal in `folder`, or one that was moved away from there, has records, in order.
-///
-/// # Errors
-/// A folder or journal that cannot be read.
-pub(super) fn days_before(today: Date, folder: &Path) -> Result<Vec<Due>, ExportError> {
-    let mut journals: Vec<_> =
-        earlier_journals(folder)?.into_iter().map(|journal| (journal.folder, journal.part)).collect();
-    journals.push((folder.to_owned(), 1));
-    let mut due = Vec::new();
-    for (journal, part) in journals {
-        for date in days_of(&journal)? {
-            if date < today {
-                due.push((date, journal.clone(), name_of_day(date, part)));
+/// The days before `today` of which the journal in `folder`, or one that was moved away from there, has records, in order; and of
+/// the journals that cannot be read the day of each and why.
+pub(super) fn days_before(today: Date, folder: &Path) -> (Vec<Due>, Vec<(Date, String)>) {
+    let (mut due, mut unreadable) = (Vec::new(), Vec::new());
+    let mut journals = earlier_journals(folder).unwrap_or_else(|error| {
+        unreadable.push((today, error.to_string()));
+        Vec::new()
+    });
+    journals.push(EarlierJournal { date: today, part: 1, folder: folder.to_owned() });
+    for EarlierJournal { date: of, part, folder } in journals {
+        match days_of(&folder) {
+            Ok(days) => {
+                let over = days.into_iter().filter(|date| *date < today);
+                due.extend(over.map(|date| (date, folder.clone(), name_of_day(date, part))));
             }
+            Err(error) => unreadable.push((of, error.to_string())),
         }
     }
     due.sort();
-    Ok(due)
+    (due, unreadable)
 }
 
 #[cfg(test)]
@@ -796,10 +798,18 @@ pub(super) mod tests {
         keep_over_days(&folder.0, false, |received| Nanos(received.0 + DAY));
         let [first, second] = days_of(&folder.0).unwrap()[..] else { panic!("two days") };
         let names = |today| -> Vec<String> {
-            days_before(today, &folder.0).unwrap().into_iter().map(|(.., name)| name).collect()
+            let (due, unreadable) = days_before(today, &folder.0);
+            assert_eq!(unreadable, []);
+            due.into_iter().map(|(.., name)| name).collect()
         };
         assert!(names(first).is_empty());
         assert_eq!(names(second), [first.to_string(), format!("{first}.2")]);
         assert_eq!(names(clock::day_after(second).unwrap()).len(), 4);
+        // One that cannot be read is told, and the others are there.
+        fs::write(folder.0.join("2024-03-01.2").join(format!("{:020}.journal", 0)), [7; 64]).unwrap();
+        let (due, unreadable) = days_before(second, &folder.0);
+        assert_eq!(due.len(), 1);
+        assert!(unreadable[0].0 == "2024-03-01".parse().unwrap(), "{unreadable:?}");
+        assert!(unreadable[0].1.contains("not a segment of a journal"), "{unreadable:?}");
     }
 }

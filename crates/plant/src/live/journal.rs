@@ -312,7 +312,7 @@ impl Keeper {
                 break;
             }
         }
-        let written = self.writer.sync();
+        let written = self.writer.tell_lost(now()).and_then(|()| self.writer.sync());
         self.tell();
         match written {
             Err(error) if self.when_failing == WhenFailing::Stop => Err(error.into()),

@@ -108,8 +108,13 @@ fn run(setting: &RollSetting, plant: &PlantOptions, stop: &AtomicBool, status: &
             && looked != today
         {
             looked = today;
-            // A journal that cannot be read is told by who needs it; the day after it is looked at again.
-            for (date, folder, name) in days_before(day, &journal.folder).unwrap_or_default() {
+            let (due, unreadable) = days_before(day, &journal.folder);
+            for (date, error) in unreadable {
+                tell(&|roll| {
+                    roll.done.push(RolledDay { date, outcome: Err(error.clone()), from: None });
+                });
+            }
+            for (date, folder, name) in due {
                 if stop.load(Ordering::Acquire) {
                     return;
                 }

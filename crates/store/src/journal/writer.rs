@@ -285,6 +285,20 @@ impl JournalWriter {
         result
     }
 
+    /// Says in the journal how many records were lost since the last that was appended, if any were: to be called before the end,
+    /// when no record follows that would say so.
+    ///
+    /// # Errors
+    /// A disk that is full or fails still.
+    pub fn tell_lost(&mut self, time: Nanos) -> Result<(), JournalError> {
+        if self.lost_since > 0 {
+            self.put(&Record { kind: LOST, extra: self.lost_since, time, ..Record::default() })?;
+            self.lost_since = 0;
+            self.holes += 1;
+        }
+        Ok(())
+    }
+
     fn try_append(&mut self, record: &Record<'_>) -> Result<u64, JournalError> {
         if record.payload.len() > MAX_PAYLOAD_BYTES {
             return Err(JournalError::TooLong { bytes: record.payload.len() });
@@ -292,11 +306,7 @@ impl JournalWriter {
         if self.lost_since > 0 {
             // Either both have room or neither, so that one loss is told once.
             self.fit(record.time, (2 * RECORD_HEADER_BYTES + record.payload.len()) as u64)?;
-            let missing =
-                Record { kind: LOST, extra: self.lost_since, time: record.time, ..Record::default() };
-            self.put(&missing)?;
-            self.lost_since = 0;
-            self.holes += 1;
+            self.tell_lost(record.time)?;
         }
         self.put(record)
     }
@@ -551,8 +561,17 @@ mod tests {
         assert_eq!(writer.lost(), 5);
         assert_eq!(writer.append(&record(1_001)).unwrap(), 10);
         assert_eq!(writer.holes(), 1);
+        // The end comes before the disk has room.
+        writer.options.segment_bytes = 1 << 60;
+        append(&mut writer, 8, 1_001);
+        writer.append(&record(1_002)).unwrap_err();
+        writer.tell_lost(Nanos(5_000_000_000)).unwrap_err();
+        writer.options.segment_bytes = 1_024;
+        writer.tell_lost(Nanos(7_000_000_000)).unwrap();
+        writer.tell_lost(Nanos(8_000_000_000)).unwrap();
+        assert_eq!((writer.lost(), writer.holes()), (6, 2));
         drop(writer);
-        assert_eq!(found(&folder.0), ((0..11).collect(), 5));
+        assert_eq!(found(&folder.0), ((0..20).collect(), 6));
     }
 
     #[test]
