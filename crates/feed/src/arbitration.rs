@@ -471,7 +471,7 @@ impl Arbiter {
     /// Whether a state that was kept is one that this can go on from.
     pub(crate) fn is_sound(&self) -> bool {
         let held: usize = self.held.iter().chain(&self.successor).map(|held| held.payload.len()).sum();
-        self.held_bytes <= held
+        self.held_bytes == held
             && self.given_up.is_sound()
             && self.lines.iter().all(|line| line.holes.is_sound())
     }
@@ -1064,5 +1064,25 @@ impl Arbiter {
     pub fn forget_missing(&mut self) {
         self.given_up.clear();
         self.forgotten = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_that_counts_other_bytes_than_it_holds_is_not_sound() {
+        let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, ArbiterOptions::default());
+        let session = SessionId::MoldUdp64(*b"0123456789");
+        let header = Header { session, first: 9, count: 1, is_end_of_session: false };
+        let held = arbiter.copy_of(&header, Line::A, Nanos(1), &[1, 2, 3]);
+        arbiter.held.push_back(held);
+        assert!(arbiter.is_sound());
+        for wrong in [2, 4] {
+            // Taking out what is held would go below zero, or leave bytes that are not there.
+            arbiter.held_bytes = wrong;
+            assert!(!arbiter.is_sound());
+        }
     }
 }

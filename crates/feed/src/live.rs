@@ -603,6 +603,44 @@ impl LiveFeed {
         }
     }
 
+    /// Inputs are missing here, nobody knows of which channels: each is in doubt until its sequence shows that nothing of it is
+    /// missing, and a snapshot that was on its way is not believed.
+    pub fn inputs_lost<S: Sink<Event>>(&mut self, now: Nanos, sink: &mut S) {
+        let mut forward = Forward { clock: self.clock, sink };
+        for index in 0..self.channels.len() {
+            let Some(channel) = self.channels.get_mut(index) else { continue };
+            if let Some(place) = channel.place {
+                channel.is_stale = true;
+                let event = self.feed.event_of(place, EventKind::Gap, InstrumentId::ALL, now);
+                let gap = Gap { first: channel.arbiter.next().unwrap_or(event.channel_sequence), count: 0 };
+                forward.put(event.with_gap(gap));
+            }
+            if channel.awaited.is_some() {
+                self.snapshot_failed(index, now, &mut forward);
+            }
+        }
+        self.clock = forward.clock;
+        self.set_deadline();
+    }
+
+    /// Tells of what is missing between this and `later`, the same channels after inputs that are not known: a gap for each channel
+    /// whose sequence has gone on. Nothing changes here.
+    pub fn tell_missed<S: Sink<Event>>(&self, later: &Self, now: Nanos, sink: &mut S) {
+        for (one, other) in self.channels.iter().zip(&later.channels) {
+            let (old, new) = (&one.arbiter, &other.arbiter);
+            let Some(place) = one.place else { continue };
+            if (old.session(), old.next()) == (new.session(), new.next()) {
+                continue;
+            }
+            let first = old.next().unwrap_or_default();
+            let is_same = old.session() == new.session();
+            let count = if is_same { new.next().unwrap_or_default().saturating_sub(first) } else { 0 };
+            let mut event = self.feed.event_of(place, EventKind::Gap, InstrumentId::ALL, now);
+            event.ts_recv = event.ts_recv.max(self.clock);
+            sink.put(event.with_gap(Gap { first, count }));
+        }
+    }
+
     /// The snapshot of `attempt`, if it is still waited for.
     fn awaited(&mut self, channel: u16, attempt: u32) -> Option<&mut Awaited> {
         let channel = self.channels.get_mut(usize::from(channel))?;

@@ -853,3 +853,68 @@ fn the_stage_takes_batches_as_every_stage_does() {
     let lines = live.channels()[0].arbiter().lines();
     assert_eq!((lines[0].won, lines[1].duplicate), (messages.len() as u64, messages.len() as u64));
 }
+
+fn kinds(events: &[Event]) -> Vec<EventKind> {
+    events.iter().map(|event| event.kind).collect()
+}
+
+#[test]
+fn inputs_that_are_lost_put_books_in_doubt_until_the_sequence_shows_that_nothing_is_missing() {
+    let messages = messages(100, 3, 11);
+    let mut live = live(ArbiterOptions::default(), None);
+    let lost = |live: &mut LiveFeed, at: u64| {
+        let mut events = Vec::new();
+        live.inputs_lost(Nanos(START + at), &mut |event: Event| events.push(event));
+        events
+    };
+    assert_eq!(lost(&mut live, 0), [], "nothing was known");
+    feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 1, &messages[..50])));
+    let told = lost(&mut live, MS);
+    assert_eq!(kinds(&told), [EventKind::Gap]);
+    assert_eq!((told[0].instrument, told[0].gap().map(|gap| gap.first)), (InstrumentId::ALL, Some(51)));
+    assert!(live.channels()[0].is_stale());
+    // It goes on where it was: what was lost was of no account.
+    let more = feed(&mut live, input(Line::A, 2 * MS, &packet(b"SESSION001", 51, &messages[50..52])));
+    assert!(more.iter().any(|event| event.kind == EventKind::Recovered) && !live.channels()[0].is_stale());
+    // It goes on elsewhere: messages are missing.
+    lost(&mut live, 3 * MS);
+    feed(&mut live, input(Line::A, 4 * MS, &packet(b"SESSION001", 61, &messages[60..62])));
+    let given_up = feed(&mut live, Input::Tick { now: Nanos(START + 10 * MS) });
+    let gap = given_up.iter().find_map(Event::gap).unwrap();
+    assert_eq!((gap.first, gap.count), (53, 8));
+    assert!(live.channels()[0].is_stale());
+}
+
+#[test]
+fn a_snapshot_of_which_a_part_may_be_lost_is_not_believed() {
+    let messages = messages(100, 3, 12);
+    let mut live = live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
+    feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 5_001, &messages[..5])));
+    let Some(Ask::Snapshot { attempt, .. }) = live.take_ask() else { panic!("it joins by a snapshot") };
+    let received = Nanos(START + MS);
+    live.inputs_lost(received, &mut |_: Event| {});
+    let end = Input::SnapshotEnd { channel: 0, attempt, received, next: 5_001 };
+    assert_eq!(feed(&mut live, end), []);
+    let snapshots = live.channels()[0].snapshots();
+    assert_eq!((snapshots.applied, snapshots.failed, snapshots.requests), (0, 1, 2));
+    assert!(matches!(live.take_ask(), Some(Ask::Snapshot { attempt: next, .. }) if next == attempt + 1));
+}
+
+#[test]
+fn what_lies_between_two_states_is_told_of_channels_that_have_gone_on() {
+    let messages = messages(100, 3, 13);
+    let mut live = live(ArbiterOptions::default(), None);
+    feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 1, &messages[..50])));
+    let mut later = restored(&live);
+    let missed = |live: &LiveFeed, later: &LiveFeed| {
+        let mut events = Vec::new();
+        live.tell_missed(later, Nanos(START + MS), &mut |event: Event| events.push(event));
+        events
+    };
+    assert_eq!(missed(&live, &later), []);
+    feed(&mut later, input(Line::A, MS, &packet(b"SESSION001", 51, &messages[50..80])));
+    let told = missed(&live, &later);
+    assert_eq!(kinds(&told), [EventKind::Gap]);
+    let gap = told[0].gap().unwrap();
+    assert_eq!((gap.first, gap.count, told[0].instrument), (51, 30, InstrumentId::ALL));
+}

@@ -427,7 +427,7 @@ impl Plant {
         {
             let opened = journal::open(setting)?;
             let mut from = None;
-            if setting.snapshot_every.is_some() {
+            {
                 let (restored, refused) = checkpoint::newest(&setting.folder, &opened.opened, &options);
                 let mut status = status.lock().unwrap_or_else(PoisonError::into_inner);
                 status.snapshots.every = setting.snapshot_every;
@@ -439,6 +439,9 @@ impl Plant {
                     stage.restore(restored.market);
                 }
                 status.snapshots.restored = from;
+            }
+            let is_regular = setting.snapshot_every.is_some();
+            if is_regular {
                 snapshots.need_from(from.unwrap_or_default());
             }
             replay = Some((setting.folder.clone(), opened.opened, from));
@@ -449,25 +452,23 @@ impl Plant {
             );
             to_journal = Some(producer);
             let (states, jobs) = channel();
-            if setting.snapshot_every.is_some() {
-                let (to, books) = channel();
-                books_part =
-                    Some(checkpoint::BooksPart::new(Arc::clone(&snapshots), to, Arc::clone(&status)));
-                let scribe = checkpoint::Scribe {
-                    folder: setting.folder.clone(),
-                    jobs,
-                    books,
-                    agreement: Arc::clone(&snapshots),
-                    status: Arc::clone(&status),
-                };
-                spawn(
-                    "state",
-                    Box::new(move || {
-                        scribe.run();
-                        Ok(())
-                    }),
-                )?;
-            }
+            let (to, books) = channel();
+            books_part = Some(checkpoint::BooksPart::new(Arc::clone(&snapshots), to, Arc::clone(&status)));
+            let scribe = checkpoint::Scribe {
+                folder: setting.folder.clone(),
+                is_regular,
+                jobs,
+                books,
+                agreement: Arc::clone(&snapshots),
+                status: Arc::clone(&status),
+            };
+            spawn(
+                "state",
+                Box::new(move || {
+                    scribe.run();
+                    Ok(())
+                }),
+            )?;
             let keeper = journal::Keeper::new(
                 setting,
                 opened,

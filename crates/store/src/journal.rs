@@ -164,6 +164,25 @@ pub fn segment_starts(folder: &Path) -> Result<Vec<u64>, JournalError> {
     Ok(segments(folder)?.into_iter().map(|segment| segment.first).collect())
 }
 
+/// The time of a journal's last record; `None` when it has none. Cost: a read of the last segment.
+///
+/// # Errors
+/// As [`JournalReader::next`].
+pub fn last_time(folder: &Path) -> Result<Option<Nanos>, JournalError> {
+    for segment in segments(folder)?.iter().rev() {
+        let mut reader = JournalReader::at_segment(folder, segment.first);
+        let mut last = None;
+        while let Some(record) = reader.next()? {
+            last = Some(record.time);
+        }
+        // A segment may have begun without a record.
+        if last.is_some() {
+            return Ok(last);
+        }
+    }
+    Ok(None)
+}
+
 /// What a segment's header says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct SegmentHeader {

@@ -23,6 +23,17 @@ pub(crate) struct Target {
     overwrite: bool,
     partials: Vec<PathBuf>,
     opener: Opener,
+    /// Waits until the disk has a file or a folder.
+    sync: fn(&Path) -> io::Result<()>,
+}
+
+/// Waits until the disk has what is at `path`: a file's bytes, a folder's names.
+fn synced(path: &Path) -> io::Result<()> {
+    match File::open(path)?.sync_all() {
+        // A file system that does not sync folders.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        synced => synced,
+    }
 }
 
 /// Creates `path` on the disk.
@@ -76,7 +87,7 @@ impl Write for Output {
 impl Target {
     /// Checks that `path` can become a file.
     pub(crate) fn new(path: &Path, overwrite: bool, opener: Opener) -> Result<Self, StoreError> {
-        let target = Self { path: path.to_owned(), overwrite, partials: Vec::new(), opener };
+        let target = Self { path: path.to_owned(), overwrite, partials: Vec::new(), opener, sync: synced };
         target.check()?;
         Ok(target)
     }
@@ -124,13 +135,19 @@ impl Target {
         }
     }
 
-    /// Gives the last partial file the final name and removes the others. Returns its length in bytes.
+    /// Gives the last partial file the final name, when the disk has all of it, and removes the others. Returns its length in
+    /// bytes.
     pub(crate) fn complete(&mut self) -> Result<u64, StoreError> {
         // Someone may have made a file of this name in the meantime.
         self.check()?;
         let Some(partial) = self.partials.pop() else { return Ok(0) };
-        let renamed = fs::metadata(&partial)
-            .and_then(|metadata| fs::rename(&partial, &self.path).map(|()| metadata.len()));
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let renamed = (self.sync)(&partial).and_then(|()| {
+            let bytes = fs::metadata(&partial)?.len();
+            fs::rename(&partial, &self.path)?;
+            (self.sync)(folder.unwrap_or(Path::new(".")))?;
+            Ok(bytes)
+        });
         renamed.map_err(|source| {
             self.partials.push(partial);
             StoreError::Create { path: self.path.clone(), source }
@@ -144,5 +161,32 @@ impl Drop for Target {
             // Nothing can be done about a file that cannot be removed, and whoever drops this has an error already.
             let _ = fs::remove_file(partial);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_has_its_name_before_the_disk_has_it() {
+        let folder = std::env::temp_dir().join(format!("tapeworks-target-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("some.csv");
+        let mut target = Target::new(&path, false, on_disk).unwrap();
+        let mut output = target.open("", None).unwrap();
+        output.write_all(b"1,2\n").unwrap();
+        output.finish().unwrap();
+        target.sync = |_| Err(io::Error::from_raw_os_error(5));
+        let error = target.complete().unwrap_err();
+        assert!(matches!(&error, StoreError::Create { path: told, .. } if *told == path), "{error}");
+        assert!(!path.exists());
+        target.sync = |path| {
+            assert!(path.ends_with("some.csv.partial") || path.is_dir() && path.join("some.csv").exists());
+            synced(path)
+        };
+        assert_eq!(target.complete().unwrap(), 4);
+        assert!(path.exists());
+        fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -73,7 +73,7 @@ impl Writer {
     }
 
     /// Goes on from a state, as if the writer had taken note of every update before it. To be called before any other update
-    /// is taken or noted.
+    /// is taken or noted, or where updates are missing that are not to be had.
     pub fn restore(&mut self, state: &State<'_>, carried: &Carried) {
         self.table.restore(state, carried);
     }

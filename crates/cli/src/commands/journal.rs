@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
+use jiff::civil::Date;
 use serde_json::json;
 use tapeworks_market::Nanos;
-use tapeworks_plant::live::export::{self, ExportError, ExportOptions};
+use tapeworks_plant::live::export::{self, ExportError, ExportOptions, Exported};
 use tapeworks_store::Schema;
 use tapeworks_store::journal::{self, JournalError, JournalOptions, JournalWriter};
 
@@ -75,7 +76,10 @@ struct Export {
     /// The journal's folder; that of the configuration unless given.
     #[arg(long, value_name = "FOLDER")]
     journal: Option<PathBuf>,
-    /// Where the folder of the day goes.
+    /// The only day (in New York); every day that the journal has records of unless given.
+    #[arg(long, value_name = "DATE")]
+    date: Option<Date>,
+    /// Where the folders of the days go.
     #[arg(short, long, value_name = "FOLDER")]
     out: PathBuf,
     /// What is written: mbo, mbp-1, mbp-10, bbo-1s, bbo-1m, tbbo, trades, cmbp-1 (the synthetic NBBO), cbbo-1s, cbbo-1m,
@@ -88,7 +92,7 @@ struct Export {
     /// Replace the files of a day that are there already.
     #[arg(short, long)]
     force: bool,
-    /// As one JSON object.
+    /// As JSON, an object for each day.
     #[arg(short = 'J', long)]
     json: bool,
 }
@@ -192,15 +196,36 @@ fn export(arguments: Export) -> Result {
         schemas: arguments.schema,
         ending: arguments.format,
         overwrite: arguments.force,
+        date: arguments.date,
     };
-    let exported = match export::export(&config.plant, &folder, &options, |_| !interrupt::is_requested()) {
-        Err(ExportError::Stopped) => {
-            complain(&ExportError::Stopped.to_string());
-            return Ok(Ending::Interrupted);
+    let days: Vec<Option<Date>> = match arguments.date {
+        Some(_) => vec![arguments.date],
+        None => export::days_of(&folder)?.into_iter().map(Some).collect(),
+    };
+    // Of one without records the export says so.
+    let days = if days.is_empty() { vec![None] } else { days };
+    let mut ending = Ending::Complete;
+    for date in days {
+        let options = ExportOptions { date, ..options.clone() };
+        match export::export(&config.plant, &folder, &options, |_| !interrupt::is_requested()) {
+            Err(ExportError::Stopped) => {
+                complain(&ExportError::Stopped.to_string());
+                return Ok(Ending::Interrupted);
+            }
+            exported => {
+                let exported = exported?;
+                output::print(&exported_text(&exported, arguments.json))?;
+                if exported.lost > 0 {
+                    ending = Ending::WithProblems;
+                }
+            }
         }
-        exported => exported?,
-    };
-    let text = if arguments.json {
+    }
+    Ok(ending)
+}
+
+fn exported_text(exported: &Exported, is_json: bool) -> String {
+    if is_json {
         let files: Vec<serde_json::Value> = exported
             .files
             .iter()
@@ -244,7 +269,5 @@ fn export(arguments: Export) -> Result {
             ));
         }
         text
-    };
-    output::print(&text)?;
-    Ok(if exported.lost == 0 { Ending::Complete } else { Ending::WithProblems })
+    }
 }

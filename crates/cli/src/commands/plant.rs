@@ -280,10 +280,11 @@ pub(crate) fn show(status: &Status) -> String {
     if let Some(journal) = &status.journal {
         let _infallible = writeln!(
             out,
-            "\njournal: {} records, {} bytes written, {} lost",
+            "\njournal: {} records, {} bytes written, {} lost, {} in doubt",
             thousands(journal.next),
             thousands(journal.written_bytes),
             thousands(journal.lost),
+            thousands(journal.in_doubt),
         );
     }
     if let Some(questdb) = &status.questdb {

@@ -96,7 +96,9 @@ pub trait History: Send + Sync {
 
 /// Reads the events of a day in their order.
 pub trait HistoryReader: Send {
-    /// What was before the first event; `None` when nothing was, and when it was taken.
+    /// What was before the first event; `None` when nothing was, and when it was taken. Where inputs were lost there is one in the
+    /// middle too: it stands for all events before its own, those that are missing among them. To be asked for after each read,
+    /// when the events of that are taken: those of the next follow it.
     fn start(&mut self) -> Option<Start> {
         None
     }
@@ -150,7 +152,7 @@ pub(super) const LONGEST_REACH: u64 = 120 * Nanos::SECOND;
 
 /// A piece of the day so far.
 pub(crate) enum Past<'e> {
-    /// Where it begins, if that is not at its first event.
+    /// Where it begins, if that is not at its first event; and where it goes on after events that are missing.
     Start(Box<Start>),
     /// Events, and the number of the first of them.
     Events(u64, &'e [Event]),
@@ -191,7 +193,13 @@ pub(crate) fn catch_up<W: WaitStrategy, E: From<HistoryError>>(
         buffer.truncate(usize::try_from(missing).unwrap_or(usize::MAX));
         take(Past::Events(next, &buffer))?;
         next += buffer.len() as u64;
-        if !buffer.is_empty() {
+        let behind = if missing > 0 { reader.start() } else { None };
+        if let Some(start) = behind {
+            // Events are missing; from here on all are as the ring has them.
+            next = start.next;
+            take(Past::Start(Box::new(start)))?;
+            progressed = Instant::now();
+        } else if !buffer.is_empty() {
             progressed = Instant::now();
         } else if read == Read::CaughtUp {
             if progressed.elapsed() >= PATIENCE {

@@ -20,7 +20,7 @@ use tapeworks_market::{Event, InstrumentId, Nanos};
 use tapeworks_store::Schema;
 
 use super::control::Wanted;
-use super::history::{History, HistoryError, LONGEST_REACH, Read};
+use super::history::{History, HistoryError, LONGEST_REACH, Read, Start};
 use super::replica::{BookOptions, Mode, Replica, Special, lane_of};
 
 /// How long before its time the making of a record may begin, in ns: the interval before the one that ends then, so that it
@@ -251,6 +251,10 @@ impl Run {
             events.clear();
             let read = reader.read(&mut events)?;
             self.take(&events, begin, join);
+            if let Some(start) = reader.start() {
+                self.go_on_from(start, begin, join);
+                progressed = Instant::now();
+            }
             if self.chunk.len() >= CHUNK_BYTES && !self.flush() {
                 return Ok(false);
             }
@@ -315,6 +319,18 @@ impl Run {
             if let Some(Special::Mapping(instrument, symbol)) = special {
                 self.appears(begin, instrument, symbol, event < join);
             }
+        }
+    }
+
+    /// Goes on from a state behind events that are missing.
+    fn go_on_from(&mut self, start: Start, begin: &Begin, join: u64) {
+        self.replica.release();
+        self.collect(begin, join);
+        let known = self.replica.market.instruments.len();
+        let new: Vec<_> = start.symbols().skip(known).collect();
+        self.replica.restore(start);
+        for (instrument, symbol) in new {
+            self.appears(begin, instrument, symbol, true);
         }
     }
 

@@ -99,6 +99,10 @@ pub(super) struct Agreement {
     books_at: AtomicU64,
     /// The journal's records from this one on are needed by a snapshot.
     needed_from: AtomicU64,
+    /// Times that the journal lost inputs and went on.
+    holes: AtomicU64,
+    /// How many of them lie before a snapshot.
+    bridged: AtomicU64,
 }
 
 impl Default for Agreement {
@@ -107,6 +111,8 @@ impl Default for Agreement {
             is_under_way: AtomicBool::new(false),
             books_at: AtomicU64::new(NEVER),
             needed_from: AtomicU64::new(NEVER),
+            holes: AtomicU64::new(0),
+            bridged: AtomicU64::new(0),
         }
     }
 }
@@ -135,6 +141,17 @@ impl Agreement {
     /// The first record of the journal that is needed; [`u64::MAX`] where there are no snapshots.
     pub(super) fn needed_from(&self) -> u64 {
         self.needed_from.load(Ordering::Acquire)
+    }
+
+    /// The journal has lost inputs so many times more, and goes on.
+    pub(super) fn add_holes(&self, holes: u64) {
+        self.holes.fetch_add(holes, Ordering::AcqRel);
+    }
+
+    /// Times that the journal lost inputs, and those of them behind which there is no snapshot yet.
+    pub(super) fn holes(&self) -> (u64, u64) {
+        let holes = self.holes.load(Ordering::Acquire);
+        (holes, holes.saturating_sub(self.bridged.load(Ordering::Acquire)))
     }
 
     /// Asks for the books as they are before the event `next`. To be called before that event is published: who has read the
@@ -197,7 +214,9 @@ pub(super) struct Taken {
     feed: Vec<u8>,
     /// `None` where the books' own thread hands them over.
     market: Option<MarketImage>,
-    _under_way: UnderWay,
+    /// Times that the journal had lost inputs before.
+    holes: u64,
+    under_way: UnderWay,
 }
 
 impl Taken {
@@ -208,7 +227,8 @@ impl Taken {
         under_way: UnderWay,
     ) -> Result<Self, String> {
         let feed = engine.feed().save().map_err(|error| error.to_string())?;
-        Ok(Self { counters: *engine.counters(), feed, market, _under_way: under_way })
+        let (holes, _) = under_way.0.holes();
+        Ok(Self { counters: *engine.counters(), feed, market, holes, under_way })
     }
 }
 
@@ -218,6 +238,9 @@ pub(super) type Job = (u64, Box<Taken>);
 /// The thread that writes snapshots. It ends when nobody is left who takes any.
 pub(super) struct Scribe {
     pub(super) folder: PathBuf,
+    /// Whether snapshots are taken from time to time, so that the journal need not keep what comes before the newest; otherwise
+    /// they are taken only behind inputs that the journal lost.
+    pub(super) is_regular: bool,
     pub(super) jobs: Receiver<Job>,
     /// The books of the books' own thread.
     pub(super) books: Receiver<(u64, MarketImage)>,
@@ -236,7 +259,8 @@ impl Scribe {
     }
 
     fn write(&self, record: u64, taken: Taken) -> Result<u64, String> {
-        let Taken { counters, feed, market, _under_way } = taken;
+        // The next is begun when this is done.
+        let Taken { counters, feed, market, holes, under_way: _under_way } = taken;
         let market = match market {
             Some(market) => market,
             None => self.books_at(counters.events).ok_or("the thread of the books has ended")?,
@@ -244,7 +268,11 @@ impl Scribe {
         let bytes = encode(counters, feed, market)?;
         let bytes = write(&self.folder, record, bytes).map_err(|error| error.to_string())?;
         // What is on the disk is good whether or not older ones could be removed.
-        self.agreement.need_from(prune(&self.folder)?);
+        self.agreement.bridged.fetch_max(holes, Ordering::AcqRel);
+        let needed_from = prune(&self.folder)?;
+        if self.is_regular {
+            self.agreement.need_from(needed_from);
+        }
         Ok(bytes)
     }
 
@@ -400,11 +428,12 @@ fn list(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
 }
 
 /// Clears the folder of snapshots, as the journal that they are of, whose first record is `first`, was moved into the folder `to`.
-/// Of one that has lost its beginning they go with it, since its files begin with the oldest.
+/// Those of records that it has go with it: files are made from them on where the journal has lost its beginning or inputs in its
+/// middle, or begins on an earlier day.
 pub(super) fn move_away(folder: &Path, first: u64, to: &Path) -> io::Result<()> {
     for (record, path) in list(folder)? {
         match path.file_name() {
-            Some(name) if first > 0 && record >= first => fs::rename(&path, to.join(name))?,
+            Some(name) if record >= first => fs::rename(&path, to.join(name))?,
             _ => fs::remove_file(path)?,
         }
     }
@@ -455,6 +484,11 @@ pub(super) fn before(folder: &Path, first: u64, from: Nanos, options: &PlantOpti
 pub(super) fn oldest(folder: &Path, first: u64, options: &PlantOptions) -> Option<Restored> {
     let mut all = list(folder).ok()?.into_iter().filter(|(record, _)| *record >= first);
     all.find_map(|(record, path)| restore(&fs::read(path).ok()?, record, options).ok())
+}
+
+/// The oldest snapshot behind the record `record`, which says that inputs were lost.
+pub(super) fn behind(folder: &Path, record: u64, options: &PlantOptions) -> Option<Restored> {
+    oldest(folder, record.saturating_add(1), options)
 }
 
 /// The time in a file's header.
@@ -578,7 +612,7 @@ mod tests {
     use tapeworks_market::{Event, Line, Nanos};
 
     use super::super::export::tests::{Temporary, plant, records, session};
-    use super::super::export::{ExportOptions, earlier_days, export};
+    use super::super::export::{ExportOptions, earlier_journals, export};
     use super::super::journal::JournalSetting;
     use super::super::shared::MarketStage;
     use super::super::{EventConsumer, JournalHistory, Plant, Topology};
@@ -830,6 +864,7 @@ mod tests {
             schemas: schemas.to_vec(),
             ending: "dbn".to_owned(),
             overwrite: false,
+            date: None,
         };
         let exported = export(options, journal, &wanted, |_| true).unwrap();
         let name = |path: &Path| path.strip_prefix(&exported.folder).unwrap().to_owned();
@@ -880,19 +915,20 @@ mod tests {
         // A new day begins: the snapshots go with the journal, and the files are the same.
         let before = files(&options, &folder.0, &exact);
         drop(super::super::journal::open(options.journal.as_ref().unwrap()).unwrap());
-        let days = earlier_days(&folder.0).unwrap();
+        let days = earlier_journals(&folder.0).unwrap();
         assert!(list(&folder.0).unwrap().is_empty());
-        assert!(files(&options, &days[0].1, &exact) == before);
+        assert!(files(&options, &days[0].folder, &exact) == before);
         // Without them there is nothing to begin with.
-        move_away(&days[0].1, 0, &folder.0).unwrap();
+        move_away(&days[0].folder, 0, &folder.0).unwrap();
         let to = Temporary::new();
         let out = ExportOptions {
             folder: to.0.clone(),
             schemas: exact.to_vec(),
             ending: "dbn".to_owned(),
             overwrite: false,
+            date: None,
         };
-        let refused = export(&options, &days[0].1, &out, |_| true).unwrap_err().to_string();
+        let refused = export(&options, &days[0].folder, &out, |_| true).unwrap_err().to_string();
         assert!(refused.contains("records were removed to make room, and no state snapshot"), "{refused}");
     }
 
@@ -1010,7 +1046,7 @@ mod tests {
         assert!(list(&folder.0).unwrap().is_empty());
         let moved: Vec<u64> = list(&to.0).unwrap().into_iter().map(|(record, _)| record).collect();
         assert_eq!(moved, [300], "those of records that are there");
-        move_away(&to.0, 0, &folder.0).unwrap();
+        move_away(&to.0, 301, &folder.0).unwrap();
         assert!(list(&folder.0).unwrap().is_empty() && list(&to.0).unwrap().is_empty());
     }
 
@@ -1114,6 +1150,196 @@ mod tests {
         same_market(&taken, &straight);
     }
 
+    /// Keeps a session as a plant would whose journal loses some packets, with a state some way behind them or without. Returns the
+    /// events of the engine, and the numbers of the next event at the loss and at the state.
+    fn keep_with_hole(options: &PlantOptions, has_state: bool) -> (Vec<Event>, usize, usize) {
+        let setting = options.journal.as_ref().unwrap();
+        let (mut writer, _) = JournalWriter::open(&setting.folder, setting.options).unwrap();
+        let (mut engine, mut market) = (Engine::new(options.live_feed()), stage_of(options));
+        let (packets, mut all) = (without_heartbeats(), Vec::new());
+        let (from, to) = (packets.len() / 3, packets.len() / 3 + 200);
+        let too_long = vec![0; tapeworks_store::journal::MAX_PAYLOAD_BYTES + 1];
+        let (mut hole, mut state) = (0, 0);
+        for (at, packet) in packets.iter().enumerate() {
+            if at == from {
+                hole = all.len();
+            }
+            if at == to + 30 {
+                state = all.len();
+                writer.sync().unwrap();
+                if has_state {
+                    write(&setting.folder, writer.next_number(), encoded(&engine, market.image())).unwrap();
+                }
+            }
+            all.extend(run(&mut engine, &mut market, std::slice::from_ref(packet)));
+            let (channel, received, payload) = packet;
+            let payload = if (from..to).contains(&at) { &too_long } else { payload };
+            let input = Input::Packet { channel: *channel, line: Line::A, received: *received, payload };
+            let appended = writer.append(&record_of(&input, &mut [0; 8]));
+            assert_eq!(appended.is_err(), (from..to).contains(&at));
+        }
+        writer.sync().unwrap();
+        assert_eq!((writer.lost(), writer.holes()), (200, 1));
+        (all, hole, state)
+    }
+
+    /// Bytes that two have in common at their beginnings, and at their ends.
+    fn in_common(one: &[u8], other: &[u8]) -> (usize, usize) {
+        let first = one.iter().zip(other).take_while(|(one, other)| one == other).count();
+        let last = one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one == other).count();
+        (first, last)
+    }
+
+    #[test]
+    fn behind_inputs_that_the_journal_lost_its_readers_have_the_numbers_and_books_of_the_plant() {
+        let (folder, other) = (Temporary::new(), Temporary::new());
+        let (options, without) = (keeping(&folder, 4_096, None), keeping(&other, 4_096, None));
+        let (all, hole, state) = keep_with_hole(&options, true);
+        keep_with_hole(&without, false);
+        // As long as there is no state, nothing behind the hole is told: its numbers would be others.
+        let mut reader = history(&without).open(Nanos(0)).unwrap();
+        let mut told = Vec::new();
+        while reader.read(&mut told).unwrap() == Read::Events {}
+        assert!(reader.read(&mut told).unwrap() == Read::CaughtUp && reader.start().is_none());
+        assert!(told == all[..hole] && hole > 100);
+        // From the state on all is as it was, and before that the gaps are told.
+        let mut reader = history(&options).open(Nanos(0)).unwrap();
+        let (mut before, mut behind, mut first) = (Vec::new(), Vec::new(), None);
+        loop {
+            let into = if first.is_some() { &mut behind } else { &mut before };
+            if reader.read(into).unwrap() == Read::CaughtUp {
+                break;
+            }
+            if let Some(start) = reader.start() {
+                assert!(first.replace(start.first_event() as usize).is_none());
+            }
+        }
+        assert_eq!(first, Some(state));
+        assert!(before[..hole] == all[..hole] && behind == all[state..] && behind.len() > 100);
+        assert!(before.len() > hole && before.len() <= state);
+        assert!(before[hole..].iter().all(|event| event.gap().is_some_and(|gap| gap.count > 0)));
+        // A client's replay: nothing comes twice, and what is behind is right.
+        let whole = Temporary::new();
+        let of_whole = keeping(&whole, 1 << 20, None);
+        keep(&of_whole, 0);
+        for schemas in [&[Schema::Mbo][..], &[Schema::Mbp10], &[Schema::Cmbp1], &[Schema::Trades]] {
+            let of = |options: &PlantOptions| {
+                replayed(history(options), &options.books(), schemas, Nanos(0)).unwrap().1
+            };
+            let (some, all) = (of(&options), of(&of_whole));
+            let (first, last) = in_common(&some, &all);
+            assert!(first > 400 && last > 400, "{schemas:?}");
+            // The gaps change the NBBO's flags.
+            let is_consolidated = schemas == [Schema::Cmbp1];
+            assert!(is_consolidated || first + last >= some.len() && some.len() < all.len(), "{schemas:?}");
+        }
+        // Who reads the ring comes to where the ring is.
+        let first_event = all.len() - 100;
+        let mut builder = Builder::new(1 << 14, empty_event, || Waiting::new(Wait::Backoff));
+        let id = builder.consumer("reader", &[]);
+        let (_producer, mut ends) = builder.single_producer();
+        let mut consumer = ends.take(id).unwrap();
+        let (mut replica, mut straight) = (Replica::new(&options.books()), stage());
+        straight.apply(&all[..first_event]);
+        // From before the hole.
+        let begin = Begin {
+            first_event: first_event as u64,
+            first_time: Nanos(1),
+            history: Some(history(&options)),
+            ..Begin::default()
+        };
+        let caught: Result<(), HistoryError> =
+            catch_up(&begin, &mut consumer, &AtomicBool::new(false), |past| {
+                match past {
+                    Past::Start(start) => replica.restore(*start),
+                    Past::Events(next, events) => {
+                        assert_eq!(next, replica.market.next);
+                        replica.take(events, |replica, _| replica.clear());
+                    }
+                }
+                Ok(())
+            });
+        caught.unwrap();
+        assert_eq!(replica.market.next, first_event as u64);
+        assert!(replica.market.books().image() == straight.image().books);
+        assert!(replica.market.nbbo().image() == straight.image().nbbo);
+    }
+
+    /// The number of the event that a reader of the journal comes to.
+    fn reached(options: &PlantOptions) -> u64 {
+        let mut reader = JournalHistory::new(options).unwrap().open(Nanos(0)).unwrap();
+        let (mut events, mut next) = (Vec::new(), 0);
+        loop {
+            let read = reader.read(&mut events).unwrap();
+            next += events.len() as u64;
+            events.clear();
+            next = reader.start().map_or(next, |start| start.first_event());
+            if read == Read::CaughtUp {
+                return next;
+            }
+        }
+    }
+
+    #[test]
+    fn a_plant_whose_journal_loses_inputs_takes_its_state_so_that_readers_and_the_next_start_agree() {
+        for every in [None, Some(Duration::from_millis(100))] {
+            let (folder, away) = (Temporary::new(), Temporary::new());
+            let mut options = plant();
+            options.ring_events = 1 << 16;
+            let mut setting = JournalSetting::new(&folder.0);
+            (setting.snapshot_every, setting.options.segment_bytes) = (every, 4_096);
+            options.journal = Some(setting);
+            let socket = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+            let packets = without_heartbeats();
+            let (mut running, consumers) = Plant::start(options.clone(), &["test"]).unwrap();
+            let consumer = consumers.into_iter().next().unwrap();
+            running.replayed().unwrap();
+            wait_until("lines", || running.status().channels.len() == 3);
+            let channels = running.status().channels;
+            let send = |packets: &[(u16, Nanos, Vec<u8>)]| {
+                for (channel, _, payload) in packets {
+                    socket.send_to(payload, channels[usize::from(*channel)].lines[0].address).unwrap();
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+            };
+            let third = packets.len() / 3;
+            send(&packets[..third]);
+            let lost = |running: &Plant| running.status().journal.map_or(0, |journal| journal.lost);
+            // The journal's folder is not there: no segment can begin.
+            std::fs::rename(&folder.0, &away.0).unwrap();
+            send(&packets[third..2 * third]);
+            wait_until("losses", || lost(&running) > 0);
+            std::fs::rename(&away.0, &folder.0).unwrap();
+            std::thread::sleep(Duration::from_millis(1_100));
+            send(&packets[2 * third..]);
+            wait_until("a state behind the loss", || reached(&options) == running.status().events);
+            running.stop().unwrap();
+            let seen = drain(consumer);
+            let mut reader = JournalHistory::new(&options).unwrap().open(Nanos(0)).unwrap();
+            let (mut told, mut next, mut jumps) = (Vec::new(), 0, 0);
+            while reader.read(&mut told).unwrap() == Read::Events {
+                next += told.len();
+                if let Some(start) = reader.start() {
+                    next = start.first_event() as usize;
+                    jumps += 1;
+                    // What follows is what the ring had.
+                    told.clear();
+                    reader.read(&mut told).unwrap();
+                    assert!(seen[next..next + told.len()] == told[..], "{every:?}");
+                    next += told.len();
+                }
+                told.clear();
+            }
+            next += told.len();
+            assert_eq!((next, jumps > 0), (seen.len(), true), "{every:?}");
+            let (mut again, consumers) = Plant::start(options.clone(), &["test"]).unwrap();
+            let replayed = again.replayed().unwrap();
+            assert_eq!(again.first_event() + replayed.events, seen.len() as u64, "{every:?}");
+            drop(consumers);
+            drop(again);
+        }
+    }
+
     /// Books, NBBO and symbols are the same.
     fn same_market(one: &MarketStage, other: &MarketStage) {
         let (one, other) = (one.image().sorted(), other.image().sorted());
@@ -1131,8 +1357,14 @@ mod tests {
         let ((states, jobs), (to, books)) = (channel(), channel());
         let part = BooksPart::new(Arc::clone(&agreement), to, Arc::clone(&status));
         let (folder_of, of_scribe) = (folder.0.clone(), Arc::clone(&agreement));
-        let scribe =
-            Scribe { folder: folder_of, jobs, books, agreement: of_scribe, status: Arc::clone(&status) };
+        let scribe = Scribe {
+            folder: folder_of,
+            is_regular: true,
+            jobs,
+            books,
+            agreement: of_scribe,
+            status: Arc::clone(&status),
+        };
         let at = engine.counters().events;
         let under_way = agreement.begin().unwrap();
         assert!(agreement.begin().is_none(), "one at a time");

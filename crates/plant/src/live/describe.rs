@@ -286,6 +286,8 @@ pub fn status(status: &Status, served: Option<&Stats>, sent: Option<&MulticastSt
             "records": journal.next,
             "written_bytes": journal.written_bytes,
             "lost": journal.lost,
+            "in_doubt": journal.in_doubt,
+            "failed_removals": journal.failed_removals,
             "removed_segments": journal.removed_segments,
             "error": journal.error,
         })),

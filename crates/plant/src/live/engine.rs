@@ -5,7 +5,7 @@
 
 use tapeworks_feed::live::{Ask, Input, LiveFeed};
 use tapeworks_feed::state::StateError;
-use tapeworks_market::Event;
+use tapeworks_market::{Event, Nanos};
 
 use super::PlantOptions;
 
@@ -58,6 +58,22 @@ impl Engine {
         self.feed.input(input, &mut |event| events.push(event));
         self.counters.inputs += 1;
         self.counters.events += (events.len() - before) as u64;
+    }
+
+    /// Inputs are missing here, and nobody knows what they were: appends events that put the books in doubt.
+    pub fn inputs_lost(&mut self, now: Nanos, events: &mut Vec<Event>) {
+        let before = events.len();
+        self.feed.inputs_lost(now, &mut |event| events.push(event));
+        self.counters.events += (events.len() - before) as u64;
+    }
+
+    /// Appends what is to be said of what lies between this and `later`, the same engine after inputs that are not known: at most
+    /// as many events as are missing, whose numbers they take.
+    pub(super) fn tell_missed(&self, later: &Self, now: Nanos, events: &mut Vec<Event>) {
+        let missing = later.counters.events.saturating_sub(self.counters.events);
+        let most = events.len().saturating_add(usize::try_from(missing).unwrap_or(usize::MAX));
+        self.feed.tell_missed(&later.feed, now, &mut |event| events.push(event));
+        events.truncate(most);
     }
 
     /// The next thing to ask a server for, if there is one.

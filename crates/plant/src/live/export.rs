@@ -1,9 +1,14 @@
 //! A journal as files: one for each schema and venue of a day.
 //!
 //! The journal is replayed through the engine, books and NBBO as a plant with the same options would, so the files hold what
-//! its clients got. They are `DATE/VENUE/SCHEMA.ENDING`: the date in New York of the journal's first record, the venue by
-//! the name of its feed (`XNAS.ITCH`), and `nbbo` for what is computed across venues. All of a day is made in
-//! `DATE.partial`, which gets its name when it is whole; a file without records is left out.
+//! its clients got. They are `DATE/VENUE/SCHEMA.ENDING`: a date in New York, the venue by the name of its feed (`XNAS.ITCH`), and
+//! `nbbo` for what is computed across venues. All of a day is made in `DATE.partial`, which gets its name when the disk has
+//! all of it; a file without records is left out.
+//!
+//! A journal may span days. The files of one hold what was received on it; books, last trades and intervals that run are made of what
+//! was before, from the newest state snapshot of an earlier day on, or from the journal's beginning.
+//!
+//! Where the journal lost inputs, the files go on from the state snapshot behind them, as a client's replay does.
 //!
 //! A journal that has lost its beginning to make room is replayed from the oldest state snapshot that is kept with it. Its
 //! files hold what the whole day's would from some time on, which [`Exported::from`] tells.
@@ -15,6 +20,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use jiff::civil::Date;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use tapeworks_feed::clock;
 use tapeworks_flow::Stage as _;
 use tapeworks_market::{Event, EventKind, Instruments, Nanos, NbboUpdate, Publisher};
@@ -25,6 +32,7 @@ use tapeworks_store::{Format, Options, Schema, StoreError, Summary, Writer};
 use super::PlantOptions;
 use super::checkpoint::{self, Restored};
 use super::engine::Engine;
+use super::journal::{day_of_name, name_of_day};
 use super::records::input_of;
 
 /// What is to be made of a journal.
@@ -38,6 +46,8 @@ pub struct ExportOptions {
     pub ending: String,
     /// Whether the files of a day that are there already are replaced.
     pub overwrite: bool,
+    /// The day whose records are written, in New York; that of the journal's first record unless given.
+    pub date: Option<Date>,
 }
 
 /// Whether `ending` is one that files may have, such as `dbn.zst`.
@@ -108,7 +118,7 @@ pub struct Exported {
     /// Its folder.
     pub folder: PathBuf,
     /// The receive time from which on the files tell, where the journal has lost its beginning; `None` from the day's first
-    /// record. It is the first full second or minute, where a schema has such intervals, behind the oldest state snapshot.
+    /// record in the journal. It is the first full second or minute, where a schema has such intervals, behind the oldest state snapshot.
     pub from: Option<Nanos>,
     /// Inputs that were read.
     pub inputs: u64,
@@ -156,12 +166,29 @@ fn failed(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> ExportEr
     move |source| ExportError::Folder { path: path.to_owned(), what, source }
 }
 
-/// The day that a journal is of: that of its first record, in New York. `None` when it has no records.
+/// The days, in New York, of which a journal has records, in order. Cost: a look into each segment's header for each day, and a
+/// read of a segment.
 ///
 /// # Errors
 /// A journal that cannot be read.
-pub fn date_of(journal: &Path) -> Result<Option<Date>, JournalError> {
-    Ok(JournalReader::open(journal)?.next()?.and_then(|record| clock::date_at(record.time)))
+pub fn days_of(journal: &Path) -> Result<Vec<Date>, JournalError> {
+    let (mut days, mut from) = (Vec::new(), Nanos(0));
+    loop {
+        let mut reader = JournalReader::from_time(journal, from)?;
+        let mut found = None;
+        while let Some(record) = reader.next()? {
+            if record.time >= from {
+                found = clock::date_at(record.time);
+                break;
+            }
+        }
+        let Some(date) = found else { return Ok(days) };
+        days.push(date);
+        match clock::day_after(date).and_then(clock::midnight_of) {
+            Some(midnight) if midnight > from => from = midnight,
+            _ => return Ok(days),
+        }
+    }
 }
 
 /// Inputs between two looks whether to stop.
@@ -179,16 +206,20 @@ pub fn export(
     mut go_on: impl FnMut(u64) -> bool,
 ) -> Result<Exported, ExportError> {
     let empty = || ExportError::Empty { journal: journal.to_owned() };
-    let date = date_of(journal)?.ok_or_else(empty)?;
-    let folder = options.folder.join(date.to_string());
+    let first = JournalReader::open(journal)?.next()?.and_then(|record| clock::date_at(record.time));
+    let date = options.date.or(first).ok_or_else(empty)?;
+    let midnights = (clock::midnight_of(date), clock::day_after(date).and_then(clock::midnight_of));
+    let (Some(begin), Some(end)) = midnights else { return Err(empty()) };
+    let part = journal.file_name().and_then(|name| day_of_name(name.to_str()?)).map_or(1, |(_, part)| part);
+    let name = name_of_day(date, part);
+    let folder = options.folder.join(&name);
     if folder.exists() && !options.overwrite {
         return Err(ExportError::Exists { path: folder });
     }
-    let partial = options.folder.join(format!("{date}.partial"));
+    let partial = options.folder.join(format!("{name}.partial"));
     remove(&partial)?;
-    let made = make(plant, journal, options, &partial, &mut go_on).and_then(|mut exported| {
-        remove(&folder)?;
-        fs::rename(&partial, &folder).map_err(failed(&folder, "cannot get its name"))?;
+    let made = make(plant, journal, options, (begin, end), &partial, &mut go_on).and_then(|mut exported| {
+        give_name(&partial, &folder)?;
         for file in &mut exported.files {
             if let Ok(rest) = file.path.strip_prefix(&partial) {
                 file.path = folder.join(rest);
@@ -203,6 +234,37 @@ pub fn export(
     made
 }
 
+/// Gives a day's folder, of which the disk has all, its name. One that has the name already is there until then.
+fn give_name(partial: &Path, folder: &Path) -> Result<(), ExportError> {
+    let named = |source| failed(folder, "cannot get its name")(source);
+    let parent = folder.parent().unwrap_or(folder);
+    let exchanged = renameat_with(CWD, partial, CWD, folder, RenameFlags::EXCHANGE);
+    let old = match exchanged {
+        Ok(()) => Some(partial.to_owned()),
+        Err(Errno::NOENT) => {
+            fs::rename(partial, folder).map_err(named)?;
+            None
+        }
+        // A file system that cannot exchange names.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            let old = partial.with_extension("replaced");
+            remove(&old)?;
+            fs::rename(folder, &old).map_err(named)?;
+            fs::rename(partial, folder).map_err(named)?;
+            Some(old)
+        }
+        Err(error) => return Err(named(error.into())),
+    };
+    sync(parent)?;
+    old.map_or(Ok(()), |old| remove(&old))
+}
+
+/// Waits until the disk has the names in a folder.
+fn sync(folder: &Path) -> Result<(), ExportError> {
+    let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(failed(folder, "cannot be synced"))
+}
+
 fn remove(folder: &Path) -> Result<(), ExportError> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -212,10 +274,22 @@ fn remove(folder: &Path) -> Result<(), ExportError> {
     }
 }
 
+/// How far the times of records may be out of order, in ns.
+const SLACK: u64 = Nanos::SECOND;
+
+/// The state behind inputs that the journal lost at its record `record`, and the records behind it.
+fn state_behind(journal: &Path, record: u64, plant: &PlantOptions) -> Option<(JournalReader, Restored)> {
+    let behind = checkpoint::behind(journal, record, plant)?;
+    let reader = JournalReader::from_number(journal, behind.record).ok()?;
+    (reader.next_number() == behind.record).then_some((reader, behind))
+}
+
+/// Makes the files of what was received from `begin` on and before `end`.
 fn make(
     plant: &PlantOptions,
     journal: &Path,
     options: &ExportOptions,
+    (begin, end): (Nanos, Nanos),
     partial: &Path,
     go_on: &mut impl FnMut(u64) -> bool,
 ) -> Result<Exported, ExportError> {
@@ -223,18 +297,22 @@ fn make(
     let mut start = None;
     let mut engine = Engine::new(plant.live_feed());
     let first = reader.next_number();
-    if first > 0 {
-        let beheaded = || ExportError::Beheaded { journal: journal.to_owned(), records: first };
-        let oldest = checkpoint::oldest(journal, first, plant).ok_or_else(beheaded)?;
-        let Restored { record, engine: restored, market } = oldest;
+    let beheaded = || ExportError::Beheaded { journal: journal.to_owned(), records: first };
+    // Of what was before the day books are made, and nothing else.
+    let mut state = checkpoint::before(journal, first, begin, plant);
+    if state.is_none() && first > 0 {
+        state = Some(checkpoint::oldest(journal, first, plant).ok_or_else(beheaded)?);
+    }
+    if let Some(Restored { record, engine: restored, market }) = state {
         reader = JournalReader::from_number(journal, record)?;
         if reader.next_number() != record {
             return Err(beheaded());
         }
         (engine, start) = (restored, Some(market));
     }
-    let before = *engine.counters();
-    let from = start.as_ref().map(|start| whole_from(start.time(), &options.schemas));
+    let whole = start.as_ref().map(|start| whole_from(start.time(), &options.schemas));
+    let from = whole.filter(|whole| *whole > begin);
+    let since = from.unwrap_or(begin);
     let books = plant.books();
     let mut outputs = Vec::new();
     for schema in &options.schemas {
@@ -259,15 +337,28 @@ fn make(
         let state = State { books: &market.first, nbbo: &market.second, instruments: &instruments, now };
         outputs.iter_mut().for_each(|output| output.writer.restore(&state, &start.carried));
     }
-    let mut has_begun = from.is_none();
-    let (mut events, mut lost): (Vec<Event>, u64) = (Vec::new(), 0);
+    let mut has_begun = false;
+    let (mut events, mut inputs, mut made, mut lost): (Vec<Event>, u64, u64, u64) = (Vec::new(), 0, 0, 0);
     let mut written = Ok(());
     while let Some(record) = reader.next()? {
-        if record.kind == LOST {
-            lost += record.extra;
+        let time = record.time;
+        if time.0 >= end.0.saturating_add(SLACK) {
+            break;
         }
-        let Some(input) = input_of(&record) else { continue };
-        engine.input(&input, &mut events);
+        let mut behind = None;
+        if record.kind == LOST {
+            lost += if (begin..end).contains(&time) { record.extra } else { 0 };
+            behind = state_behind(journal, record.number, plant);
+            match &behind {
+                Some((_, behind)) => engine.tell_missed(&behind.engine, time, &mut events),
+                None => engine.inputs_lost(time, &mut events),
+            }
+        } else {
+            let Some(input) = input_of(&record) else { continue };
+            engine.input(&input, &mut events);
+            inputs += 1;
+        }
+        made += events.len() as u64;
         // Nobody sends what a replay would ask for.
         while engine.take_ask().is_some() {}
         // An instrument is known from its mapping on, and not before: what clears a venue concerns those that are.
@@ -276,13 +367,13 @@ fn make(
                 instruments.intern(symbol);
             }
             market.process(part, &mut |update: NbboUpdate<'_>| {
-                let feed = update.book.event.publisher;
-                has_begun = has_begun || from.is_some_and(|from| update.book.event.ts_recv >= from);
+                let Event { publisher: feed, ts_recv, .. } = *update.book.event;
+                has_begun = has_begun || ts_recv >= since;
                 let of_feed = outputs.iter_mut().filter(|output| output.feed.is_none_or(|only| only == feed));
                 for output in of_feed {
                     if !has_begun {
                         output.writer.watch(&update);
-                    } else if written.is_ok() {
+                    } else if written.is_ok() && ts_recv < end {
                         written = output.writer.put(&update, &instruments);
                     }
                 }
@@ -291,7 +382,13 @@ fn make(
         written?;
         written = Ok(());
         events.clear();
-        let inputs = engine.counters().inputs - before.inputs;
+        if let Some((behind_reader, Restored { engine: restored, market: start, .. })) = behind {
+            (reader, engine) = (behind_reader, restored);
+            let (now, carried) = (start.time(), start.carried);
+            (market, instruments) = (start.stages, start.instruments);
+            let state = State { books: &market.first, nbbo: &market.second, instruments: &instruments, now };
+            outputs.iter_mut().for_each(|output| output.writer.restore(&state, &carried));
+        }
         if inputs.is_multiple_of(INPUTS_AT_ONCE) && !go_on(inputs) {
             return Err(ExportError::Stopped);
         }
@@ -308,35 +405,69 @@ fn make(
         }
     }
     files.sort_by(|one, other| one.path.cmp(&other.path));
-    let counters = engine.counters();
-    Ok(Exported {
-        date: Date::default(),
-        folder: PathBuf::new(),
-        from,
-        inputs: counters.inputs - before.inputs,
-        events: counters.events - before.events,
-        lost,
-        files,
-    })
+    // Folders without files are gone.
+    for entry in fs::read_dir(partial).map_err(failed(partial, "cannot be listed"))? {
+        sync(&entry.map_err(failed(partial, "cannot be listed"))?.path())?;
+    }
+    sync(partial)?;
+    Ok(Exported { date: Date::default(), folder: PathBuf::new(), from, inputs, events: made, lost, files })
 }
 
-/// The days of which a plant has moved the journals away: the folders in the journal's that are named by dates, in order.
+/// A journal that a plant has moved away.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct EarlierJournal {
+    /// The day of its last record, in New York.
+    pub date: Date,
+    /// Which of that day it is, from 1: more than one there is when the clock was wrong.
+    pub part: u32,
+    /// Where it is.
+    pub folder: PathBuf,
+}
+
+/// The journals that a plant has moved away: the folders in the journal's that are named by dates, in order.
 ///
 /// # Errors
 /// A folder that cannot be listed.
-pub fn earlier_days(journal: &Path) -> Result<Vec<(Date, PathBuf)>, ExportError> {
+pub fn earlier_journals(journal: &Path) -> Result<Vec<EarlierJournal>, ExportError> {
     let entries = match fs::read_dir(journal) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(failed(journal, "cannot be listed"))?,
     };
-    let mut days = Vec::new();
+    let mut journals = Vec::new();
     for entry in entries {
-        let path = entry.map_err(failed(journal, "cannot be listed"))?.path();
-        let date = path.file_name().and_then(|name| name.to_str()?.parse::<Date>().ok());
-        days.extend(date.filter(|_| path.is_dir()).map(|date| (date, path)));
+        let folder = entry.map_err(failed(journal, "cannot be listed"))?.path();
+        let day = folder.file_name().and_then(|name| day_of_name(name.to_str()?));
+        if let Some((date, part)) = day.filter(|_| folder.is_dir()) {
+            journals.push(EarlierJournal { date, part, folder });
+        }
     }
-    days.sort();
-    Ok(days)
+    journals.sort();
+    Ok(journals)
+}
+
+/// A day to make files of, the journal that it is in, and the name of its folder.
+pub(super) type Due = (Date, PathBuf, String);
+
+/// The days before `today` of which the journal in `folder`, or one that was moved away from there, has records, in order; and of
+/// the journals that cannot be read the day of each and why.
+pub(super) fn days_before(today: Date, folder: &Path) -> (Vec<Due>, Vec<(Date, String)>) {
+    let (mut due, mut unreadable) = (Vec::new(), Vec::new());
+    let mut journals = earlier_journals(folder).unwrap_or_else(|error| {
+        unreadable.push((today, error.to_string()));
+        Vec::new()
+    });
+    journals.push(EarlierJournal { date: today, part: 1, folder: folder.to_owned() });
+    for EarlierJournal { date: of, part, folder } in journals {
+        match days_of(&folder) {
+            Ok(days) => {
+                let over = days.into_iter().filter(|date| *date < today);
+                due.extend(over.map(|date| (date, folder.clone(), name_of_day(date, part))));
+            }
+            Err(error) => unreadable.push((of, error.to_string())),
+        }
+    }
+    due.sort();
+    (due, unreadable)
 }
 
 #[cfg(test)]
@@ -353,6 +484,7 @@ pub(super) mod tests {
     use tapeworks_market::{Line, Nanos};
     use tapeworks_store::journal::{JournalOptions, JournalWriter};
 
+    use super::super::StateSnapshot;
     use super::super::config::Config;
     use super::super::journal::JournalSetting;
     use super::super::records::record_of;
@@ -471,6 +603,7 @@ pub(super) mod tests {
             schemas: vec![Schema::Mbo, Schema::Trades, Schema::Imbalance, Schema::Cmbp1],
             ending: "dbn".to_owned(),
             overwrite: false,
+            date: None,
         }
     }
 
@@ -551,11 +684,133 @@ pub(super) mod tests {
                 assert!(began.elapsed() < Duration::from_secs(30), "{:?}", service.status().roll);
                 std::thread::sleep(Duration::from_millis(10));
             }
-            let days = earlier_days(&config.plant.journal.as_ref().unwrap().folder).unwrap();
-            let [(day, _)] = &days[..] else { panic!("{days:?}") };
+            let days = earlier_journals(&config.plant.journal.as_ref().unwrap().folder).unwrap();
+            let [EarlierJournal { date: day, .. }] = &days[..] else { panic!("{days:?}") };
             assert!(out.0.join(format!("{day}/nbbo/cmbp-1.parquet")).is_file());
             assert_eq!(service.status().roll.done.len(), 1 - start);
             service.stop().unwrap();
         }
+    }
+
+    const DAY: u64 = 86_400 * Nanos::SECOND;
+
+    /// Keeps a session whose second half is received at the times that `later` gives, and a state of the first half if it is so
+    /// wanted. Returns the events.
+    fn keep_over_days(journal: &Path, has_state: bool, later: impl Fn(Nanos) -> Nanos) -> Vec<Event> {
+        let plant = keeping(journal);
+        let (mut writer, _) = JournalWriter::open(journal, JournalOptions::default()).unwrap();
+        let (mut state, mut events) = (StateSnapshot::new(&plant), Vec::new());
+        let mut packets = session();
+        packets.retain(|(_, _, payload)| payload.len() > 40);
+        let half = packets.len() / 2;
+        for (at, (channel, received, payload)) in packets.iter().enumerate() {
+            if has_state && at == half - 20 {
+                let path = journal.join(format!("{at:020}.snapshot"));
+                fs::write(path, state.write().unwrap()).unwrap();
+            }
+            let received = if at < half { *received } else { later(*received) };
+            let input = Input::Packet { channel: *channel, line: Line::A, received, payload };
+            writer.append(&record_of(&input, &mut [0; 8])).unwrap();
+            state.input(&input, &mut events);
+        }
+        writer.sync().unwrap();
+        events
+    }
+
+    fn keeping(journal: &Path) -> PlantOptions {
+        PlantOptions { journal: Some(JournalSetting::new(journal)), ..plant() }
+    }
+
+    #[test]
+    fn a_journal_over_days_becomes_the_files_of_each() {
+        for has_state in [false, true] {
+            let (journal, out) = (Temporary::new(), Temporary::new());
+            let events = keep_over_days(&journal.0, has_state, |received| Nanos(received.0 + 2 * DAY));
+            let days = days_of(&journal.0).unwrap();
+            let [first, last] = days[..] else { panic!("the day between has no records: {days:?}") };
+            let mut wanted = options(&out.0);
+            let export_of = |date, wanted: &ExportOptions| {
+                let wanted = ExportOptions { date, ..wanted.clone() };
+                export(&keeping(&journal.0), &journal.0, &wanted, |_| true).unwrap()
+            };
+            let (one, other) = (export_of(None, &wanted), export_of(Some(last), &wanted));
+            assert_eq!((one.date, other.date, one.from, other.from), (first, last, None, None));
+            // The second day begins with the state of the first that is kept.
+            assert_eq!(other.inputs < one.inputs + 100, has_state, "{} {}", one.inputs, other.inputs);
+            for schema in &wanted.schemas {
+                let mut all = whole(&events, *schema, &out.0.join(format!("{schema}.dbn")));
+                let mut parts: BTreeMap<u16, Vec<Vec<u8>>> = BTreeMap::new();
+                for exported in [&one, &other] {
+                    for file in exported
+                        .files
+                        .iter()
+                        .filter(|file| file.path.file_stem().is_some_and(|stem| *stem == *schema.to_string()))
+                    {
+                        for (feed, records) in records(&file.path) {
+                            assert!(!records.is_empty());
+                            parts.entry(feed).or_default().extend(records);
+                        }
+                    }
+                }
+                all.retain(|_, records| !records.is_empty());
+                assert!(parts == all && !all.is_empty(), "{schema}");
+            }
+            // A day of which there is nothing is made, and empty.
+            wanted.overwrite = true;
+            let between = export_of(clock::day_after(first), &wanted);
+            assert_eq!(between.files.len(), 0);
+        }
+    }
+
+    #[test]
+    fn a_day_that_is_over_is_rolled_while_the_journal_goes_on() {
+        let (journal, out) = (Temporary::new(), Temporary::new());
+        let began = super::super::now();
+        let events = keep_over_days(&journal.0, false, |_| began);
+        let roll =
+            RollSetting { folder: out.0.clone(), schemas: vec![Schema::Mbo], ending: "dbn".to_owned() };
+        let mut config = Config { plant: keeping(&journal.0), roll: Some(roll), ..Config::default() };
+        config.plant.ring_events = 1 << 16;
+        let service = Service::start(&config, None).unwrap();
+        assert_eq!(service.replayed().events, events.len() as u64, "it is all there");
+        let since = Instant::now();
+        let status = loop {
+            let status = service.status().roll;
+            if !status.done.is_empty() {
+                break status;
+            }
+            assert!(since.elapsed() < Duration::from_secs(60), "{status:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        service.stop().unwrap();
+        assert!(earlier_journals(&journal.0).unwrap().is_empty(), "nothing is moved away");
+        let [day] = &status.done[..] else { panic!("{status:?}") };
+        let path = out.0.join(format!("{}/XNAS.ITCH/mbo.dbn", day.date));
+        let all = whole(&events, Schema::Mbo, &out.0.join("mbo.dbn"));
+        let (told, all) = (&records(&path)[&2], &all[&2]);
+        assert!(told.len() > 100 && told.len() < all.len() && *told == all[..told.len()]);
+        assert!(!out.0.join(clock::date_at(began).unwrap().to_string()).exists(), "today goes on");
+    }
+
+    #[test]
+    fn the_days_that_are_over_are_those_before_today_of_every_journal() {
+        let folder = Temporary::new();
+        keep_over_days(&folder.0.join("2024-03-01.2"), false, |received| Nanos(received.0 + DAY));
+        keep_over_days(&folder.0, false, |received| Nanos(received.0 + DAY));
+        let [first, second] = days_of(&folder.0).unwrap()[..] else { panic!("two days") };
+        let names = |today| -> Vec<String> {
+            let (due, unreadable) = days_before(today, &folder.0);
+            assert_eq!(unreadable, []);
+            due.into_iter().map(|(.., name)| name).collect()
+        };
+        assert!(names(first).is_empty());
+        assert_eq!(names(second), [first.to_string(), format!("{first}.2")]);
+        assert_eq!(names(clock::day_after(second).unwrap()).len(), 4);
+        // One that cannot be read is told, and the others are there.
+        fs::write(folder.0.join("2024-03-01.2").join(format!("{:020}.journal", 0)), [7; 64]).unwrap();
+        let (due, unreadable) = days_before(second, &folder.0);
+        assert_eq!(due.len(), 1);
+        assert!(unreadable[0].0 == "2024-03-01".parse().unwrap(), "{unreadable:?}");
+        assert!(unreadable[0].1.contains("not a segment of a journal"), "{unreadable:?}");
     }
 }

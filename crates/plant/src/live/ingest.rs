@@ -38,6 +38,9 @@ const TELL: Duration = Duration::from_millis(200);
 /// How long a thread that may sleep looks for packets in vain before it does.
 const LOOK: Duration = Duration::from_micros(50);
 
+/// How long after a state snapshot that could not be written, though one is needed, the next is begun.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
 /// The longest sleep.
 const SLEEP: Duration = Duration::from_millis(10);
 
@@ -126,6 +129,8 @@ pub(super) struct Ingest {
     unsent_requests: u64,
     snapshot_every: Option<Duration>,
     snapshot_taken: Instant,
+    /// Holes of the journal when a snapshot was begun last.
+    holes_seen: u64,
     snapshots: Arc<Agreement>,
 }
 
@@ -165,6 +170,7 @@ impl Ingest {
             unsent_requests: 0,
             snapshot_every: options.journal.as_ref().and_then(|journal| journal.snapshot_every),
             snapshot_taken: Instant::now(),
+            holes_seen: 0,
             snapshots,
         };
         Ok((ingest, Asks { wanted: wanted_out, answers: answers_in }))
@@ -184,6 +190,10 @@ impl Ingest {
             events.clear();
             Ok(())
         })?;
+        if replayed.lost > 0 {
+            // Readers of the journal come over what it lost by the state that is taken next.
+            self.snapshots.add_holes(1);
+        }
         // Whoever is gone from the ring is met again, and told of, at the first live event.
         let _met_again = gone;
         self.tell(engine);
@@ -223,13 +233,18 @@ impl Ingest {
         }
     }
 
-    /// Hands the state to the journal's thread, when it is time for that and none is under way.
+    /// Hands the state to the journal's thread, when it is time for that and none is under way: when the journal has lost inputs and
+    /// goes on, readers of it need the state behind them.
     #[cold]
     fn keep_state(&mut self, engine: &Engine) {
         let is_due = self.snapshot_every.is_some_and(|every| self.snapshot_taken.elapsed() >= every);
-        let (true, Some(journal)) = (is_due, &mut self.journal) else { return };
+        let (holes, unbridged) = self.snapshots.holes();
+        let is_needed =
+            unbridged > 0 && (holes > self.holes_seen || self.snapshot_taken.elapsed() >= AGAIN_AFTER);
+        let (true, Some(journal)) = (is_due || is_needed, &mut self.journal) else { return };
         let Some(under_way) = self.snapshots.begin() else { return };
         let began = Instant::now();
+        self.holes_seen = holes;
         self.snapshot_taken = began;
         let has_books = self.market.is_some();
         let taken = Taken::new(engine, self.market.as_ref().map(MarketStage::image), under_way);

@@ -1,16 +1,20 @@
 //! The plant's journal: every input, before anybody has seen what came of it.
 
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use jiff::civil::Date;
 use tapeworks_feed::clock;
 use tapeworks_flow::graph::Wait;
 use tapeworks_market::{Event, Nanos};
 use tapeworks_ring::disruptor::PollError;
 use tapeworks_ring::spsc;
-use tapeworks_store::journal::{JournalError, JournalOptions, JournalReader, JournalWriter, LOST, Opened};
+use tapeworks_store::journal::{
+    JournalError, JournalOptions, JournalReader, JournalWriter, LOST, Opened, last_time, segment_starts,
+};
 
 use super::checkpoint::{self, Agreement, Restored};
 use super::engine::Engine;
@@ -44,7 +48,7 @@ pub enum WhenFailing {
 /// How the journal is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JournalSetting {
-    /// The folder. Journals of earlier days are moved into folders in it, named by their dates.
+    /// The folder. Journals of earlier days are moved into folders in it, named by the dates (in New York) of their last records.
     pub folder: PathBuf,
     /// The segments.
     pub options: JournalOptions,
@@ -81,6 +85,10 @@ pub struct JournalStatus {
     pub written_bytes: u64,
     /// Inputs that could not be written.
     pub lost: u64,
+    /// Records that were written and that the disk failed to sync: if the machine dies, they may be missing.
+    pub in_doubt: u64,
+    /// Segments that are too many and could not be removed.
+    pub failed_removals: u64,
     /// Segments removed because there were too many.
     pub removed_segments: u64,
     /// What went wrong last.
@@ -109,34 +117,81 @@ pub(super) struct OpenJournal {
     pub(super) opened: Opened,
 }
 
-/// Opens the journal of the day. One of an earlier day is moved away first.
+/// The folder in which an earlier day's journal is collected before it gets the name of its day.
+const MOVING: &str = "moving";
+
+/// Opens the journal. One whose last record is of an earlier day is moved away first.
 pub(super) fn open(setting: &JournalSetting) -> Result<OpenJournal, JournalError> {
-    let failed = |path: &Path, what, source| JournalError::Io { path: path.to_owned(), what, source };
+    open_at(setting, now())
+}
+
+fn open_at(setting: &JournalSetting, now: Nanos) -> Result<OpenJournal, JournalError> {
+    let moving = setting.folder.join(MOVING);
     let (writer, opened) = JournalWriter::open(&setting.folder, setting.options)?;
+    // Begun, and not ended: the process was killed.
+    let mut is_old = moving.exists();
     if opened.next > opened.first
-        && let Some(record) = JournalReader::open(&setting.folder)?.next()?
-        && let (Some(day), Some(today)) = (clock::date_at(record.time), clock::date_at(now()))
-        && day != today
+        && let Some(last) = last_time(&setting.folder)?
+        && let (Some(day), Some(today)) = (clock::date_at(last), clock::date_at(now))
     {
-        drop(writer);
-        let folder = setting.folder.join(day.to_string());
-        std::fs::create_dir_all(&folder).map_err(|error| failed(&folder, "cannot be created", error))?;
-        let entries = std::fs::read_dir(&setting.folder)
-            .map_err(|error| failed(&setting.folder, "cannot list the journal", error))?;
-        for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
-            if path.extension().is_some_and(|ending| ending == "journal")
-                && let Some(name) = path.file_name()
-            {
-                let to = folder.join(name);
-                std::fs::rename(&path, &to).map_err(|error| failed(&path, "cannot be moved away", error))?;
-            }
-        }
-        checkpoint::move_away(&setting.folder, opened.first, &folder)
-            .map_err(|error| failed(&setting.folder, "old snapshots cannot be moved away", error))?;
-        let (writer, opened) = JournalWriter::open(&setting.folder, setting.options)?;
+        is_old |= day < today;
+    }
+    if !is_old {
         return Ok(OpenJournal { writer, opened });
     }
+    drop(writer);
+    move_away(&setting.folder, &moving)?;
+    let (writer, opened) = JournalWriter::open(&setting.folder, setting.options)?;
     Ok(OpenJournal { writer, opened })
+}
+
+/// Moves the journal in `folder` into a folder in it, named by the day of its last record. It is collected in `moving`, so that
+/// a move that was interrupted is ended at the next start.
+fn move_away(folder: &Path, moving: &Path) -> Result<(), JournalError> {
+    let failed = |path: &Path, what| {
+        let path = path.to_owned();
+        move |source| JournalError::Io { path, what, source }
+    };
+    let sync = |folder: &Path| {
+        let synced = File::open(folder).and_then(|folder| folder.sync_all());
+        synced.map_err(failed(folder, "cannot be synced"))
+    };
+    fs::create_dir_all(moving).map_err(failed(moving, "cannot be created"))?;
+    let entries = fs::read_dir(folder).map_err(failed(folder, "cannot list the journal"))?;
+    for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
+        if path.extension().is_some_and(|ending| ending == "journal")
+            && let Some(name) = path.file_name()
+        {
+            fs::rename(&path, moving.join(name)).map_err(failed(&path, "cannot be moved away"))?;
+        }
+    }
+    let first = segment_starts(moving)?.first().copied().unwrap_or_default();
+    checkpoint::move_away(folder, first, moving)
+        .map_err(failed(folder, "old snapshots cannot be moved away"))?;
+    let Some(day) = last_time(moving)?.and_then(clock::date_at) else {
+        // Nothing was in it.
+        return fs::remove_dir_all(moving).map_err(failed(moving, "cannot be removed"));
+    };
+    let mut names = (1..).map(|part| folder.join(name_of_day(day, part)));
+    // What is there of the same day already, as when the clock was wrong, stays.
+    let to = names.find(|to| !to.exists()).unwrap_or_else(|| folder.join(day.to_string()));
+    sync(moving)?;
+    fs::rename(moving, &to).map_err(failed(&to, "cannot get its name"))?;
+    sync(folder)
+}
+
+/// The name of the folder of a day, or of one more of the same day.
+pub(super) fn name_of_day(day: Date, part: u32) -> String {
+    if part > 1 { format!("{day}.{part}") } else { day.to_string() }
+}
+
+/// The day that a folder is named by, and which of that day it is.
+pub(super) fn day_of_name(name: &str) -> Option<(Date, u32)> {
+    let (day, part) = match name.split_once('.') {
+        Some((day, part)) => (day, part.parse().ok().filter(|part| *part > 1)?),
+        None => (name, 1),
+    };
+    Some((day.parse().ok()?, part))
 }
 
 /// The thread that keeps the journal. It stands in the ring before the clients' servers, and lets an event pass when the input
@@ -201,6 +256,7 @@ impl Keeper {
             let mut state = None;
             let Self { inputs, writer, snapshots, .. } = &mut self;
             writer.need_from(snapshots.needed_from());
+            let (holes, in_doubt) = (writer.holes(), writer.in_doubt());
             while left > 0 {
                 let taken = inputs.pop_batch(left.min(MOST_AT_ONCE), |queued| {
                     let owned = match queued {
@@ -220,8 +276,20 @@ impl Keeper {
                 }
                 left = left.saturating_sub(taken);
             }
+            if self.writer.holes() > holes {
+                // The state that is taken from now on lies behind the record that tells of them.
+                self.snapshots.add_holes(self.writer.holes() - holes);
+            }
             if let Err(error) = self.write() {
                 failure = Some(error);
+            }
+            if let Some(error) = self.writer.take_trouble() {
+                if self.writer.in_doubt() > in_doubt {
+                    failure.get_or_insert(error);
+                } else {
+                    // It costs room, and no record.
+                    self.error = Some(error.to_string());
+                }
             }
             if let Some(error) = failure {
                 if self.when_failing == WhenFailing::Stop {
@@ -244,7 +312,7 @@ impl Keeper {
                 break;
             }
         }
-        let written = self.writer.sync();
+        let written = self.writer.tell_lost(now()).and_then(|()| self.writer.sync());
         self.tell();
         match written {
             Err(error) if self.when_failing == WhenFailing::Stop => Err(error.into()),
@@ -304,6 +372,8 @@ impl Keeper {
             next: self.writer.next_number(),
             written_bytes: self.writer.written_bytes(),
             lost: self.writer.lost(),
+            in_doubt: self.writer.in_doubt(),
+            failed_removals: self.writer.failed_removals(),
             removed_segments: self.writer.removed_segments(),
             error: self.error.clone(),
         };
@@ -311,8 +381,8 @@ impl Keeper {
     }
 }
 
-/// The events of the day, made once more from the journal: the same, with the same numbers. A reader begins with the newest state
-/// snapshot that is early enough, or else with the day's first record.
+/// The events of the journal, made once more: the same, with the same numbers. A reader begins with the newest state snapshot that is
+/// early enough, or else with the first record; behind inputs that the journal lost it goes on from the next snapshot.
 #[derive(Clone, Debug)]
 pub struct JournalHistory {
     options: Arc<PlantOptions>,
@@ -324,6 +394,12 @@ impl JournalHistory {
     pub fn new(options: &PlantOptions) -> Option<Self> {
         let folder = options.journal.as_ref()?.folder.clone();
         Some(Self { options: Arc::new(options.clone()), folder })
+    }
+}
+
+impl JournalHistory {
+    fn events(&self, reader: JournalReader, engine: Engine, start: Option<Start>) -> JournalEvents {
+        JournalEvents { history: self.clone(), reader, engine, start, hole: None }
     }
 }
 
@@ -341,7 +417,7 @@ impl History for JournalHistory {
                     "the journal's record {record} was removed just now"
                 )));
             }
-            return Ok(Box::new(JournalEvents { reader, engine, start: Some(market) }));
+            return Ok(Box::new(self.events(reader, engine, Some(market))));
         }
         if first > 0 {
             return Err(match checkpoint::oldest(&self.folder, first, &self.options) {
@@ -354,7 +430,7 @@ impl History for JournalHistory {
             });
         }
         let engine = Engine::new(self.options.live_feed());
-        Ok(Box::new(JournalEvents { reader: whole, engine, start: None }))
+        Ok(Box::new(self.events(whole, engine, None)))
     }
 }
 
@@ -362,9 +438,36 @@ impl History for JournalHistory {
 const INPUTS_AT_ONCE: usize = 512;
 
 struct JournalEvents {
+    history: JournalHistory,
     reader: JournalReader,
     engine: Engine,
     start: Option<Start>,
+    /// The record that says that inputs were lost, and its time, as long as the state behind them is not there.
+    hole: Option<(u64, Nanos)>,
+}
+
+impl JournalEvents {
+    /// Goes on from the state behind a record that says that inputs were lost. What the engine made of them is not known, so their
+    /// events are missing; from the state on everything is as it was. `false` when there is no such state yet.
+    fn pass(&mut self, (record, time): (u64, Nanos), into: &mut Vec<Event>) -> Result<bool, HistoryError> {
+        let JournalHistory { options, folder } = &self.history;
+        let Some(behind) = checkpoint::behind(folder, record, options) else { return Ok(false) };
+        let reader = JournalReader::from_number(folder, behind.record)
+            .map_err(|error| HistoryError::unreadable(error.to_string()))?;
+        if reader.next_number() != behind.record
+            || behind.engine.counters().events < self.engine.counters().events
+        {
+            return Err(HistoryError::unreadable(format!(
+                "the journal lost inputs at its record {record}, and the state snapshot behind it is of record {}, which does \
+                 not follow",
+                behind.record
+            )));
+        }
+        self.engine.tell_missed(&behind.engine, time, into);
+        (self.reader, self.engine, self.start, self.hole) =
+            (reader, behind.engine, Some(behind.market), None);
+        Ok(true)
+    }
 }
 
 impl HistoryReader for JournalEvents {
@@ -373,8 +476,16 @@ impl HistoryReader for JournalEvents {
     }
 
     fn read(&mut self, into: &mut Vec<Event>) -> Result<Read, HistoryError> {
+        if let Some(hole) = self.hole {
+            let is_passed = self.pass(hole, into)?;
+            return Ok(if is_passed { Read::Events } else { Read::CaughtUp });
+        }
         for _ in 0..INPUTS_AT_ONCE {
             match self.reader.next() {
+                Ok(Some(record)) if record.kind == LOST => {
+                    self.hole = Some((record.number, record.time));
+                    return Ok(Read::Events);
+                }
                 Ok(Some(record)) => {
                     if let Some(input) = input_of(&record) {
                         self.engine.input(&input, into);
@@ -409,6 +520,7 @@ pub(super) fn replay(
     while let Some(record) = reader.next()? {
         if record.kind == LOST {
             lost += record.extra;
+            engine.inputs_lost(record.time, &mut events);
         }
         if let Some(input) = input_of(&record) {
             engine.input(&input, &mut events);
@@ -426,4 +538,108 @@ pub(super) fn replay(
         lost,
         took_ns: u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_store::journal::Record;
+
+    use super::super::export::tests::Temporary;
+    use super::*;
+
+    const DAY: u64 = 86_400 * Nanos::SECOND;
+
+    /// Noon in New York of 2026-01-05, a Monday, and so many days later.
+    fn noon(days: u64) -> Nanos {
+        Nanos(1_767_632_400 * Nanos::SECOND + days * DAY)
+    }
+
+    fn setting(folder: &Temporary) -> JournalSetting {
+        let mut setting = JournalSetting::new(&folder.0);
+        setting.options.segment_bytes = 1_024;
+        setting
+    }
+
+    /// Opens the journal at this time, and appends so many records of it. Returns what was there.
+    fn keep(setting: &JournalSetting, time: Nanos, records: u64) -> Opened {
+        let OpenJournal { mut writer, opened } = open_at(setting, time).unwrap();
+        for _ in 0..records {
+            writer.append(&Record { kind: 5, time, payload: &[1; 100], ..Record::default() }).unwrap();
+        }
+        writer.sync().unwrap();
+        opened
+    }
+
+    fn records(folder: &Path) -> u64 {
+        tapeworks_store::journal::verify(folder).unwrap().records
+    }
+
+    #[test]
+    fn a_journal_goes_on_over_days_until_a_start_finds_its_last_record_of_an_earlier_one() {
+        let folder = Temporary::new();
+        let setting = setting(&folder);
+        keep(&setting, noon(0), 20);
+        // The plant runs into the next day.
+        let mut running = open_at(&setting, noon(0)).unwrap();
+        for days in [0, 1] {
+            let record = Record { kind: 5, time: noon(days), ..Record::default() };
+            running.writer.append(&record).unwrap();
+        }
+        drop(running);
+        // It is started again on that day: nothing is lost, and numbers go on.
+        assert_eq!(keep(&setting, noon(1), 1).next, 22);
+        assert!(!folder.0.join("2026-01-05").exists());
+        // And on the next one.
+        assert_eq!(keep(&setting, noon(2), 3).next, 0);
+        assert_eq!((records(&folder.0), records(&folder.0.join("2026-01-06"))), (3, 23));
+        // A clock that is wrong, before the journal's day: it stays.
+        assert_eq!(keep(&setting, noon(1), 0).next, 3);
+        assert_eq!(records(&folder.0), 3);
+    }
+
+    #[test]
+    fn a_second_journal_of_a_day_leaves_the_first_alone() {
+        let folder = Temporary::new();
+        let setting = setting(&folder);
+        for part in 1..4u64 {
+            keep(&setting, noon(0), part);
+            keep(&setting, noon(1), 0);
+        }
+        let of = |name: &str| records(&folder.0.join(name));
+        assert_eq!((of("2026-01-05"), of("2026-01-05.2"), of("2026-01-05.3")), (1, 2, 3));
+        assert_eq!(records(&folder.0), 0);
+    }
+
+    #[test]
+    fn a_move_that_was_interrupted_is_ended_by_the_next_start() {
+        let folder = Temporary::new();
+        let setting = setting(&folder);
+        keep(&setting, noon(0), 40);
+        let starts = segment_starts(&folder.0).unwrap();
+        assert!(starts.len() > 3);
+        let moving = folder.0.join(MOVING);
+        fs::create_dir_all(&moving).unwrap();
+        for start in &starts[..2] {
+            let name = format!("{start:020}.journal");
+            fs::rename(folder.0.join(&name), moving.join(&name)).unwrap();
+        }
+        assert_eq!(keep(&setting, noon(1), 0), Opened::default());
+        assert!(!moving.exists());
+        let verified = tapeworks_store::journal::verify(&folder.0.join("2026-01-05")).unwrap();
+        assert_eq!((verified.records, verified.damage.len()), (40, 0));
+        // As one that had not begun.
+        fs::create_dir_all(&moving).unwrap();
+        keep(&setting, noon(1), 1);
+        assert!(!moving.exists());
+    }
+
+    #[test]
+    fn the_names_of_days_are_read_as_they_are_written() {
+        let day: Date = "2026-01-05".parse().unwrap();
+        for part in [1, 2, 17] {
+            assert_eq!(day_of_name(&name_of_day(day, part)), Some((day, part)));
+        }
+        let none = ["moving", "2026-01-05.1", "2026-01-05.x", "2026-01-05.2.3", "2026-13-05", ""];
+        assert!(none.into_iter().all(|name| day_of_name(name).is_none()));
+    }
 }

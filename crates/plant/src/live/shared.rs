@@ -128,7 +128,7 @@ pub(super) fn create(path: &Path) -> Result<Writer<Published>, PlantError> {
 struct Outlet {
     shared: Option<Writer<Published>>,
     count: u64,
-    /// Noted where state snapshots are taken.
+    /// Noted where state snapshots may be taken: where there is a journal.
     carried: Option<Carried>,
 }
 
@@ -161,9 +161,7 @@ pub(super) struct MarketStage {
 
 impl MarketStage {
     pub(super) fn new(options: &PlantOptions, shared: Option<Writer<Published>>, watch: Watch) -> Self {
-        let takes_snapshots =
-            options.journal.as_ref().is_some_and(|journal| journal.snapshot_every.is_some());
-        let carried = takes_snapshots.then(Carried::default);
+        let carried = options.journal.is_some().then(Carried::default);
         Self {
             market: options.books().market_of(|publisher| options.capacity_of(publisher)),
             buffer: Vec::with_capacity(BATCH),

@@ -414,7 +414,7 @@ impl<W: WaitStrategy> Work<W> {
         catch_up(begin, consumer, stop, |past| {
             match past {
                 Past::Start(start) => {
-                    mappings.extend(start.symbols());
+                    mappings.extend(start.symbols().skip(mappings.len()));
                     replica.restore(*start);
                 }
                 Past::Events(_, events) => replica.take(events, |replica, special| {

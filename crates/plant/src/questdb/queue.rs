@@ -13,6 +13,7 @@ use tapeworks_market::instrument::Symbol;
 use tapeworks_store::Schema;
 use tapeworks_store::live::{Batch, Item};
 
+use crate::clients::history::HistoryError;
 use crate::live::{QuestDbStatus, Status};
 
 /// Bytes of what is sent again that may wait.
@@ -250,6 +251,13 @@ impl Queue {
             state = self.wait(state, Duration::from_millis(500));
         }
         state.phase == Phase::Running
+    }
+
+    /// The journal does not have these events, any more or at all.
+    pub(super) fn unreadable(&self, events: &Range<u64>, reason: String) {
+        let mut state = self.lock();
+        state.status.unreadable += events.end.saturating_sub(events.start);
+        state.status.error = Some(HistoryError::unreadable(reason).to_string());
     }
 
     /// How the sending of the journal's records of `events` went.

@@ -31,6 +31,9 @@ const NAP: Duration = Duration::from_micros(100);
 /// How long the end of a group of events is waited for before what is held of it is sent.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long the journal may lag behind what is wanted of it.
+const HISTORY_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Takes the ring's events.
 pub(super) struct Reading<W: WaitStrategy> {
     queue: Arc<Queue>,
@@ -117,6 +120,7 @@ impl<W: WaitStrategy> Reading<W> {
         catch_up(&begin, consumer, &stop, |past| {
             match past {
                 Past::Start(start) => {
+                    start.symbols().for_each(|(instrument, symbol)| queue.name(instrument, symbol));
                     making.next = start.first_event();
                     making.replica.restore(*start);
                 }
@@ -225,27 +229,51 @@ impl Repeating {
             Err(HistoryError::NotKept { earliest }) => self.history.open(earliest)?,
             opened => opened?,
         };
-        let (mut next, mut events, mut waiting) = (0u64, Vec::new(), None::<Instant>);
+        let (mut next, mut events, mut waiting, mut behind) = (0u64, Vec::new(), None::<Instant>, None);
         if let Some(start) = reader.start() {
+            start.symbols().for_each(|(instrument, symbol)| self.queue.name(instrument, symbol));
             next = start.first_event();
             replica.restore(start);
         }
-        if next > wanted.start {
-            let reason =
-                format!("those before {next} were removed, and those from {} on are wanted", wanted.start);
-            return Err(HistoryError::unreadable(reason));
+        // What was removed to make room is not to be had; what is kept is.
+        let removed = wanted.start..next.min(wanted.end);
+        if !removed.is_empty() {
+            self.queue.unreadable(
+                &removed,
+                format!("events {} to {} are no longer kept", removed.start, removed.end - 1),
+            );
         }
+        let wanted = &(wanted.start.max(removed.end)..wanted.end);
         loop {
             events.clear();
             let read = reader.read(&mut events)?;
             advance(&mut replica, &self.queue, &events);
             next += events.len() as u64;
+            if let Some(start) = reader.start() {
+                let missing = next.max(wanted.start)..start.first_event().min(wanted.end);
+                if !missing.is_empty() {
+                    let reason =
+                        format!("events {} to {} were lost by the journal", missing.start, missing.end - 1);
+                    self.queue.unreadable(&missing, reason);
+                }
+                start.symbols().for_each(|(instrument, symbol)| self.queue.name(instrument, symbol));
+                replica.release();
+                next = start.first_event();
+                behind = Some(start);
+            }
             let held = self.schemas.iter().filter_map(|schema| replica.held(*schema)).min();
             let mut is_done = next >= wanted.end && held.is_none_or(|held| held >= wanted.end);
             if !is_done && read == Read::CaughtUp {
                 let since = *waiting.get_or_insert_with(Instant::now);
                 if since.elapsed() >= PATIENCE {
                     if next < wanted.end {
+                        // It may be the state behind inputs that the journal lost, which is being written.
+                        if since.elapsed() < HISTORY_PATIENCE {
+                            if !self.queue.pause(NAP) {
+                                return Ok(false);
+                            }
+                            continue;
+                        }
                         let reason =
                             format!("they end at {next}, and those before {} are wanted", wanted.end);
                         return Err(HistoryError::unreadable(reason));
@@ -264,10 +292,108 @@ impl Repeating {
                     return Ok(false);
                 }
             }
+            if let Some(start) = behind.take() {
+                replica.restore(start);
+            }
             self.queue.progress(|status| status.sending_again = Some((next.min(wanted.end), wanted.end)));
             if is_done {
                 return Ok(self.queue.drain_again());
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_market::event::{Flags, Status, StatusAction};
+    use tapeworks_market::instrument::Symbol;
+    use tapeworks_market::{EventKind, InstrumentId, Instruments, Publisher};
+
+    use super::super::queue::Next;
+    use super::*;
+    use crate::clients::history::{HistoryReader, Start};
+
+    /// A history of a hundred events that has lost those before `first`.
+    struct Beheaded {
+        first: u64,
+    }
+
+    struct Rest {
+        start: Option<Start>,
+        next: u64,
+    }
+
+    impl History for Beheaded {
+        fn open(&self, from: Nanos) -> Result<Box<dyn HistoryReader>, HistoryError> {
+            if from < Nanos(self.first) {
+                return Err(HistoryError::NotKept { earliest: Nanos(self.first) });
+            }
+            let mut instruments = Instruments::default();
+            instruments.intern(Symbol::from_bytes(b"AAA"));
+            let start = Start {
+                next: self.first,
+                stages: BookOptions::default().market(),
+                instruments,
+                carried: Default::default(),
+                now: Nanos(self.first),
+            };
+            Ok(Box::new(Rest { start: Some(start), next: self.first }))
+        }
+    }
+
+    impl HistoryReader for Rest {
+        fn start(&mut self) -> Option<Start> {
+            self.start.take()
+        }
+
+        fn read(&mut self, into: &mut Vec<Event>) -> Result<Read, HistoryError> {
+            if self.next == 100 {
+                return Ok(Read::CaughtUp);
+            }
+            for number in self.next..100 {
+                let halt = Status {
+                    action: StatusAction::Halt,
+                    reason: 0,
+                    is_trading: Some(false),
+                    is_quoting: None,
+                    is_short_sell_restricted: None,
+                };
+                let blank = Event::new(EventKind::Status, Publisher::XNAS_ITCH, InstrumentId(0));
+                let mut event = blank.with_status(halt);
+                (event.flags, event.ts_recv) = (Flags::LAST, Nanos(number));
+                into.push(event);
+            }
+            self.next = 100;
+            Ok(Read::Events)
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_sent_again_and_only_the_rest_is_counted_as_unreadable() {
+        for (first, wanted, expected, unreadable) in
+            [(40, 0..80, 40..80, 40), (40, 50..80, 50..80, 0), (40, 0..30, 30..30, 30)]
+        {
+            let queue = Arc::new(Queue::new(1 << 20, true, None));
+            let repeating = Repeating {
+                queue: Arc::clone(&queue),
+                schemas: vec![Schema::Status],
+                books: BookOptions::default(),
+                history: Arc::new(Beheaded { first }),
+            };
+            let of_it = wanted.clone();
+            let running = std::thread::spawn(move || repeating.repeat(&of_it));
+            let mut sent = Vec::new();
+            while !running.is_finished() {
+                if let Next::Chunk(chunk) = queue.take(Duration::from_millis(5)) {
+                    sent.extend(chunk.items().iter().map(|item| item.event));
+                    queue.done(&chunk, 0);
+                }
+            }
+            assert_eq!(running.join().unwrap(), Ok(true), "{wanted:?}");
+            assert_eq!((sent, queue.status().unreadable), (expected.collect::<Vec<_>>(), unreadable));
+            let mut names = Vec::new();
+            queue.names(&mut names);
+            assert_eq!(names, [Some(Symbol::from_bytes(b"AAA"))], "of before, and known");
         }
     }
 }

@@ -162,6 +162,10 @@ fn plant(text: &mut Text, look: &Look) {
         text.one("journal_written_bytes_total", Counter, written, journal.written_bytes);
         let lost = "Inputs that could not be journaled";
         text.one("journal_lost_total", Counter, lost, journal.lost);
+        let in_doubt = "Records of the journal that the disk failed to sync";
+        text.one("journal_in_doubt_total", Counter, in_doubt, journal.in_doubt);
+        let failed = "Segments that were too many and could not be removed";
+        text.one("journal_failed_removals_total", Counter, failed, journal.failed_removals);
         let removed = "Segments removed as the journal was too long";
         text.one("journal_removed_segments_total", Counter, removed, journal.removed_segments);
         let failing = u8::from(journal.error.is_some());

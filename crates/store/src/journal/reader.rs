@@ -47,7 +47,7 @@ impl JournalReader {
         Ok(Self::at_segment(folder, first))
     }
 
-    fn at_segment(folder: &Path, first: u64) -> Self {
+    pub(super) fn at_segment(folder: &Path, first: u64) -> Self {
         Self {
             folder: folder.to_owned(),
             open: None,

@@ -1,6 +1,7 @@
 //! Writing a journal.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -54,12 +55,44 @@ pub struct JournalWriter {
     /// Records that could not be written since the last that could.
     lost_since: u64,
     lost: u64,
+    /// Records of the kind [`LOST`] that were appended.
+    holes: u64,
     written_bytes: u64,
     removed_segments: u64,
     /// Records from this one on are not removed.
     needed_from: u64,
     is_synced: bool,
+    /// The disk has the records before this one, or they are counted as in doubt.
+    synced: u64,
+    in_doubt: u64,
+    /// A sync of the segment failed: nothing more goes into it.
+    is_over: bool,
+    refused: Option<Refused>,
+    trouble: Option<JournalError>,
+    failed_removals: u64,
+    sync_file: fn(&File) -> io::Result<()>,
 }
+
+/// What the system answered when room was wanted last.
+#[derive(Debug)]
+struct Refused {
+    /// The time of the record.
+    at: Nanos,
+    path: PathBuf,
+    what: &'static str,
+    kind: io::ErrorKind,
+    code: Option<i32>,
+}
+
+impl Refused {
+    fn error(&self) -> JournalError {
+        let source = self.code.map_or_else(|| self.kind.into(), io::Error::from_raw_os_error);
+        JournalError::Io { path: self.path.clone(), what: self.what, source }
+    }
+}
+
+/// How long no room is asked for after it was refused, in ns of the records' time.
+const REFUSED_FOR: u64 = Nanos::SECOND;
 
 impl JournalWriter {
     /// Opens the journal in `folder`, which is made if it is not there. A torn record at the end is cut off.
@@ -92,12 +125,21 @@ impl JournalWriter {
             next: 0,
             lost_since: 0,
             lost: 0,
+            holes: 0,
             written_bytes: 0,
             removed_segments: 0,
             needed_from: u64::MAX,
             is_synced: true,
+            synced: 0,
+            in_doubt: 0,
+            is_over: false,
+            refused: None,
+            trouble: None,
+            failed_removals: 0,
+            sync_file: File::sync_all,
         };
         let opened = writer.resume()?;
+        writer.synced = writer.next;
         Ok((writer, opened))
     }
 
@@ -184,6 +226,13 @@ impl JournalWriter {
         self.lost
     }
 
+    /// Times that records were lost and later ones could be appended: how many records of the kind [`LOST`] there are of this
+    /// writer.
+    #[must_use]
+    pub const fn holes(&self) -> u64 {
+        self.holes
+    }
+
     /// Bytes written to segments by this writer.
     #[must_use]
     pub const fn written_bytes(&self) -> u64 {
@@ -194,6 +243,24 @@ impl JournalWriter {
     #[must_use]
     pub const fn removed_segments(&self) -> u64 {
         self.removed_segments
+    }
+
+    /// Records that were written, but of which the disk failed to say that it has them: if the machine dies, they may be missing.
+    #[must_use]
+    pub const fn in_doubt(&self) -> u64 {
+        self.in_doubt
+    }
+
+    /// Segments that were too many and could not be removed.
+    #[must_use]
+    pub const fn failed_removals(&self) -> u64 {
+        self.failed_removals
+    }
+
+    /// What failed since it was last asked for and cost no record: a segment that could not be synced before its successor
+    /// began, one that could not be removed.
+    pub const fn take_trouble(&mut self) -> Option<JournalError> {
+        self.trouble.take()
     }
 
     /// Says that the records from `number` on are needed, because a state snapshot goes on from there: segments that hold one of
@@ -207,7 +274,8 @@ impl JournalWriter {
     ///
     /// # Errors
     /// A payload that is too long, a disk that is full or fails. The record is then counted as lost; when writing works
-    /// again, a record of the kind [`LOST`] tells how many are missing.
+    /// again, a record of the kind [`LOST`] tells how many are missing. A disk that refuses room is not asked again before a second
+    /// is over, by the records' times: the same error is returned without a system call.
     pub fn append(&mut self, record: &Record<'_>) -> Result<u64, JournalError> {
         let result = self.try_append(record);
         if result.is_err() {
@@ -217,32 +285,68 @@ impl JournalWriter {
         result
     }
 
+    /// Says in the journal how many records were lost since the last that was appended, if any were: to be called before the end,
+    /// when no record follows that would say so.
+    ///
+    /// # Errors
+    /// A disk that is full or fails still.
+    pub fn tell_lost(&mut self, time: Nanos) -> Result<(), JournalError> {
+        if self.lost_since > 0 {
+            self.put(&Record { kind: LOST, extra: self.lost_since, time, ..Record::default() })?;
+            self.lost_since = 0;
+            self.holes += 1;
+        }
+        Ok(())
+    }
+
     fn try_append(&mut self, record: &Record<'_>) -> Result<u64, JournalError> {
         if record.payload.len() > MAX_PAYLOAD_BYTES {
             return Err(JournalError::TooLong { bytes: record.payload.len() });
         }
         if self.lost_since > 0 {
-            let missing =
-                Record { kind: LOST, extra: self.lost_since, time: record.time, ..Record::default() };
-            self.put(&missing)?;
-            self.lost_since = 0;
+            // Either both have room or neither, so that one loss is told once.
+            self.fit(record.time, (2 * RECORD_HEADER_BYTES + record.payload.len()) as u64)?;
+            self.tell_lost(record.time)?;
         }
         self.put(record)
     }
 
     fn put(&mut self, record: &Record<'_>) -> Result<u64, JournalError> {
-        let length = (RECORD_HEADER_BYTES + record.payload.len()) as u64;
-        let end = self.offset + self.buffer.len() as u64 + length;
-        if self.segment.is_none() || end > self.reserved_bytes {
-            self.begin_segment(record.time, length)?;
-        }
-        if self.buffer.len() >= BUFFER_BYTES {
-            self.flush()?;
-        }
+        self.fit(record.time, (RECORD_HEADER_BYTES + record.payload.len()) as u64)?;
         let number = self.next;
         Record { number, ..*record }.encode(&mut self.buffer);
         self.next += 1;
         Ok(number)
+    }
+
+    /// Makes room for so many bytes.
+    #[inline]
+    fn fit(&mut self, time: Nanos, length: u64) -> Result<(), JournalError> {
+        let end = self.offset + self.buffer.len() as u64 + length;
+        let needs_segment = self.segment.is_none() || self.is_over || end > self.reserved_bytes;
+        if needs_segment || self.buffer.len() >= BUFFER_BYTES {
+            self.make_room(needs_segment, time, length)?;
+        }
+        Ok(())
+    }
+
+    /// Begins a segment, or writes what is buffered.
+    #[inline(never)]
+    fn make_room(&mut self, needs_segment: bool, time: Nanos, length: u64) -> Result<(), JournalError> {
+        if let Some(refused) = &self.refused
+            && refused.at.0.abs_diff(time.0) < REFUSED_FOR
+        {
+            return Err(refused.error());
+        }
+        let made = if needs_segment { self.begin_segment(time, length) } else { self.flush() };
+        self.refused = match &made {
+            Err(JournalError::Io { path, what, source }) => {
+                let (kind, code) = (source.kind(), source.raw_os_error());
+                Some(Refused { at: time, path: path.clone(), what, kind, code })
+            }
+            _ => None,
+        };
+        made
     }
 
     /// Writes what is buffered. Whatever fails is tried again at the next call.
@@ -265,12 +369,18 @@ impl JournalWriter {
     /// Writes what is buffered and waits until the disk has it.
     ///
     /// # Errors
-    /// A disk that fails.
+    /// A disk that fails. When it fails to sync, what it has of the records since the last sync is not known, and no later sync
+    /// tells: they are counted ([`JournalWriter::in_doubt`]), and the next record begins a segment.
     pub fn sync(&mut self) -> Result<(), JournalError> {
         self.flush()?;
         if let (Some((path, file)), false) = (&self.segment, self.is_synced) {
-            file.sync_data().map_err(failed(path, "cannot be synced"))?;
-            self.is_synced = true;
+            let synced = (self.sync_file)(file).map_err(failed(path, "cannot be synced"));
+            if synced.is_err() {
+                self.in_doubt += self.next - self.synced;
+                self.is_over = true;
+            }
+            (self.is_synced, self.synced) = (true, self.next);
+            return synced;
         }
         Ok(())
     }
@@ -278,33 +388,48 @@ impl JournalWriter {
     #[cold]
     fn begin_segment(&mut self, time: Nanos, room: u64) -> Result<(), JournalError> {
         // Whole before its successor is there: a reader takes a successor for the end.
-        self.sync()?;
+        self.flush()?;
+        if let Err(error) = self.sync() {
+            // What is in doubt is counted; it would be no less so without a successor.
+            self.trouble = Some(error);
+        }
         let path = segment_path(&self.folder, self.next);
+        let bytes = self.options.segment_bytes.max(SEGMENT_HEADER_BYTES + room);
+        match self.make_segment(&path, bytes, time) {
+            Ok(file) => self.segment = Some((path, file)),
+            Err(error) => {
+                // What is not whole is not left behind: it would be taken for a segment.
+                let _gone_anyway = fs::remove_file(&path);
+                return Err(error);
+            }
+        }
+        self.offset = SEGMENT_HEADER_BYTES;
+        self.reserved_bytes = bytes;
+        (self.is_synced, self.is_over) = (false, false);
+        if let Err(error) = self.remove_oldest() {
+            self.failed_removals += 1;
+            self.trouble = Some(error);
+        }
+        Ok(())
+    }
+
+    /// A file for records from the next on, its room reserved, known to its folder.
+    fn make_segment(&self, path: &Path, bytes: u64, time: Nanos) -> Result<File, JournalError> {
         let file = OpenOptions::new()
             .create(true)
             .truncate(true)
             .read(true)
             .write(true)
-            .open(&path)
-            .map_err(failed(&path, "cannot be created"))?;
-        let bytes = self.options.segment_bytes.max(SEGMENT_HEADER_BYTES + room);
-        if let Err(error) = reserve(&file, &path, bytes) {
-            drop(file);
-            // What cannot be reserved is not left behind half reserved.
-            let _gone_anyway = fs::remove_file(&path);
-            return Err(error);
-        }
+            .open(path)
+            .map_err(failed(path, "cannot be created"))?;
+        reserve(&file, path, bytes)?;
         let header = SegmentHeader { first: self.next, time }.encode();
-        file.write_all_at(&header, 0).map_err(failed(&path, "cannot be written"))?;
-        file.sync_all().map_err(failed(&path, "cannot be synced"))?;
+        file.write_all_at(&header, 0).map_err(failed(path, "cannot be written"))?;
+        (self.sync_file)(&file).map_err(failed(path, "cannot be synced"))?;
         File::open(&self.folder)
             .and_then(|folder| folder.sync_all())
             .map_err(failed(&self.folder, "cannot be synced"))?;
-        self.segment = Some((path, file));
-        self.offset = SEGMENT_HEADER_BYTES;
-        self.reserved_bytes = bytes;
-        self.is_synced = false;
-        self.remove_oldest()
+        Ok(file)
     }
 
     /// Removes the oldest segments, as many as are too much; never the one that is written, nor any that is needed.
@@ -364,4 +489,157 @@ fn torn(file: &File, path: &Path, offset: u64, end: u64) -> Result<u64, JournalE
         at += read as u64;
     }
     Ok(last - offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::super::{JournalReader, verify};
+    use super::*;
+
+    /// A folder of its own that goes with the test.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new() -> Self {
+            static NEXT: AtomicU64 = AtomicU64::new(0);
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = std::env::temp_dir().join(format!("tapeworks-writer-{}-{number}", std::process::id()));
+            let _not_there = fs::remove_dir_all(&path);
+            Self(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _gone = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    const SMALL: JournalOptions = JournalOptions { segment_bytes: 1_024, keep_bytes: None };
+
+    /// A record of a hundred bytes, so many ms after the beginning.
+    fn record(milliseconds: u64) -> Record<'static> {
+        Record { kind: 7, time: Nanos(1_000_000 * milliseconds), payload: &[5; 60], ..Record::default() }
+    }
+
+    fn append(writer: &mut JournalWriter, count: usize, milliseconds: u64) {
+        for _ in 0..count {
+            writer.append(&record(milliseconds)).unwrap();
+        }
+    }
+
+    /// The numbers of what a reader finds, and how many the journal says it lost.
+    fn found(folder: &Path) -> (Vec<u64>, u64) {
+        let (mut numbers, mut lost) = (Vec::new(), 0);
+        let mut reader = JournalReader::open(folder).unwrap();
+        while let Some(record) = reader.next().unwrap() {
+            numbers.push(record.number);
+            lost += if record.kind == LOST { record.extra } else { 0 };
+        }
+        (numbers, lost)
+    }
+
+    fn refuse(_file: &File) -> io::Result<()> {
+        Err(io::Error::from_raw_os_error(5))
+    }
+
+    #[test]
+    fn a_disk_that_refuses_room_is_asked_again_when_a_second_is_over() {
+        let folder = Folder::new();
+        let (mut writer, _) = JournalWriter::open(&folder.0, SMALL).unwrap();
+        append(&mut writer, 9, 0);
+        writer.options.segment_bytes = 1 << 60;
+        let first = writer.append(&record(1)).unwrap_err();
+        // There would be room now, but nobody asks.
+        writer.options.segment_bytes = 1_024;
+        for later in [1, 2, 500, 1_000] {
+            let error = writer.append(&record(later)).unwrap_err();
+            assert_eq!(error.to_string(), first.to_string());
+        }
+        assert_eq!(writer.lost(), 5);
+        assert_eq!(writer.append(&record(1_001)).unwrap(), 10);
+        assert_eq!(writer.holes(), 1);
+        // The end comes before the disk has room.
+        writer.options.segment_bytes = 1 << 60;
+        append(&mut writer, 8, 1_001);
+        writer.append(&record(1_002)).unwrap_err();
+        writer.tell_lost(Nanos(5_000_000_000)).unwrap_err();
+        writer.options.segment_bytes = 1_024;
+        writer.tell_lost(Nanos(7_000_000_000)).unwrap();
+        writer.tell_lost(Nanos(8_000_000_000)).unwrap();
+        assert_eq!((writer.lost(), writer.holes()), (6, 2));
+        drop(writer);
+        assert_eq!(found(&folder.0), ((0..20).collect(), 6));
+    }
+
+    #[test]
+    fn what_a_failed_sync_leaves_in_doubt_is_counted_and_nothing_more_goes_into_the_segment() {
+        let folder = Folder::new();
+        let (mut writer, _) = JournalWriter::open(&folder.0, SMALL).unwrap();
+        append(&mut writer, 2, 0);
+        writer.sync().unwrap();
+        append(&mut writer, 3, 0);
+        writer.sync_file = refuse;
+        let error = writer.sync().unwrap_err();
+        assert!(matches!(error, JournalError::Io { what: "cannot be synced", .. }), "{error}");
+        writer.sync_file = File::sync_all;
+        writer.sync().unwrap();
+        assert_eq!(writer.in_doubt(), 3, "a later sync says nothing of them");
+        assert_eq!(writer.append(&record(1)).unwrap(), 5);
+        writer.sync().unwrap();
+        assert_eq!((writer.in_doubt(), writer.lost()), (3, 0));
+        assert!(segment_path(&folder.0, 5).exists());
+        // One that fails when a segment is full costs no record either, and is told.
+        append(&mut writer, 8, 1);
+        fn at_first(file: &File) -> io::Result<()> {
+            static FAILED: AtomicU64 = AtomicU64::new(0);
+            if FAILED.fetch_add(1, Ordering::Relaxed) == 0 { refuse(file) } else { file.sync_all() }
+        }
+        writer.sync_file = at_first;
+        assert!(writer.take_trouble().is_none());
+        assert_eq!(writer.append(&record(1)).unwrap(), 14);
+        assert!(writer.take_trouble().unwrap().to_string().contains("cannot be synced"));
+        assert_eq!((writer.in_doubt(), writer.lost()), (3 + 8, 0));
+        drop(writer);
+        assert_eq!(found(&folder.0), ((0..15).collect(), 0));
+        assert_eq!(verify(&folder.0).unwrap().damage, []);
+    }
+
+    #[test]
+    fn a_segment_that_could_not_begin_leaves_nothing_behind() {
+        let folder = Folder::new();
+        let (mut writer, _) = JournalWriter::open(&folder.0, SMALL).unwrap();
+        append(&mut writer, 9, 0);
+        writer.sync().unwrap();
+        // Reserved, with its header, and not synced.
+        writer.sync_file = refuse;
+        writer.append(&record(1)).unwrap_err();
+        assert!(!segment_path(&folder.0, 9).exists());
+        drop(writer);
+        let (mut writer, opened) = JournalWriter::open(&folder.0, SMALL).unwrap();
+        assert_eq!(opened.next, 9);
+        assert_eq!(writer.append(&record(2)).unwrap(), 9);
+    }
+
+    #[test]
+    fn a_segment_that_cannot_be_removed_costs_no_record_and_is_told() {
+        let folder = Folder::new();
+        let options = JournalOptions { keep_bytes: Some(3_000), ..SMALL };
+        let (mut writer, _) = JournalWriter::open(&folder.0, options).unwrap();
+        append(&mut writer, 18, 0);
+        let oldest = segment_path(&folder.0, 0);
+        fs::remove_file(&oldest).unwrap();
+        fs::create_dir(&oldest).unwrap();
+        for number in 18..60 {
+            assert_eq!(writer.append(&record(0)).unwrap(), number);
+        }
+        assert!(writer.failed_removals() > 0 && writer.removed_segments() == 0 && writer.lost() == 0);
+        assert!(writer.take_trouble().unwrap().to_string().contains("cannot be removed"));
+        assert!(writer.take_trouble().is_none());
+        fs::remove_dir(&oldest).unwrap();
+        append(&mut writer, 10, 0);
+        assert!(writer.removed_segments() > 0);
+    }
 }
