@@ -273,6 +273,10 @@ fn a_list_brings_its_symbols_also_those_that_appear_later() {
         events.iter().filter_map(|event| event.symbol().map(|symbol| symbol.as_str().to_owned())).collect();
     let list = format!("schema=mbo|symbols={},{}|id=7", symbols[2], symbols[9]);
     let pending = Client::connect(address, "").subscribe(&list);
+    // By number, one of them far beyond any that there will be.
+    let numbers = "schema=mbo|stype_in=instrument_id|symbols=3,10,16777215";
+    let numbered = Client::connect(address, "").subscribe(numbers);
+    assert!(numbered.told.errors[0].contains("16777215"), "{:?}", numbered.told.errors);
     assert_eq!(pending.told.errors.len(), 1, "nothing is known yet");
     assert!(pending.told.errors[0].contains(&symbols[9]), "{:?}", pending.told.errors);
     assert!(pending.told.symbols.is_empty());
@@ -290,6 +294,7 @@ fn a_list_brings_its_symbols_also_those_that_appear_later() {
     changing.say(&format!("unsubscribe|schema=mbo|symbols={}", symbols[2]), "Unsubscribed from mbo");
     plant.publish(&events[3000..]);
     let (pending, by_number, changing) = (pending.rest(), by_number.rest(), changing.rest());
+    let numbered = numbered.rest();
     plant.end();
     let (pending, by_number, changing) =
         (pending.join().unwrap(), by_number.join().unwrap(), changing.join().unwrap());
@@ -297,6 +302,7 @@ fn a_list_brings_its_symbols_also_those_that_appear_later() {
         expected(events, Schema::Mbo).into_iter().filter(|one| numbers.contains(&number_of(one))).collect()
     };
     same("symbols that appeared", &pending.records, &of(&events, &[3, 10]));
+    same("numbers that appeared", &numbered.join().unwrap().records, &of(&events, &[3, 10]));
     assert_eq!(pending.symbols.len(), 2);
     let skip = of(&events[..1000], &[3, 10]).len();
     same("by number", &by_number.records, &of(&events, &[3, 10])[skip..]);

@@ -19,9 +19,6 @@ use super::super::replica::{LANES, lane_of};
 use super::super::transport::Transport;
 use super::Counters;
 
-/// Instruments have numbers below this, so that a list of them stays small.
-const MAX_INSTRUMENTS: usize = 1 << 24;
-
 /// Where a session is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
@@ -136,6 +133,9 @@ pub(super) struct Interest {
     excluded: FixedBitSet,
     /// Symbols that no instrument has yet.
     pending: HashSet<Symbol>,
+    /// Numbers that no instrument has yet, wanted (`true`) or unwanted. They are in no list: what a list takes grows with the
+    /// largest number in it, and a stranger's number may be any.
+    pending_numbers: HashMap<InstrumentId, bool>,
     /// From when on a replay is wanted, as long as it is under way.
     start: Option<Nanos>,
     /// What was asked for, as long as a replay has to know it.
@@ -169,6 +169,7 @@ impl Interest {
             Wanted::All => {
                 chosen.is_all = true;
                 self.excluded.clear();
+                self.pending_numbers.retain(|_, is_wanted| *is_wanted);
             }
             Wanted::Symbols(symbols) => {
                 for symbol in symbols {
@@ -183,10 +184,12 @@ impl Interest {
             }
             Wanted::Instruments(instruments) => {
                 for instrument in instruments {
-                    if instrument.index() >= known.len() {
+                    if instrument.index() < known.len() {
+                        insert(&mut chosen.instruments, *instrument);
+                    } else {
+                        self.pending_numbers.insert(*instrument, true);
                         unknown.push((u64::from(instrument.0) + 1).to_string());
                     }
-                    insert(&mut chosen.instruments, *instrument);
                 }
             }
         }
@@ -212,6 +215,7 @@ impl Interest {
             Wanted::All => {
                 self.groups.clear();
                 self.pending.clear();
+                self.pending_numbers.clear();
                 return;
             }
             Wanted::Symbols(symbols) => {
@@ -223,13 +227,38 @@ impl Interest {
                 }
             }
             Wanted::Instruments(instruments) => {
-                instruments.iter().for_each(|instrument| insert(&mut gone, *instrument));
+                let is_all = self.is_all();
+                for instrument in instruments {
+                    if instrument.index() < known.len() {
+                        insert(&mut gone, *instrument);
+                    } else if is_all {
+                        self.pending_numbers.insert(*instrument, false);
+                    } else {
+                        self.pending_numbers.remove(instrument);
+                    }
+                }
             }
         }
         self.groups.iter_mut().for_each(|group| group.instruments.difference_with(&gone));
         if self.is_all() {
             self.excluded.union_with(&gone);
         }
+    }
+
+    /// Takes note of an instrument that has appeared. Returns whether it has come onto a list.
+    fn appears(&mut self, instrument: InstrumentId, symbol: Symbol) -> bool {
+        // It may have been asked for by its symbol, by its number, or by both.
+        let is_named = self.pending.remove(&symbol);
+        let by_number = self.pending_numbers.remove(&instrument);
+        let is_wanted = is_named || by_number == Some(true);
+        if is_wanted {
+            if let Some(group) = self.groups.first_mut() {
+                insert(&mut group.instruments, instrument);
+            }
+        } else if by_number == Some(false) {
+            insert(&mut self.excluded, instrument);
+        }
+        is_wanted && !self.is_all()
     }
 
     #[inline]
@@ -253,14 +282,13 @@ impl Interest {
 
     fn is_empty(&self) -> bool {
         let is_empty = |group: &Group| !group.is_all && group.instruments.is_clear();
-        self.pending.is_empty() && self.groups.iter().all(is_empty)
+        self.pending.is_empty() && self.pending_numbers.is_empty() && self.groups.iter().all(is_empty)
     }
 }
 
+/// Puts an instrument that is there on a list. A list is as long as the largest number on it.
 fn insert(set: &mut FixedBitSet, instrument: InstrumentId) {
-    if instrument.index() < MAX_INSTRUMENTS {
-        set.grow_and_insert(instrument.index());
-    }
+    set.grow_and_insert(instrument.index());
 }
 
 /// Where the records of an instrument go.
@@ -656,15 +684,7 @@ impl Client {
         let (mut wanting, mut lanes) = (None, Vec::new());
         for (lane, interest) in self.interests.iter_mut().enumerate() {
             let Some(interest) = interest else { continue };
-            if interest.pending.remove(&symbol) {
-                // It may be on the list by its number already.
-                let is_listed =
-                    interest.groups.iter().any(|one| one.instruments.contains(instrument.index()));
-                if let Some(group) = interest.groups.first_mut() {
-                    insert(&mut group.instruments, instrument);
-                }
-                lanes.extend((!is_listed && !interest.is_all()).then_some(lane));
-            }
+            lanes.extend(interest.appears(instrument, symbol).then_some(lane));
             if interest.wants(instrument, event) {
                 let is_kept = interest.start.is_some() && self.replay.is_some();
                 wanting = if is_kept { wanting.or(Some(Wanting::Kept)) } else { Some(Wanting::Now) };
@@ -899,5 +919,55 @@ impl Client {
         self.allowance = self.outbox.len() + kept.len();
         let count = std::mem::take(&mut self.kept_count);
         self.put_records(&kept, count, now, counters);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subscription(wanted: Wanted) -> Subscription {
+        Subscription {
+            schema: Schema::Mbo,
+            wanted,
+            start: None,
+            has_snapshot: false,
+            id: None,
+            is_last: true,
+        }
+    }
+
+    /// One line asked for the last number there can be, and every list and table grew to it: 400 MB for each schema.
+    #[test]
+    fn a_number_that_no_instrument_has_is_on_no_list_until_one_has_it() {
+        let mut known = Instruments::default();
+        let first = known.intern(Symbol::from_bytes(b"FIRST"));
+        let (second, largest) = (InstrumentId(1), InstrumentId((1 << 24) - 2));
+        let mut interest = Interest::default();
+        let wanted = Wanted::Instruments(vec![first, second, largest]);
+        let (chosen, unknown) = interest.add(&subscription(wanted), 0, &known);
+        assert_eq!(unknown, ["2", "16777215"]);
+        assert_eq!(chosen.instruments.len(), 1);
+        assert_eq!(interest.instruments().collect::<Vec<_>>(), [0]);
+        assert!(interest.wants(first, 0) && !interest.wants(second, 0));
+        assert_eq!(known.intern(Symbol::from_bytes(b"SECOND")), second);
+        assert!(interest.appears(second, Symbol::from_bytes(b"SECOND")));
+        assert!(interest.wants(second, 0));
+        assert!(interest.groups.iter().all(|group| group.instruments.len() == 2));
+        interest.remove(&Wanted::Instruments(vec![first, second, largest]), &known);
+        assert!(interest.is_empty());
+    }
+
+    #[test]
+    fn a_number_that_is_not_wanted_of_all_is_left_out_when_it_appears() {
+        let known = Instruments::default();
+        let mut interest = Interest::default();
+        let _ = interest.add(&subscription(Wanted::All), 0, &known);
+        interest.remove(&Wanted::Instruments(vec![InstrumentId(0), InstrumentId(1)]), &known);
+        assert_eq!(interest.excluded.len(), 0);
+        for number in [0, 1, 2].map(InstrumentId) {
+            assert!(!interest.appears(number, Symbol::from_bytes(b"ANY")), "who takes all is on no list");
+            assert_eq!(interest.wants(number, 0), number.0 == 2);
+        }
     }
 }
