@@ -35,7 +35,7 @@ use super::replay::{Begin, Message, Replay, Selection};
 pub use super::replica::BookOptions;
 use super::replica::{LANES, Mode, Replica, Special, lane_of};
 use super::transport::Transport;
-use client::{Client, Interest, Phase};
+use client::{Client, Clocks, Interest, Phase};
 pub use client::{ClientState, ClientView};
 
 /// A dataset that clients can ask for.
@@ -81,6 +81,8 @@ pub struct Options {
     pub max_unauthenticated: usize,
     /// Replays at once.
     pub max_replays: usize,
+    /// A client that has taken no byte of its replay for so long is sent away, so that others can have theirs.
+    pub replay_stall: Duration,
     /// Where replays come from; without it `start=` is refused.
     pub history: Option<Arc<dyn History>>,
     /// Told of clients that are refused.
@@ -91,7 +93,8 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// Nobody and nothing; 16 MiB a client and 1 GiB of snapshots, 1,024 connections of which 256 without a key, 4 replays.
+    /// Nobody and nothing; 16 MiB a client and 1 GiB of snapshots, 1,024 connections of which 256 without a key, 4 replays, of
+    /// which one may stand still for a minute.
     fn default() -> Self {
         Self {
             keys: Keys::default(),
@@ -103,6 +106,7 @@ impl Default for Options {
             max_connections: 1024,
             max_unauthenticated: 256,
             max_replays: 4,
+            replay_stall: Duration::from_secs(60),
             history: None,
             on_refusal: None,
             #[cfg(feature = "tls")]
@@ -200,6 +204,9 @@ const FAREWELL_NS: u64 = 5 * Nanos::SECOND;
 /// How often times are checked: heartbeats, answers that do not come.
 const CHECK_NS: u64 = 50_000_000;
 
+/// How often is looked for what replays bring: of one there wait two megabytes at most.
+const REPLAY_LOOK: Duration = Duration::from_millis(1);
+
 /// How often one address is told of.
 const TELL_NS: u64 = 60 * Nanos::SECOND;
 
@@ -262,7 +269,8 @@ pub struct Distributor {
     connections: Vec<usize>,
     unauthenticated: usize,
     sessions: u64,
-    now: Nanos,
+    now: Clocks,
+    /// When times were checked, on the stopwatch.
     checked: Nanos,
     live: Arc<AtomicU64>,
     counters: Counters,
@@ -327,7 +335,7 @@ impl Distributor {
             watchers: (0..LANES).map(|_| Watchers::default()).collect(),
             unauthenticated: 0,
             sessions: 0,
-            now: Nanos(0),
+            now: Clocks::default(),
             checked: Nanos(0),
             live: Arc::new(AtomicU64::new(0)),
             counters: Counters::default(),
@@ -387,7 +395,7 @@ impl Distributor {
     /// # Errors
     /// [`MissingEvents`] when there are events between those taken before and these; nothing is taken.
     pub fn events(&mut self, first: u64, events: &[Event], now: Nanos) -> Result<(), MissingEvents> {
-        self.now = self.now.max(now);
+        self.now.wall = self.now.wall.max(now);
         let expected = self.replica.market.next;
         let Some(known) = expected.checked_sub(first) else { return Err(MissingEvents { expected, first }) };
         let mut rest = usize::try_from(known).ok().and_then(|known| events.get(known..)).unwrap_or_default();
@@ -425,6 +433,18 @@ impl Distributor {
         }
     }
 
+    /// How long [`Distributor::serve`] may wait before there is something to do that no socket tells of, `longest` at most. A turn
+    /// ends before all is written or read, so that nobody waits for one client, and readiness is told once; and a replay comes
+    /// from a thread of its own, which wakes nobody.
+    pub fn patience(&self, longest: Duration) -> Duration {
+        if self.clients.iter().flatten().any(Client::has_work) {
+            return Duration::ZERO;
+        }
+        let room = self.options.queue_bytes / 2;
+        let is_fed = |client: &Client| client.replay.is_some() && client.queued() < room;
+        if self.clients.iter().flatten().any(is_fed) { longest.min(REPLAY_LOOK) } else { longest }
+    }
+
     /// Whether nothing waits for any client.
     pub fn is_idle(&self) -> bool {
         self.clients.iter().flatten().all(Client::has_all)
@@ -439,7 +459,7 @@ impl Distributor {
         if !self.replica.has_records() {
             return;
         }
-        let (now, limit) = (self.now, self.options.queue_bytes);
+        let (now, limit) = (self.now.wall, self.options.queue_bytes);
         let mut has_picky = false;
         for (lane, watchers) in self.watchers.iter().enumerate() {
             let Some(made) = self.replica.lanes.get(lane).filter(|made| !made.batch.is_empty()) else {
@@ -553,7 +573,7 @@ impl Distributor {
             self.free.push(place);
             return Err(error);
         }
-        let session = Session::new(challenge, self.now, self.options.limits);
+        let session = Session::new(challenge, self.now.steady, self.options.limits);
         self.sessions += 1;
         self.unauthenticated += 1;
         let client = Client::new(transport, address, self.sessions, session, self.now);
@@ -586,12 +606,14 @@ impl Distributor {
         }
     }
 
-    /// Reads, answers and writes what can be done at once; waits for sockets up to `wait`. `now` never goes back.
+    /// Reads, answers and writes what can be done at once; waits for sockets up to `wait`. `now` is the wall clock's time, which
+    /// records and messages tell; `steady` is that of a clock that cannot be set, from any beginning, by which is measured what
+    /// lasts: heartbeats, answers that do not come.
     ///
     /// # Errors
     /// When the system cannot wait for sockets at all; what concerns one client ends its connection only.
-    pub fn serve(&mut self, now: Nanos, wait: Duration) -> io::Result<()> {
-        self.now = self.now.max(now);
+    pub fn serve(&mut self, now: Nanos, steady: Nanos, wait: Duration) -> io::Result<()> {
+        self.now = Clocks { wall: self.now.wall.max(now), steady: self.now.steady.max(steady) };
         if let Err(error) = self.poll.poll(&mut self.ready, Some(wait))
             && error.kind() != io::ErrorKind::Interrupted
         {
@@ -612,8 +634,8 @@ impl Distributor {
                 client.is_readable |= is_readable;
             }
         }
-        if self.now.since(self.checked) >= CHECK_NS {
-            self.checked = self.now;
+        if self.now.steady.since(self.checked) >= CHECK_NS {
+            self.checked = self.now.steady;
             self.check_times();
         }
         for place in 0..self.clients.len() {
@@ -766,7 +788,7 @@ impl Distributor {
     fn apply(&mut self, place: usize, subscription: &Subscription) -> Result<(), Refusal> {
         let schema = subscription.schema;
         let from = if subscription.start.is_some() { u64::MAX } else { self.replica.market.next };
-        let Self { clients, replica, now, .. } = self;
+        let Self { clients, replica, now: Clocks { wall: now, .. }, .. } = self;
         let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return Ok(()) };
         let holds = replica.held(schema).is_some();
         let interest = client.interest(schema);
@@ -807,7 +829,7 @@ impl Distributor {
     }
 
     fn unsubscribe(&mut self, place: usize, subscription: &Subscription) {
-        let now = self.now;
+        let now = self.now.wall;
         self.unwatch(place);
         let Self { clients, replica, .. } = self;
         let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return };
@@ -895,7 +917,7 @@ impl Distributor {
 
     /// Takes what a client's replay has told, as far as there is room.
     fn replay(&mut self, place: usize) {
-        let (now, limit, next) = (self.now, self.options.queue_bytes, self.replica.market.next);
+        let (now, limit, next) = (self.now.wall, self.options.queue_bytes, self.replica.market.next);
         loop {
             let Self { clients, counters, .. } = self;
             let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return };
@@ -932,15 +954,25 @@ impl Distributor {
 
     /// Heartbeats, answers that do not come, clients that were told to go.
     fn check_times(&mut self) {
-        let now = self.now;
+        let (now, stall) = (self.now, self.options.replay_stall);
+        let stall_ns = u64::try_from(stall.as_nanos()).unwrap_or(u64::MAX);
         for place in 0..self.clients.len() {
             let Some(client) = self.client(place) else { continue };
-            if let Err(refusal) = client.session.check_time(now) {
+            if let Err(refusal) = client.session.check_time(now.steady) {
                 self.refuse(place, refusal);
                 continue;
             }
             if client.is_past_farewell(now) {
                 self.close(place);
+                continue;
+            }
+            if client.is_stalled(now, stall_ns) {
+                self.counters.ended_slow += 1;
+                let text = format!(
+                    "the client is too slow: it took nothing of its replay for {} s",
+                    stall.as_secs_f64()
+                );
+                self.dismiss(place, ErrorCode::Other, &text);
                 continue;
             }
             if client.heartbeat(now) {
@@ -972,7 +1004,7 @@ impl Distributor {
         if self.told.len() >= TOLD_ADDRESSES {
             self.told.clear();
         }
-        let now = self.now;
+        let now = self.now.steady;
         let (told, untold) = self.told.entry(address.ip()).or_insert((Nanos(0), 0));
         if *told != Nanos(0) && now.since(*told) < TELL_NS {
             *untold += 1;
@@ -1006,7 +1038,7 @@ impl Distributor {
     }
 
     const fn now_plus_farewell(&self) -> Nanos {
-        Nanos(self.now.0.saturating_add(FAREWELL_NS))
+        Nanos(self.now.steady.0.saturating_add(FAREWELL_NS))
     }
 
     /// Ends the session of an admitted client with an error message.
@@ -1017,7 +1049,7 @@ impl Distributor {
         if client.begin(now).is_err() {
             return self.close(place);
         }
-        client.tell(|bytes| live::error(now, code, text, bytes));
+        client.tell(|bytes| live::error(now.wall, code, text, bytes));
         self.unwatch(place);
         if let Some(client) = self.client(place) {
             client.leave(until);

@@ -19,6 +19,16 @@ use super::super::replica::{LANES, lane_of};
 use super::super::transport::Transport;
 use super::Counters;
 
+/// The time, by two clocks.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Clocks {
+    /// What a wall clock shows, for what is told. It does not go back here: if it is set back it stands still until it is there
+    /// again.
+    pub(super) wall: Nanos,
+    /// What a stopwatch shows, for everything that lasts.
+    pub(super) steady: Nanos,
+}
+
 /// Where a session is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
@@ -28,7 +38,7 @@ pub(super) enum Phase {
     Live,
     /// It is told why it has to go.
     Closing {
-        /// And gone by then.
+        /// And gone by then, on the stopwatch.
         until: Nanos,
     },
 }
@@ -371,7 +381,9 @@ pub(super) struct Client {
     skipping: Option<u64>,
     is_over: bool,
     is_shut: bool,
+    /// When bytes went out last, on the stopwatch.
     last_sent: Nanos,
+    /// When nothing waited the last time, on the stopwatch.
     last_empty: Nanos,
     /// When the turn began.
     turn: Nanos,
@@ -409,7 +421,7 @@ impl Client {
         address: SocketAddr,
         id: u64,
         session: Session,
-        now: Nanos,
+        now: Clocks,
     ) -> Self {
         let mut outbox = Outbox::new();
         outbox.own().extend_from_slice(session.greeting().as_bytes());
@@ -422,7 +434,7 @@ impl Client {
             is_readable: true,
             address,
             id,
-            since: now,
+            since: now.wall,
             admitted: None,
             publishers: Vec::new(),
             has_head: false,
@@ -438,9 +450,9 @@ impl Client {
             skipping: None,
             is_over: false,
             is_shut: false,
-            last_sent: now,
-            last_empty: now,
-            turn: now,
+            last_sent: now.steady,
+            last_empty: now.steady,
+            turn: now.wall,
             records: 0,
             bytes: 0,
             skipped: 0,
@@ -531,7 +543,7 @@ impl Client {
         !self.publishers.is_empty()
     }
 
-    pub(super) fn view(&self, now: Nanos, keys: &Keys) -> ClientView {
+    pub(super) fn view(&self, now: Clocks, keys: &Keys) -> ClientView {
         let state = match (&self.admitted, self.phase) {
             (_, Phase::Closing { .. }) => ClientState::Closing,
             (None, _) => ClientState::Connected,
@@ -556,7 +568,7 @@ impl Client {
             records: self.records,
             bytes: self.bytes,
             queued_bytes: self.waiting(),
-            lag_ns: if self.outbox.is_empty() { 0 } else { now.since(self.last_empty) },
+            lag_ns: if self.outbox.is_empty() { 0 } else { now.steady.since(self.last_empty) },
             skipped: self.skipped,
             conflated: self.conflated_count,
         }
@@ -574,13 +586,13 @@ impl Client {
     }
 
     /// Begins the stream, if it has not begun.
-    pub(super) fn begin(&mut self, now: Nanos) -> Result<(), HeadError> {
+    pub(super) fn begin(&mut self, now: Clocks) -> Result<(), HeadError> {
         let Some(admitted) = self.admitted.as_ref().filter(|_| !self.has_head) else { return Ok(()) };
         self.has_head = true;
         self.phase = Phase::Live;
-        self.last_sent = now;
+        self.last_sent = now.steady;
         let mut head = Vec::new();
-        live::head(&admitted.dataset, now, admitted.has_ts_out, &mut head)?;
+        live::head(&admitted.dataset, now.wall, admitted.has_ts_out, &mut head)?;
         if admitted.is_compressed && self.outbox.compress().is_err() {
             self.is_over = true;
         }
@@ -599,8 +611,8 @@ impl Client {
         self.interests.iter_mut().for_each(|interest| *interest = None);
     }
 
-    pub(super) fn is_past_farewell(&self, now: Nanos) -> bool {
-        matches!(self.phase, Phase::Closing { until } if now >= until)
+    pub(super) fn is_past_farewell(&self, now: Clocks) -> bool {
+        matches!(self.phase, Phase::Closing { until } if now.steady >= until)
     }
 
     pub(super) fn keep(&mut self, subscription: Subscription) {
@@ -841,10 +853,10 @@ impl Client {
     }
 
     /// Writes what the socket takes. Returns whether the client is too slow to go on.
-    pub(super) fn write(&mut self, now: Nanos, limit: usize, counters: &mut Counters) -> io::Result<bool> {
-        self.turn = now;
+    pub(super) fn write(&mut self, now: Clocks, limit: usize, counters: &mut Counters) -> io::Result<bool> {
+        self.turn = now.wall;
         if self.phase == Phase::Live {
-            self.keep_up(now, limit, counters);
+            self.keep_up(now.wall, limit, counters);
         }
         self.outbox.seal()?;
         if self.is_writable {
@@ -856,7 +868,7 @@ impl Client {
                 Ok(written) => {
                     self.bytes += written as u64;
                     counters.bytes += written as u64;
-                    self.last_sent = now;
+                    self.last_sent = now.steady;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_writable = false,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -865,7 +877,7 @@ impl Client {
         }
         self.allowance = self.allowance.min(self.outbox.len());
         if self.outbox.is_empty() && self.transport.is_settled() {
-            self.last_empty = now;
+            self.last_empty = now.steady;
             if matches!(self.phase, Phase::Closing { .. }) && !self.is_shut {
                 self.is_shut = true;
                 // The other side reads to the end and closes; if not, time is up some seconds later.
@@ -876,14 +888,28 @@ impl Client {
     }
 
     /// Sends a heartbeat if nothing was sent for as long as was asked for.
-    pub(super) fn heartbeat(&mut self, now: Nanos) -> bool {
+    pub(super) fn heartbeat(&mut self, now: Clocks) -> bool {
         let interval = self.admitted.as_ref().map_or(u64::MAX, |admitted| admitted.heartbeat_ns);
-        if self.phase != Phase::Live || !self.outbox.is_empty() || now.since(self.last_sent) < interval {
+        if self.phase != Phase::Live || !self.outbox.is_empty() || now.steady.since(self.last_sent) < interval
+        {
             return false;
         }
-        self.last_sent = now;
-        self.tell(|bytes| live::system(now, SystemCode::Heartbeat, "", bytes));
+        self.last_sent = now.steady;
+        self.tell(|bytes| live::system(now.wall, SystemCode::Heartbeat, "", bytes));
         true
+    }
+
+    /// Whether a replay is under way to it, and it has taken nothing of what waits for so many nanoseconds.
+    pub(super) fn is_stalled(&self, now: Clocks, limit_ns: u64) -> bool {
+        let since = now.steady.since(self.last_sent.max(self.last_empty));
+        self.replay.is_some() && !self.outbox.is_empty() && since >= limit_ns
+    }
+
+    /// Whether there is something to do for it at once, of which its socket will not tell: readiness is told once.
+    pub(super) fn has_work(&self) -> bool {
+        let is_behind = !self.conflated.is_empty() || self.skipping.is_some();
+        let has_bytes = !self.outbox.is_empty() || (is_behind && self.phase == Phase::Live);
+        self.is_readable || (self.is_writable && has_bytes)
     }
 
     /// What a replay is to give.
