@@ -756,7 +756,7 @@ fn strangers_are_refused_counted_and_told_of_once_and_others_do_not_notice() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&told);
     let mut plant = Plant::with(|options| {
-        options.on_refusal = Some(Box::new(move |refused| log.lock().unwrap().push(refused.to_owned())));
+        options.on_refusal = Some(Arc::new(move |refused| log.lock().unwrap().push(refused.clone())));
         options.limits.authentication_ns = 300_000_000;
         options.max_unauthenticated = 64;
     });

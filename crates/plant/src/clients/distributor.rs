@@ -12,9 +12,8 @@
 
 mod client;
 
-use std::collections::HashMap;
 use std::io::{self, Read};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -35,6 +34,7 @@ use super::replay::{Begin, Message, Replay, Selection};
 pub use super::replica::BookOptions;
 use super::replica::{LANES, Mode, Replica, Special, lane_of};
 use super::transport::Transport;
+use crate::refusals::{OnRefusal, Refusals};
 use client::{Client, Clocks, Interest, Phase};
 pub use client::{ClientState, ClientView};
 
@@ -46,20 +46,6 @@ pub struct Dataset {
     /// DBN's numbers of the feeds in it; empty for all, and for the NBBO across them.
     pub publishers: Vec<u16>,
 }
-
-/// A client that was refused, or whose session was ended by us.
-#[derive(Clone, Debug)]
-pub struct Refused {
-    /// Where it came from.
-    pub address: SocketAddr,
-    /// Why.
-    pub refusal: Refusal,
-    /// Refusals of the same address since the last that was told.
-    pub untold: u64,
-}
-
-/// Called for refusals: at most once a minute for each address.
-pub type OnRefusal = Box<dyn FnMut(&Refused) + Send>;
 
 /// What a distributor serves, and to whom.
 pub struct Options {
@@ -207,12 +193,6 @@ const CHECK_NS: u64 = 50_000_000;
 /// How often is looked for what replays bring: of one there wait two megabytes at most.
 const REPLAY_LOOK: Duration = Duration::from_millis(1);
 
-/// How often one address is told of.
-const TELL_NS: u64 = 60 * Nanos::SECOND;
-
-/// Addresses remembered for that; beyond it all are forgotten.
-const TOLD_ADDRESSES: usize = 10_000;
-
 /// Bytes of one read.
 const READ_BYTES: usize = 1 << 16;
 
@@ -274,7 +254,7 @@ pub struct Distributor {
     checked: Nanos,
     live: Arc<AtomicU64>,
     counters: Counters,
-    told: HashMap<IpAddr, (Nanos, u64)>,
+    refusals: Refusals,
     input: Vec<u8>,
 }
 
@@ -323,6 +303,7 @@ impl Distributor {
         for schema in Schema::ALL {
             replica.set_mode(schema, Mode::idle(schema));
         }
+        let refusals = Refusals::new("client", options.on_refusal.clone());
         Ok(Self {
             connections: vec![0; options.keys.len()],
             replica,
@@ -339,7 +320,7 @@ impl Distributor {
             checked: Nanos(0),
             live: Arc::new(AtomicU64::new(0)),
             counters: Counters::default(),
-            told: HashMap::new(),
+            refusals,
             input: vec![0; READ_BYTES],
         })
     }
@@ -553,7 +534,7 @@ impl Distributor {
             // It has nothing to read yet, so this goes into the buffer of a fresh socket.
             let _ = io::Write::write(&mut stream, Session::refusal(&refusal).as_bytes());
             self.counters.closed += 1;
-            self.refused(address, refusal);
+            self.refused(address, &refusal);
             return Ok(());
         }
         if self.unauthenticated >= self.options.max_unauthenticated {
@@ -997,24 +978,11 @@ impl Distributor {
     }
 
     /// Counts a refusal and tells of it, now and then.
-    fn refused(&mut self, address: SocketAddr, refusal: Refusal) {
+    fn refused(&mut self, address: SocketAddr, refusal: &Refusal) {
         if let Some(count) = self.counters.refused.get_mut(refusal.reason() as usize) {
             *count += 1;
         }
-        if self.told.len() >= TOLD_ADDRESSES {
-            self.told.clear();
-        }
-        let now = self.now.steady;
-        let (told, untold) = self.told.entry(address.ip()).or_insert((Nanos(0), 0));
-        if *told != Nanos(0) && now.since(*told) < TELL_NS {
-            *untold += 1;
-            return;
-        }
-        let untold = std::mem::take(untold);
-        *told = now.max(Nanos(1));
-        if let Some(tell) = &mut self.options.on_refusal {
-            tell(&Refused { address, refusal, untold });
-        }
+        self.refusals.refused(address, refusal, self.now.steady.0);
     }
 
     /// Tells a client why its session ends, and ends it.
@@ -1034,7 +1002,7 @@ impl Distributor {
             client.say(&Session::refusal(&refusal));
             client.leave(until);
         }
-        self.refused(address, refusal);
+        self.refused(address, &refusal);
     }
 
     const fn now_plus_farewell(&self) -> Nanos {

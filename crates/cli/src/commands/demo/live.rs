@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -72,7 +73,7 @@ pub(super) fn run(out: &Path, choice: &Choice) -> Result {
         venue.snapshot = addresses.snapshot;
     }
     let (told, refusals) = channel();
-    let on_refusal = Box::new(move |refused: &tapeworks_plant::clients::distributor::Refused| {
+    let on_refusal = Arc::new(move |refused: &tapeworks_plant::refusals::Refused| {
         // Where the log has ended nobody listens.
         let _unheard = told.send(refused.clone());
     });
