@@ -2,7 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::process::Command;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Command, Stdio};
+
+use tapeworks_market::instrument::Symbol;
+use tapeworks_market::nbbo::Nbbo;
+use tapeworks_market::{Event, EventKind, InstrumentId, Publisher};
+use tapeworks_plant::live::{Published, SHARED_MEANING};
+use tapeworks_ring::broadcast::Writer;
 
 /// What the program printed.
 fn run(program: &str, arguments: &[&str]) -> String {
@@ -70,6 +77,26 @@ fn what_a_generated_line_loses_is_what_the_feed_misses() {
     for line in lines {
         assert!(line[0] > 0 && line[1] == line[2], "{printed}");
     }
+}
+
+#[test]
+fn the_shared_memory_of_a_plant_tells_symbols_to_who_comes_late() {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("example-shared-memory");
+    let mut writer = Writer::create(&path, 64, SHARED_MEANING).unwrap();
+    let event = Event::new(EventKind::Other, Publisher(2), InstrumentId(0));
+    for (symbol, changed) in [("TWAA", true), ("TWAB", false), ("TWAC", true)] {
+        writer.publish(&Published::new(&event, Symbol::parse(symbol), &Nbbo::default(), changed));
+    }
+    let mut reader = Command::new(env!("CARGO_BIN_EXE_read_shared_memory"));
+    let mut reader = reader.arg(&path).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = BufReader::new(reader.stdout.take().unwrap());
+    let mut printed = String::new();
+    output.read_line(&mut printed).unwrap();
+    // It ends when the plant does, and has read what was there.
+    drop(writer);
+    output.read_to_string(&mut printed).unwrap();
+    assert!(reader.wait().unwrap().success());
+    assert_eq!(printed, "TWAA - x 0 / - x 0\nTWAC - x 0 / - x 0\n");
 }
 
 #[test]

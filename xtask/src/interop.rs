@@ -45,7 +45,8 @@ pub(crate) fn page() -> Result<String, Lack> {
     Ok("the page does in Chromium what it should".into())
 }
 
-/// What the official clients get from the live server, against the files of the same session.
+/// What the official clients get from the live server, against the files of the same session; and from a plant that listens to
+/// venues, against the files of its journal.
 pub(crate) fn live() -> Result<String, Lack> {
     let build = ["build", "--locked", "--package", "tapeworks-plant", "--example", "live_server"];
     process::cargo(build).run().map_err(Lack::Failed)?;
@@ -63,9 +64,19 @@ pub(crate) fn live() -> Result<String, Lack> {
         .arg("--server")
         .arg(server)
         .arg("--work")
+        .arg(&work);
+    run.env("PYTHONDONTWRITEBYTECODE", "1").run().map_err(Lack::Failed)?;
+    let run = process::program(tools::python()?)
+        .arg(process::root().join("interop/with_databento_plant.py"))
+        .arg("--tapeworks")
+        .arg(tools::release_binary()?)
+        .arg("--rust-client")
+        .arg(process::target_folder().join("debug/tapeworks-interop-live"))
+        .arg("--work")
         .arg(work);
     run.env("PYTHONDONTWRITEBYTECODE", "1").run().map_err(Lack::Failed)?;
-    Ok("the official clients, Rust and Python, get the records that the files hold".into())
+    Ok("the official clients, Rust and Python, get from server and plant the records that the files hold"
+        .into())
 }
 
 /// The Java client of the stream, built by Maven: the same records in both encodings.

@@ -57,7 +57,11 @@ const STEPS: &[Step] = &[
     },
     Step { name: "models", what: "loom finds no order of two threads that breaks a ring", run: models },
     Step { name: "lints", what: "clippy has nothing to say", run: lints },
-    Step { name: "features", what: "each crate builds with each of its features alone", run: features },
+    Step {
+        name: "features",
+        what: "each crate builds with each of its features alone; the tests of TLS",
+        run: features,
+    },
     Step {
         name: "af-xdp",
         what: "frames come by AF_XDP, a feature that is not in the default build",
@@ -219,7 +223,8 @@ fn questdb() -> Result<String, Lack> {
     interop::questdb()
 }
 
-/// Each feature of each crate of ours alone, and none. `af-xdp` is left out where it cannot be built.
+/// Each feature of each crate of ours alone, and none, and the tests that need a feature of no other step: those of TLS. `af-xdp`
+/// is left out where it cannot be built.
 fn features() -> Result<String, Lack> {
     let lacks = match tools::af_xdp() {
         Ok(()) => None,
@@ -246,11 +251,23 @@ fn features() -> Result<String, Lack> {
                 combinations += 1;
             }
         }
+        let tls = [
+            "test",
+            "--locked",
+            "--package",
+            "tapeworks-plant",
+            "--features",
+            "tls",
+            "--test",
+            "clients",
+            "tls::",
+        ];
+        cargo(tls).run()?;
         Ok(combinations)
     };
     let combinations = run().map_err(Lack::Failed)?;
     let but = lacks.map_or_else(String::new, |lacks| format!(", {AF_XDP} left out: {lacks}"));
-    Ok(format!("{combinations} combinations of features build{but}"))
+    Ok(format!("{combinations} combinations of features build{but}; TLS is tested"))
 }
 
 fn documentation() -> Result<String, Lack> {

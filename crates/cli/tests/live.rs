@@ -132,6 +132,7 @@ fn every_client_gets_what_the_journal_holds_and_the_journal_becomes_files() {
         "--json",
     ]);
     let tap = spawn(&["tap", &shared, "--events", "--limit", "2000"]);
+    let tap_of_some = spawn(&["tap", &shared, "--events", "--symbols", "NONE,VGSA", "--limit", "50"]);
     // The group's client says nothing when it has joined, and what comes before is lost to it.
     std::thread::sleep(Duration::from_millis(500));
     let served = run(&["exchange", "serve", &venues, "--json"]);
@@ -141,6 +142,11 @@ fn every_client_gets_what_the_journal_holds_and_the_journal_becomes_files() {
     let tapped = tap.wait_with_output().unwrap();
     assert_done(&tapped);
     assert_eq!(stdout(&tapped).lines().count(), 2_000);
+    let of_some = tap_of_some.wait_with_output().unwrap();
+    assert_done(&of_some);
+    let symbols: Vec<_> =
+        stdout(&of_some).lines().map(|line| line.split(' ').nth(1).unwrap().to_owned()).collect();
+    assert_eq!(symbols, vec!["VGSA"; 50]);
     let looked = run(&["top", &web, "--once"]);
     assert_done(&looked);
     let shown = [

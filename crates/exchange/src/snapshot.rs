@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use subtle::ConstantTimeEq;
 use tapeworks_wire::nasdaq::glimpse50::EndOfSnapshotFields;
 use tapeworks_wire::nasdaq::soupbintcp::{
     LoginAccepted, LoginAcceptedFields, LoginRejectedFields, Message, Packets, RejectReasonCode,
@@ -89,6 +90,16 @@ pub struct Credentials {
     pub user: String,
     /// Up to 10 characters.
     pub password: String,
+}
+
+impl Credentials {
+    /// Whether a login names this user with this password, blanks around them aside. The time it takes tells nothing of how much
+    /// of them was right.
+    #[must_use]
+    pub fn admit(&self, user: &[u8], password: &[u8]) -> bool {
+        let is_same = |one: &[u8], other: &str| one.trim_ascii().ct_eq(other.as_bytes().trim_ascii());
+        bool::from(is_same(user, &self.user) & is_same(password, &self.password))
+    }
 }
 
 /// How a connection ended.
@@ -183,10 +194,10 @@ impl SnapshotServer {
     fn packet(&mut self, packet: &[u8], now_ns: u64) {
         match (Message::decode(packet), &self.state) {
             (Ok(Message::LoginRequest(login)), State::Fresh) => {
-                let is_known = self.credentials.as_ref().is_none_or(|wanted| {
-                    login.username().0.trim_ascii() == wanted.user.as_bytes().trim_ascii()
-                        && login.password().0.trim_ascii() == wanted.password.as_bytes().trim_ascii()
-                });
+                let is_known = self
+                    .credentials
+                    .as_ref()
+                    .is_none_or(|wanted| wanted.admit(&login.username().0, &login.password().0));
                 if is_known {
                     self.moved_ns = now_ns;
                     self.state = State::Waiting(login.requested_session().0);

@@ -14,6 +14,7 @@ pub mod live;
 pub mod multicast;
 #[cfg(feature = "questdb")]
 pub mod questdb;
+pub mod refusals;
 pub mod replay;
 pub mod stats;
 pub mod study;

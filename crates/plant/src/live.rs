@@ -523,7 +523,11 @@ impl Plant {
         let servers: Vec<snapshots::Server> = options
             .venues
             .iter()
-            .map(|venue| snapshots::Server { address: venue.snapshot, login: venue.login.clone() })
+            .map(|venue| snapshots::Server {
+                address: venue.snapshot,
+                login: venue.login.clone(),
+                timeout: std::time::Duration::from_nanos(venue.snapshots.timeout_ns),
+            })
             .collect();
         let (ready_in, ready) = std::sync::mpsc::sync_channel(1);
         let (stop_of_ingest, core) = (Arc::clone(&stop), options.cores[0]);

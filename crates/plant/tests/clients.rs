@@ -5,7 +5,7 @@ mod session;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use session::{DATASET, KEY, Plant, events, scenario};
 use tapeworks_market::{Event, Nanos};
 use tapeworks_plant::clients::control::{Reason, SlowReader};
-use tapeworks_plant::clients::distributor::Dataset;
+use tapeworks_plant::clients::distributor::{Dataset, Distributor, Options};
 use tapeworks_plant::clients::history::{History, HistoryError, HistoryReader, MemoryHistory};
 use tapeworks_plant::clients::keys::Key;
 use tapeworks_plant::clients::server::{self, ServerError, ServerOptions};
@@ -273,6 +273,10 @@ fn a_list_brings_its_symbols_also_those_that_appear_later() {
         events.iter().filter_map(|event| event.symbol().map(|symbol| symbol.as_str().to_owned())).collect();
     let list = format!("schema=mbo|symbols={},{}|id=7", symbols[2], symbols[9]);
     let pending = Client::connect(address, "").subscribe(&list);
+    // By number, one of them far beyond any that there will be.
+    let numbers = "schema=mbo|stype_in=instrument_id|symbols=3,10,16777215";
+    let numbered = Client::connect(address, "").subscribe(numbers);
+    assert!(numbered.told.errors[0].contains("16777215"), "{:?}", numbered.told.errors);
     assert_eq!(pending.told.errors.len(), 1, "nothing is known yet");
     assert!(pending.told.errors[0].contains(&symbols[9]), "{:?}", pending.told.errors);
     assert!(pending.told.symbols.is_empty());
@@ -290,6 +294,7 @@ fn a_list_brings_its_symbols_also_those_that_appear_later() {
     changing.say(&format!("unsubscribe|schema=mbo|symbols={}", symbols[2]), "Unsubscribed from mbo");
     plant.publish(&events[3000..]);
     let (pending, by_number, changing) = (pending.rest(), by_number.rest(), changing.rest());
+    let numbered = numbered.rest();
     plant.end();
     let (pending, by_number, changing) =
         (pending.join().unwrap(), by_number.join().unwrap(), changing.join().unwrap());
@@ -297,6 +302,7 @@ fn a_list_brings_its_symbols_also_those_that_appear_later() {
         expected(events, Schema::Mbo).into_iter().filter(|one| numbers.contains(&number_of(one))).collect()
     };
     same("symbols that appeared", &pending.records, &of(&events, &[3, 10]));
+    same("numbers that appeared", &numbered.join().unwrap().records, &of(&events, &[3, 10]));
     assert_eq!(pending.symbols.len(), 2);
     let skip = of(&events[..1000], &[3, 10]).len();
     same("by number", &by_number.records, &of(&events, &[3, 10])[skip..]);
@@ -750,7 +756,7 @@ fn strangers_are_refused_counted_and_told_of_once_and_others_do_not_notice() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&told);
     let mut plant = Plant::with(|options| {
-        options.on_refusal = Some(Box::new(move |refused| log.lock().unwrap().push(refused.to_owned())));
+        options.on_refusal = Some(Arc::new(move |refused| log.lock().unwrap().push(refused.clone())));
         options.limits.authentication_ns = 300_000_000;
         options.max_unauthenticated = 64;
     });
@@ -850,6 +856,110 @@ fn silence_is_filled_with_heartbeats() {
     assert!(stats.counters.heartbeats >= 1);
     assert_eq!((stats.clients.len(), stats.clients[0].slow_reader), (1, SlowReader::Warn));
     assert_eq!((&stats.clients[0].key[..], &stats.clients[0].schemas[..]), ("demo", &[Schema::Mbo][..]));
+}
+
+/// A distributor without a thread, and where it listens.
+fn bare(change: impl FnOnce(&mut Options)) -> (Distributor, SocketAddr) {
+    let (mut options, _) = session::options();
+    change(&mut options);
+    let mut distributor = Distributor::new(options).unwrap();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    distributor.listen(listener).unwrap();
+    (distributor, address)
+}
+
+/// Serves until something holds, or is late.
+fn serve_until(
+    distributor: &mut Distributor,
+    (wall, steady): (Nanos, Nanos),
+    mut holds: impl FnMut(&Distributor) -> bool,
+) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !holds(distributor) {
+        assert!(Instant::now() < deadline, "{:?}", distributor.counters());
+        distributor.serve(wall, steady, Duration::from_millis(1)).unwrap();
+    }
+}
+
+/// A wall clock that was set back stopped all time-outs until it was there again.
+#[test]
+fn time_outs_go_on_when_the_wall_clock_is_set_back() {
+    let (mut distributor, address) = bare(|_| {});
+    let second = |count: u64| Nanos(count * Nanos::SECOND);
+    let stranger = TcpStream::connect(address).unwrap();
+    serve_until(&mut distributor, (second(1_000), second(1)), |one| one.counters().accepted == 1);
+    let client = std::thread::spawn(move || {
+        let line = "schema=mbo|symbols=ALL_SYMBOLS";
+        Client::connect(address, "|heartbeat_interval_s=5").subscribe(line)
+    });
+    serve_until(&mut distributor, (second(1_000), second(2)), |_| client.is_finished());
+    let mut client = client.join().unwrap();
+    distributor.serve(second(400), second(11), Duration::ZERO).unwrap();
+    assert_eq!((distributor.counters().heartbeats, distributor.counters().refused(Reason::Late)), (1, 0));
+    assert!(client.read("Heartbeat"));
+    distributor.serve(second(400), second(12), Duration::ZERO).unwrap();
+    assert_eq!(distributor.counters().refused(Reason::Late), 1);
+    // And is gone when it had time to read why.
+    distributor.serve(second(400), second(17), Duration::ZERO).unwrap();
+    assert_eq!((distributor.counters().closed, distributor.clients().len()), (1, 1));
+    drop(stranger);
+}
+
+/// A thread that sleeps between turns slept though a client took more at once: 25 MB a second at most.
+#[test]
+fn nobody_sleeps_while_a_client_takes_more_than_a_turn_writes() {
+    let events = events(&scenario(60_000, 20, 2));
+    let (mut distributor, address) = bare(|_| {});
+    let (now, long) = (Nanos(1), Duration::from_secs(20));
+    let client =
+        std::thread::spawn(move || Client::connect(address, "").subscribe("schema=mbo|symbols=ALL_SYMBOLS"));
+    serve_until(&mut distributor, (now, now), |_| client.is_finished());
+    let client = client.join().unwrap().rest();
+    serve_until(&mut distributor, (now, now), |one| one.patience(long) == long);
+    distributor.events(0, &events, now).unwrap();
+    let mut turns_with_more = 0;
+    while distributor.queued_bytes() > 0 {
+        let before = distributor.counters().bytes;
+        distributor.serve(now, now, Duration::from_millis(1)).unwrap();
+        let is_full = distributor.counters().bytes - before >= 1 << 18;
+        if is_full && distributor.queued_bytes() > 0 {
+            assert_eq!(distributor.patience(long), Duration::ZERO);
+            turns_with_more += 1;
+        }
+    }
+    assert!(turns_with_more > 0);
+    assert_eq!(distributor.patience(long), long, "all is written");
+    distributor.hang_up();
+    same("all", &client.join().unwrap().records, &expected(&events, Schema::Mbo));
+}
+
+/// Four of them, that had asked for a replay and did not read, kept everybody else from theirs, for ever.
+#[test]
+fn who_does_not_take_its_replay_makes_room_for_others() {
+    let events = events(&scenario(60_000, 20, 2));
+    let mut plant = Plant::with(|options| {
+        (options.max_replays, options.replay_stall) = (1, Duration::from_millis(300));
+    });
+    plant.publish(&events);
+    plant.reach(events.len() as u64);
+    let address = plant.server.address();
+    // More than the system itself buffers for a connection.
+    let stalled = Client::connect(address, "").subscribe("schema=mbp-10|symbols=ALL_SYMBOLS|start=0");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while plant.server.stats().counters.ended_slow == 0 {
+        assert!(Instant::now() < deadline, "{:?}", plant.server.stats());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // It has some seconds to read why.
+    let stalled = stalled.rest();
+    let mut next = Client::connect(address, "").subscribe("schema=mbo|symbols=ALL_SYMBOLS|start=0");
+    assert!(next.read("Finished mbo replay"), "{:?}", next.told.errors);
+    same("the next", &next.told.records, &expected(&events, Schema::Mbo));
+    let told = stalled.join().unwrap();
+    assert!(told.errors[0].contains("took nothing of its replay"), "{:?}", told.errors);
+    assert_eq!(plant.server.stats().counters.ended_slow, 1);
+    plant.end();
 }
 
 #[test]

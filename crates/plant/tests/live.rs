@@ -15,7 +15,9 @@ use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::SnapshotOptions;
 use tapeworks_flow::{Inline, Sink};
-use tapeworks_market::{BookStage, BookUpdate, Event, EventKind, Flags, Level, Nanos, Publisher, Side};
+use tapeworks_market::{
+    BookStage, BookUpdate, Event, EventKind, Flags, InstrumentId, Instruments, Level, Nanos, Publisher, Side,
+};
 use tapeworks_plant::clients::history::{History, Read};
 use tapeworks_plant::live::{
     EventConsumer, JournalHistory, JournalSetting, Plant, PlantError, PlantFailure, PlantOptions, Published,
@@ -253,10 +255,15 @@ fn lossy(topology: Topology, name: &str) {
     let differs = again.iter().zip(&events).position(|(one, other)| one != other);
     assert_eq!(differs.map(|at| (again[at], events[at])), None);
     // And in the shared memory: what its reader did not miss.
+    let mut instruments = Instruments::default();
+    events.iter().filter_map(Event::symbol).for_each(|symbol| {
+        instruments.intern(symbol);
+    });
     let mut seen = 0;
     loop {
         match shared.read() {
             Shared::Item(item) => {
+                assert_eq!(item.symbol(), instruments.symbol(InstrumentId(item.instrument)));
                 assert!(item.ts_recv > 0 || item.kind == EventKind::SymbolMapping as u8);
                 seen += 1;
             }

@@ -9,6 +9,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use dbn::decode::dbn::Decoder;
@@ -19,6 +20,7 @@ use tapeworks_plant::clients::distributor::BookOptions;
 use tapeworks_plant::clients::history::Begin;
 use tapeworks_plant::multicast::receiver::{Receiver, ReceiverOptions};
 use tapeworks_plant::multicast::server::{self, Multicast, MulticastSetting, MulticastStats};
+use tapeworks_plant::refusals::OnRefusal;
 use tapeworks_plant::subscriber::Records;
 use tapeworks_ring::disruptor::{Builder, Producer};
 use tapeworks_ring::wait::Yielding;
@@ -37,6 +39,10 @@ struct Plant {
 
 impl Plant {
     fn start(setting: MulticastSetting) -> Self {
+        Self::telling(setting, None)
+    }
+
+    fn telling(setting: MulticastSetting, on_refusal: Option<OnRefusal>) -> Self {
         let blank = Event::new(EventKind::Other, Default::default(), Default::default());
         let mut ring = Builder::new(1 << 14, || blank, Yielding::default);
         let reader = ring.consumer("multicast", &[]);
@@ -46,7 +52,7 @@ impl Plant {
         let books = BookOptions::default();
         let begin = Begin { live_from: Arc::clone(&live_from), ..Begin::default() };
         let consumer = ends.take(reader).unwrap();
-        let multicast = server::start(sockets, setting, &books, consumer, begin).unwrap();
+        let multicast = server::start(sockets, setting, &books, consumer, begin, on_refusal).unwrap();
         Self { multicast, producer, live_from }
     }
 
@@ -379,6 +385,41 @@ fn soupbintcp_gives_the_same_messages_from_any_number() {
     let stats = ended(multicast);
     assert_eq!((stats.connections, stats.slow_clients, stats.rejected_logins), (2, 0, 0));
     assert_eq!(stats.tcp_messages, (all.len() + rest.len()) as u64);
+}
+
+#[test]
+fn who_is_refused_is_counted_and_told_of_once() {
+    let line = UdpSocket::bind(loopback()).unwrap().local_addr().unwrap();
+    let mut setting = setting(v4(line));
+    setting.login = Some(Credentials { user: "me".to_owned(), password: "another".to_owned() });
+    let (tell, told) = channel();
+    let on_refusal: OnRefusal = Arc::new(move |refused| tell.send(refused.clone()).unwrap());
+    let plant = Plant::telling(setting, Some(on_refusal));
+    plant.go_live(0);
+    let address = plant.multicast.soupbintcp().unwrap();
+    for _ in 0..3 {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(&login(1)).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        assert_eq!(answer, b"\x00\x02JA");
+    }
+    let asker = UdpSocket::bind(loopback()).unwrap();
+    for _ in 0..3 {
+        asker.send_to(b"no request", plant.multicast.retransmission().unwrap()).unwrap();
+    }
+    let began = Instant::now();
+    let mut stats = plant.multicast.stats();
+    while (stats.rejected_logins, stats.refused_requests) != (3, 3) {
+        assert!(began.elapsed() < Duration::from_secs(30), "{stats:?}");
+        std::thread::sleep(Duration::from_millis(10));
+        stats = plant.multicast.stats();
+    }
+    plant.end().join().unwrap();
+    let told: Vec<_> = told.iter().map(|one| (one.what, one.reason)).collect();
+    assert_eq!(told.len(), 2, "each server tells of an address once: {told:?}");
+    assert!(told.iter().any(|(what, reason)| *what == "SoupBinTCP client" && reason.contains("rejected")));
+    assert!(told.iter().any(|(what, reason)| *what == "retransmission" && reason.contains("not a request")));
 }
 
 #[test]

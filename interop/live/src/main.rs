@@ -2,6 +2,9 @@
 //!
 //! `tapeworks-interop-live SERVER FOLDER`: the example `live_server`, and a folder to write to. It prints what it compared,
 //! and exits with 1 and a line for the first difference.
+//!
+//! `tapeworks-interop-live --plant PORT FOLDER START`: what a plant on that port gives to the end, from `START` on (ns since the
+//! epoch, UTC; 0: from now on), as files for `with_databento_plant.py`, which compares.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -285,8 +288,53 @@ async fn refusals(mut server: Server) -> Result<usize> {
     Ok(2)
 }
 
+/// Writes a client's records of one schema, one behind the other, and its symbols, a line each.
+async fn keep(port: u16, folder: PathBuf, schema: Schema, start_ns: i128) -> Result<()> {
+    let builder = LiveClient::builder().key(KEY)?.dataset(DATASET);
+    let mut client = builder.addr(("127.0.0.1", port)).await?.build().await?;
+    let subscription = Subscription::builder().symbols(Symbols::All).schema(schema);
+    let subscription = match start_ns {
+        0 => subscription.build(),
+        _ => subscription.start(OffsetDateTime::from_unix_timestamp_nanos(start_ns)?).build(),
+    };
+    client.subscribe(subscription).await?;
+    let mut told = start(&mut client, 1).await?;
+    println!("subscribed {schema}");
+    if start_ns != 0 {
+        while !told.messages.iter().any(|message| message.contains("Finished")) {
+            ensure!(next(&mut client, &mut told).await?, "the session ended amid the replay");
+        }
+        println!("replayed {schema}");
+    }
+    let told = rest(client, told).await?;
+    std::fs::write(folder.join(format!("{schema}.records")), told.records.concat())?;
+    let symbols: Vec<_> =
+        told.symbols.iter().map(|(number, symbol)| format!("{number} {symbol}\n")).collect();
+    Ok(std::fs::write(folder.join(format!("{schema}.symbols")), symbols.concat())?)
+}
+
+/// The orders and the NBBO of a plant.
+async fn of_plant(mut arguments: impl Iterator<Item = PathBuf>) -> Result<()> {
+    let (Some(port), Some(folder), Some(start)) = (arguments.next(), arguments.next(), arguments.next())
+    else {
+        bail!("usage: tapeworks-interop-live --plant PORT FOLDER START")
+    };
+    let number = |text: PathBuf| text.to_str().map(str::to_owned).context("a number");
+    let (port, start): (u16, i128) = (number(port)?.parse()?, number(start)?.parse()?);
+    std::fs::create_dir_all(&folder)?;
+    let clients =
+        [Schema::Mbo, Schema::Cmbp1].map(|schema| tokio::spawn(keep(port, folder.clone(), schema, start)));
+    for client in clients {
+        client.await??;
+    }
+    Ok(())
+}
+
 #[tokio::main]
 async fn main() -> Result<()> {
+    if std::env::args_os().nth(1).is_some_and(|first| first == "--plant") {
+        return of_plant(std::env::args_os().skip(2).map(PathBuf::from)).await;
+    }
     let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
     let (Some(program), Some(work)) = (arguments.next(), arguments.next()) else {
         bail!("usage: tapeworks-interop-live SERVER FOLDER")

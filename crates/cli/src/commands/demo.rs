@@ -40,10 +40,10 @@ pub(crate) struct Arguments {
     /// Only the live part, until Ctrl-C.
     #[arg(long)]
     serve: bool,
-    /// The port of the live clients, on this machine alone.
+    /// The port of the live clients, on this machine alone; 0 for any that is free.
     #[arg(long, value_name = "PORT", default_value_t = tapeworks_plant::live::config::CLIENTS_PORT)]
     port: u16,
-    /// The port of the web page, on this machine alone.
+    /// The port of the web page, on this machine alone; 0 for any that is free.
     #[arg(long, value_name = "PORT", default_value_t = tapeworks_plant::live::config::WEB_PORT)]
     web_port: u16,
     /// Messages a second of the live venues.

@@ -2,16 +2,17 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use tapeworks_plant::clients::distributor::Refused;
 use tapeworks_plant::live::config::Config;
 use tapeworks_plant::live::monitor::{Monitor, Severity};
 use tapeworks_plant::live::service::{self, Service, ServiceError, ServiceFailure};
 use tapeworks_plant::live::{Status, describe};
 use tapeworks_plant::multicast::server::MulticastStats;
+use tapeworks_plant::refusals::Refused;
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, counted, thousands};
@@ -124,7 +125,7 @@ fn start_log(format: LogFormat) {
 fn log_refusals(refusals: &Receiver<Refused>) {
     for refused in refusals.try_iter() {
         let peer = refused.address.to_string();
-        tracing::warn!(subject = %peer, untold = refused.untold, "client refused: {}", refused.refusal);
+        tracing::warn!(subject = %peer, untold = refused.untold, "{} refused: {}", refused.what, refused.reason);
     }
 }
 
@@ -157,7 +158,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     let config = load(&arguments.config)?;
     start_log(arguments.log);
     let (told, refusals) = channel();
-    let on_refusal = Box::new(move |refused: &Refused| {
+    let on_refusal = Arc::new(move |refused: &Refused| {
         // Where the log has ended nobody listens.
         let _unheard = told.send(refused.clone());
     });

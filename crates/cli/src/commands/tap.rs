@@ -11,6 +11,7 @@ use tapeworks_ring::broadcast::{Read, Reader, Start};
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{counted, number, thousands};
+use crate::values::{self, Symbols};
 use crate::{complain, interrupt, output};
 
 /// Read a plant's events from its shared memory, on the same machine.
@@ -21,6 +22,7 @@ use crate::{complain, interrupt, output};
 #[command(after_help = "\
 Examples:
   tapeworks tap /dev/shm/tapeworks --limit 20
+  tapeworks tap /dev/shm/tapeworks --symbols TWAA,TWAB
   tapeworks tap /dev/shm/tapeworks --events --seconds 5
   tapeworks tap /dev/shm/tapeworks --quiet --seconds 10")]
 pub(crate) struct Arguments {
@@ -30,6 +32,9 @@ pub(crate) struct Arguments {
     /// Print every event, not only changes of the NBBO.
     #[arg(long)]
     events: bool,
+    /// Only these symbols: A,B or @FILE.
+    #[arg(short, long, value_name = "SYMBOLS", value_parser = values::symbols)]
+    symbols: Option<Symbols>,
     /// End after so many lines.
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
@@ -47,9 +52,9 @@ fn price(price: i64) -> String {
 
 fn line(item: &Published) -> String {
     format!(
-        "{} instrument {} publisher {} kind {} side {} price {} size {} nbbo {} x {} / {} x {}{}",
+        "{} {} publisher {} kind {} side {} price {} size {} nbbo {} x {} / {} x {}{}",
         item.ts_recv,
-        item.instrument,
+        item.symbol().map_or_else(|| format!("instrument {}", item.instrument), |symbol| symbol.to_string()),
         item.publisher,
         item.kind,
         char::from(item.side),
@@ -83,7 +88,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
                     let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
                     delays.saturating_record(now.saturating_sub(item.ts_recv));
                 }
-                if !arguments.quiet && (arguments.events || item.nbbo_changed == 1) {
+                let is_wanted = arguments.symbols.as_ref().is_none_or(|Symbols(wanted)| {
+                    item.symbol().is_some_and(|symbol| wanted.contains(&symbol))
+                });
+                if !arguments.quiet && is_wanted && (arguments.events || item.nbbo_changed == 1) {
                     output::print(&(line(&item) + "\n"))?;
                     lines += 1;
                 }

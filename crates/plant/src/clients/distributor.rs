@@ -12,9 +12,8 @@
 
 mod client;
 
-use std::collections::HashMap;
 use std::io::{self, Read};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -35,7 +34,8 @@ use super::replay::{Begin, Message, Replay, Selection};
 pub use super::replica::BookOptions;
 use super::replica::{LANES, Mode, Replica, Special, lane_of};
 use super::transport::Transport;
-use client::{Client, Interest, Phase};
+use crate::refusals::{OnRefusal, Refusals};
+use client::{Client, Clocks, Interest, Phase};
 pub use client::{ClientState, ClientView};
 
 /// A dataset that clients can ask for.
@@ -46,20 +46,6 @@ pub struct Dataset {
     /// DBN's numbers of the feeds in it; empty for all, and for the NBBO across them.
     pub publishers: Vec<u16>,
 }
-
-/// A client that was refused, or whose session was ended by us.
-#[derive(Clone, Debug)]
-pub struct Refused {
-    /// Where it came from.
-    pub address: SocketAddr,
-    /// Why.
-    pub refusal: Refusal,
-    /// Refusals of the same address since the last that was told.
-    pub untold: u64,
-}
-
-/// Called for refusals: at most once a minute for each address.
-pub type OnRefusal = Box<dyn FnMut(&Refused) + Send>;
 
 /// What a distributor serves, and to whom.
 pub struct Options {
@@ -81,6 +67,8 @@ pub struct Options {
     pub max_unauthenticated: usize,
     /// Replays at once.
     pub max_replays: usize,
+    /// A client that has taken no byte of its replay for so long is sent away, so that others can have theirs.
+    pub replay_stall: Duration,
     /// Where replays come from; without it `start=` is refused.
     pub history: Option<Arc<dyn History>>,
     /// Told of clients that are refused.
@@ -91,7 +79,8 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// Nobody and nothing; 16 MiB a client and 1 GiB of snapshots, 1,024 connections of which 256 without a key, 4 replays.
+    /// Nobody and nothing; 16 MiB a client and 1 GiB of snapshots, 1,024 connections of which 256 without a key, 4 replays, of
+    /// which one may stand still for a minute.
     fn default() -> Self {
         Self {
             keys: Keys::default(),
@@ -103,6 +92,7 @@ impl Default for Options {
             max_connections: 1024,
             max_unauthenticated: 256,
             max_replays: 4,
+            replay_stall: Duration::from_secs(60),
             history: None,
             on_refusal: None,
             #[cfg(feature = "tls")]
@@ -200,11 +190,8 @@ const FAREWELL_NS: u64 = 5 * Nanos::SECOND;
 /// How often times are checked: heartbeats, answers that do not come.
 const CHECK_NS: u64 = 50_000_000;
 
-/// How often one address is told of.
-const TELL_NS: u64 = 60 * Nanos::SECOND;
-
-/// Addresses remembered for that; beyond it all are forgotten.
-const TOLD_ADDRESSES: usize = 10_000;
+/// How often is looked for what replays bring: of one there wait two megabytes at most.
+const REPLAY_LOOK: Duration = Duration::from_millis(1);
 
 /// Bytes of one read.
 const READ_BYTES: usize = 1 << 16;
@@ -262,11 +249,12 @@ pub struct Distributor {
     connections: Vec<usize>,
     unauthenticated: usize,
     sessions: u64,
-    now: Nanos,
+    now: Clocks,
+    /// When times were checked, on the stopwatch.
     checked: Nanos,
     live: Arc<AtomicU64>,
     counters: Counters,
-    told: HashMap<IpAddr, (Nanos, u64)>,
+    refusals: Refusals,
     input: Vec<u8>,
 }
 
@@ -315,6 +303,7 @@ impl Distributor {
         for schema in Schema::ALL {
             replica.set_mode(schema, Mode::idle(schema));
         }
+        let refusals = Refusals::new("client", options.on_refusal.clone());
         Ok(Self {
             connections: vec![0; options.keys.len()],
             replica,
@@ -327,11 +316,11 @@ impl Distributor {
             watchers: (0..LANES).map(|_| Watchers::default()).collect(),
             unauthenticated: 0,
             sessions: 0,
-            now: Nanos(0),
+            now: Clocks::default(),
             checked: Nanos(0),
             live: Arc::new(AtomicU64::new(0)),
             counters: Counters::default(),
-            told: HashMap::new(),
+            refusals,
             input: vec![0; READ_BYTES],
         })
     }
@@ -387,7 +376,7 @@ impl Distributor {
     /// # Errors
     /// [`MissingEvents`] when there are events between those taken before and these; nothing is taken.
     pub fn events(&mut self, first: u64, events: &[Event], now: Nanos) -> Result<(), MissingEvents> {
-        self.now = self.now.max(now);
+        self.now.wall = self.now.wall.max(now);
         let expected = self.replica.market.next;
         let Some(known) = expected.checked_sub(first) else { return Err(MissingEvents { expected, first }) };
         let mut rest = usize::try_from(known).ok().and_then(|known| events.get(known..)).unwrap_or_default();
@@ -425,6 +414,18 @@ impl Distributor {
         }
     }
 
+    /// How long [`Distributor::serve`] may wait before there is something to do that no socket tells of, `longest` at most. A turn
+    /// ends before all is written or read, so that nobody waits for one client, and readiness is told once; and a replay comes
+    /// from a thread of its own, which wakes nobody.
+    pub fn patience(&self, longest: Duration) -> Duration {
+        if self.clients.iter().flatten().any(Client::has_work) {
+            return Duration::ZERO;
+        }
+        let room = self.options.queue_bytes / 2;
+        let is_fed = |client: &Client| client.replay.is_some() && client.queued() < room;
+        if self.clients.iter().flatten().any(is_fed) { longest.min(REPLAY_LOOK) } else { longest }
+    }
+
     /// Whether nothing waits for any client.
     pub fn is_idle(&self) -> bool {
         self.clients.iter().flatten().all(Client::has_all)
@@ -439,7 +440,7 @@ impl Distributor {
         if !self.replica.has_records() {
             return;
         }
-        let (now, limit) = (self.now, self.options.queue_bytes);
+        let (now, limit) = (self.now.wall, self.options.queue_bytes);
         let mut has_picky = false;
         for (lane, watchers) in self.watchers.iter().enumerate() {
             let Some(made) = self.replica.lanes.get(lane).filter(|made| !made.batch.is_empty()) else {
@@ -539,7 +540,7 @@ impl Distributor {
             // It has nothing to read yet, so this goes into the buffer of a fresh socket.
             let _ = io::Write::write(&mut stream, Session::refusal(&refusal).as_bytes());
             self.counters.closed += 1;
-            self.refused(address, refusal);
+            self.refused(address, &refusal);
             return Ok(());
         }
         if self.unauthenticated >= self.options.max_unauthenticated {
@@ -559,7 +560,7 @@ impl Distributor {
             self.free.push(place);
             return Err(error);
         }
-        let session = Session::new(challenge, self.now, self.options.limits);
+        let session = Session::new(challenge, self.now.steady, self.options.limits);
         self.sessions += 1;
         self.unauthenticated += 1;
         let client = Client::new(transport, address, self.sessions, session, self.now);
@@ -592,12 +593,14 @@ impl Distributor {
         }
     }
 
-    /// Reads, answers and writes what can be done at once; waits for sockets up to `wait`. `now` never goes back.
+    /// Reads, answers and writes what can be done at once; waits for sockets up to `wait`. `now` is the wall clock's time, which
+    /// records and messages tell; `steady` is that of a clock that cannot be set, from any beginning, by which is measured what
+    /// lasts: heartbeats, answers that do not come.
     ///
     /// # Errors
     /// When the system cannot wait for sockets at all; what concerns one client ends its connection only.
-    pub fn serve(&mut self, now: Nanos, wait: Duration) -> io::Result<()> {
-        self.now = self.now.max(now);
+    pub fn serve(&mut self, now: Nanos, steady: Nanos, wait: Duration) -> io::Result<()> {
+        self.now = Clocks { wall: self.now.wall.max(now), steady: self.now.steady.max(steady) };
         if let Err(error) = self.poll.poll(&mut self.ready, Some(wait))
             && error.kind() != io::ErrorKind::Interrupted
         {
@@ -618,8 +621,8 @@ impl Distributor {
                 client.is_readable |= is_readable;
             }
         }
-        if self.now.since(self.checked) >= CHECK_NS {
-            self.checked = self.now;
+        if self.now.steady.since(self.checked) >= CHECK_NS {
+            self.checked = self.now.steady;
             self.check_times();
         }
         for place in 0..self.clients.len() {
@@ -772,7 +775,7 @@ impl Distributor {
     fn apply(&mut self, place: usize, subscription: &Subscription) -> Result<(), Refusal> {
         let schema = subscription.schema;
         let from = if subscription.start.is_some() { u64::MAX } else { self.replica.market.next };
-        let Self { clients, replica, now, .. } = self;
+        let Self { clients, replica, now: Clocks { wall: now, .. }, .. } = self;
         let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return Ok(()) };
         let holds = replica.held(schema).is_some();
         let interest = client.interest(schema);
@@ -813,7 +816,7 @@ impl Distributor {
     }
 
     fn unsubscribe(&mut self, place: usize, subscription: &Subscription) {
-        let now = self.now;
+        let now = self.now.wall;
         self.unwatch(place);
         let Self { clients, replica, .. } = self;
         let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return };
@@ -901,7 +904,7 @@ impl Distributor {
 
     /// Takes what a client's replay has told, as far as there is room.
     fn replay(&mut self, place: usize) {
-        let (now, limit, next) = (self.now, self.options.queue_bytes, self.replica.market.next);
+        let (now, limit, next) = (self.now.wall, self.options.queue_bytes, self.replica.market.next);
         loop {
             let Self { clients, counters, .. } = self;
             let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return };
@@ -938,15 +941,25 @@ impl Distributor {
 
     /// Heartbeats, answers that do not come, clients that were told to go.
     fn check_times(&mut self) {
-        let now = self.now;
+        let (now, stall) = (self.now, self.options.replay_stall);
+        let stall_ns = u64::try_from(stall.as_nanos()).unwrap_or(u64::MAX);
         for place in 0..self.clients.len() {
             let Some(client) = self.client(place) else { continue };
-            if let Err(refusal) = client.session.check_time(now) {
+            if let Err(refusal) = client.session.check_time(now.steady) {
                 self.refuse(place, refusal);
                 continue;
             }
             if client.is_past_farewell(now) {
                 self.close(place);
+                continue;
+            }
+            if client.is_stalled(now, stall_ns) {
+                self.counters.ended_slow += 1;
+                let text = format!(
+                    "the client is too slow: it took nothing of its replay for {} s",
+                    stall.as_secs_f64()
+                );
+                self.dismiss(place, ErrorCode::Other, &text);
                 continue;
             }
             if client.heartbeat(now) {
@@ -971,24 +984,11 @@ impl Distributor {
     }
 
     /// Counts a refusal and tells of it, now and then.
-    fn refused(&mut self, address: SocketAddr, refusal: Refusal) {
+    fn refused(&mut self, address: SocketAddr, refusal: &Refusal) {
         if let Some(count) = self.counters.refused.get_mut(refusal.reason() as usize) {
             *count += 1;
         }
-        if self.told.len() >= TOLD_ADDRESSES {
-            self.told.clear();
-        }
-        let now = self.now;
-        let (told, untold) = self.told.entry(address.ip()).or_insert((Nanos(0), 0));
-        if *told != Nanos(0) && now.since(*told) < TELL_NS {
-            *untold += 1;
-            return;
-        }
-        let untold = std::mem::take(untold);
-        *told = now.max(Nanos(1));
-        if let Some(tell) = &mut self.options.on_refusal {
-            tell(&Refused { address, refusal, untold });
-        }
+        self.refusals.refused(address, refusal, self.now.steady.0);
     }
 
     /// Tells a client why its session ends, and ends it.
@@ -1008,11 +1008,11 @@ impl Distributor {
             client.say(&Session::refusal(&refusal));
             client.leave(until);
         }
-        self.refused(address, refusal);
+        self.refused(address, &refusal);
     }
 
     const fn now_plus_farewell(&self) -> Nanos {
-        Nanos(self.now.0.saturating_add(FAREWELL_NS))
+        Nanos(self.now.steady.0.saturating_add(FAREWELL_NS))
     }
 
     /// Ends the session of an admitted client with an error message.
@@ -1023,7 +1023,7 @@ impl Distributor {
         if client.begin(now).is_err() {
             return self.close(place);
         }
-        client.tell(|bytes| live::error(now, code, text, bytes));
+        client.tell(|bytes| live::error(now.wall, code, text, bytes));
         self.unwatch(place);
         if let Some(client) = self.client(place) {
             client.leave(until);

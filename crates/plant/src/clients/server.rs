@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tapeworks_market::Event;
+use tapeworks_market::{Event, Nanos};
 use tapeworks_ring::disruptor::{Consumer, PollError, Single};
 use tapeworks_ring::wait::WaitStrategy;
 
@@ -195,6 +195,7 @@ pub fn start_on<W: WaitStrategy + 'static>(
         stop: Arc::clone(&stop),
         stats: Arc::clone(&stats),
         told: Instant::now(),
+        began: Instant::now(),
         begin,
         nap,
         linger,
@@ -214,6 +215,7 @@ struct Work<W: WaitStrategy> {
     stop: Arc<AtomicBool>,
     stats: Arc<Mutex<Stats>>,
     told: Instant,
+    began: Instant,
     begin: Begin,
     nap: Duration,
     linger: Duration,
@@ -235,7 +237,7 @@ impl<W: WaitStrategy> Work<W> {
                 Ok(None) => break self.say_farewell(),
                 Err(error) => break Err(error),
             }
-            if let Err(error) = self.distributor.serve(now(), Duration::ZERO) {
+            if let Err(error) = self.distributor.serve(now(), self.steady(), Duration::ZERO) {
                 break Err(ServeError::Poll(error));
             }
             if self.told.elapsed() >= STATS_EVERY {
@@ -245,10 +247,11 @@ impl<W: WaitStrategy> Work<W> {
                 bell.arm();
                 // Once more: what came before the bell was armed rings nothing.
                 let taken = self.turn();
-                if matches!(taken, Ok(Some(0)))
-                    && let Err(error) = self.distributor.serve(now(), SLEEP)
-                {
-                    break Err(ServeError::Poll(error));
+                if matches!(taken, Ok(Some(0))) {
+                    let wait = self.distributor.patience(SLEEP);
+                    if let Err(error) = self.distributor.serve(now(), self.steady(), wait) {
+                        break Err(ServeError::Poll(error));
+                    }
                 }
                 bell.disarm();
                 match taken {
@@ -266,6 +269,11 @@ impl<W: WaitStrategy> Work<W> {
         };
         self.tell();
         result
+    }
+
+    /// The time since the start, which nobody can set.
+    fn steady(&self) -> Nanos {
+        Nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// Takes the day so far, of which no client is told: it is there for snapshots and replays.
@@ -323,7 +331,9 @@ impl<W: WaitStrategy> Work<W> {
         let until = Instant::now() + self.linger;
         self.distributor.finish();
         while Instant::now() < until && !self.stop.load(Ordering::Acquire) {
-            self.distributor.serve(now(), Duration::from_millis(1)).map_err(ServeError::Poll)?;
+            self.distributor
+                .serve(now(), self.steady(), self.distributor.patience(Duration::from_millis(1)))
+                .map_err(ServeError::Poll)?;
             if self.distributor.is_idle() {
                 break;
             }

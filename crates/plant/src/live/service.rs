@@ -12,12 +12,13 @@ use super::{Plant, PlantError, PlantFailure, Status};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tapeworks_flow::graph::Wait;
 
-use crate::clients::distributor::{OnRefusal, Options};
+use crate::clients::distributor::Options;
 use crate::clients::history::{Begin, History};
 use crate::clients::server::{self, ServeError, Server, ServerError, ServerOptions, Stats};
 use crate::multicast::server::{
     self as multicast, Multicast, MulticastError, MulticastFailure, MulticastStats,
 };
+use crate::refusals::OnRefusal;
 
 /// Why a service does not start.
 #[derive(thiserror::Error, Debug)]
@@ -138,7 +139,14 @@ impl Service {
         let multicast = match (&config.multicast, sockets, for_multicast) {
             (Some(setting), Some(sockets), Some(consumer)) => {
                 let setting = setting.clone();
-                Some(multicast::start(sockets, setting, &config.books(), consumer, begin.clone())?)
+                Some(multicast::start(
+                    sockets,
+                    setting,
+                    &config.books(),
+                    consumer,
+                    begin.clone(),
+                    on_refusal.clone(),
+                )?)
             }
             _ => None,
         };

@@ -8,6 +8,7 @@ use tapeworks_flow::graph::Wait;
 use tapeworks_flow::{Inline, Sink, Through};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::conflate::QuoteConflation;
+use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::Nbbo;
 use tapeworks_market::{BookStage, Event, EventKind, Instruments, Nanos, NbboStage, NbboUpdate};
 use tapeworks_ring::broadcast::Writer;
@@ -24,8 +25,8 @@ use super::warm::Warmer;
 use super::{EventConsumer, PlantError, PlantFailure, PlantOptions, now};
 use crate::clients::history::Start;
 
-/// What the words of the shared memory mean: version 1 of [`Published`].
-pub const SHARED_MEANING: u64 = 0x5441_5045_0000_0001;
+/// What the words of the shared memory mean: version 2 of [`Published`], which has the symbol.
+pub const SHARED_MEANING: u64 = 0x5441_5045_0000_0002;
 
 /// Items that the shared memory holds: who is further behind has lost some.
 const SHARED_ITEMS: usize = 1 << 18;
@@ -81,14 +82,16 @@ pub struct Published {
     pub nbbo_changed: u8,
     /// DBN's flags of the NBBO: `MAYBE_BAD_BOOK` while a venue among the best is in doubt.
     pub nbbo_flags: u8,
+    /// The instrument's symbol, filled with spaces; zeros where there is none.
+    pub symbol: [u8; 16],
     /// Zeros.
-    pub reserved: [u8; 34],
+    pub reserved: [u8; 18],
 }
 
 impl Published {
     /// An update as the shared memory has it.
     #[inline]
-    pub fn new(event: &Event, nbbo: &Nbbo, changed: bool) -> Self {
+    pub fn new(event: &Event, symbol: Option<Symbol>, nbbo: &Nbbo, changed: bool) -> Self {
         let price = tapeworks_market::price::price_e9;
         Self {
             ts_event: event.ts_event.0,
@@ -114,8 +117,14 @@ impl Published {
             ask_publisher: nbbo.ask.publisher.0,
             nbbo_changed: u8::from(changed),
             nbbo_flags: nbbo.flags.0,
-            reserved: [0; 34],
+            symbol: symbol.map_or([0; 16], |symbol| *symbol.as_bytes()),
+            reserved: [0; 18],
         }
+    }
+
+    /// The instrument's symbol, if it has one: every item has it, so that a reader who comes late needs no other.
+    pub fn symbol(&self) -> Option<Symbol> {
+        (self.symbol != [0; 16]).then(|| Symbol::from_bytes(&self.symbol))
     }
 }
 
@@ -130,13 +139,21 @@ struct Outlet {
     count: u64,
     /// Noted where state snapshots may be taken: where there is a journal.
     carried: Option<Carried>,
+    instruments: Instruments,
 }
 
 impl Sink<NbboUpdate<'_>> for Outlet {
     #[inline]
     fn put(&mut self, update: NbboUpdate<'_>) {
+        let event = update.book.event;
+        if event.kind == EventKind::SymbolMapping
+            && let Some(symbol) = event.symbol()
+        {
+            self.instruments.intern(symbol);
+        }
         if let Some(shared) = &mut self.shared {
-            shared.publish(&Published::new(update.book.event, update.nbbo, update.changed));
+            let symbol = self.instruments.symbol(event.instrument);
+            shared.publish(&Published::new(event, symbol, update.nbbo, update.changed));
             self.count += 1;
         }
         if let Some(carried) = &mut self.carried {
@@ -150,7 +167,6 @@ pub(super) struct MarketStage {
     market: Through<BookStage, NbboStage>,
     buffer: Vec<Event>,
     outlet: Outlet,
-    instruments: Instruments,
     /// The latest receive time of the events.
     now: Nanos,
     watch: Watch,
@@ -165,8 +181,7 @@ impl MarketStage {
         Self {
             market: options.books().market_of(|publisher| options.capacity_of(publisher)),
             buffer: Vec::with_capacity(BATCH),
-            outlet: Outlet { shared, count: 0, carried },
-            instruments: Instruments::default(),
+            outlet: Outlet { shared, count: 0, carried, instruments: Instruments::default() },
             now: Nanos(0),
             watch,
             conflated: 0,
@@ -176,7 +191,7 @@ impl MarketStage {
 
     /// Goes on from a state that was kept.
     pub(super) fn restore(&mut self, start: Start) {
-        (self.market, self.instruments, self.now) = (start.stages, start.instruments, start.now);
+        (self.market, self.outlet.instruments, self.now) = (start.stages, start.instruments, start.now);
         if let Some(carried) = &mut self.outlet.carried {
             *carried = start.carried;
         }
@@ -187,7 +202,7 @@ impl MarketStage {
         MarketImage {
             books: self.market.first.image(),
             nbbo: self.market.second.image(),
-            symbols: self.instruments.symbols().iter().map(|symbol| *symbol.as_bytes()).collect(),
+            symbols: self.outlet.instruments.symbols().iter().map(|symbol| *symbol.as_bytes()).collect(),
             carried: self.outlet.carried.as_ref().map(Carried::image).unwrap_or_default(),
             now: self.now.0,
         }
@@ -199,11 +214,6 @@ impl MarketStage {
         let mut edge = Inline::new(&mut self.market, &mut self.buffer, &mut self.outlet);
         for event in events {
             self.now = self.now.max(event.ts_recv);
-            if event.kind == EventKind::SymbolMapping
-                && let Some(symbol) = event.symbol()
-            {
-                self.instruments.intern(symbol);
-            }
             edge.put(*event);
         }
         edge.end_of_batch();
@@ -218,7 +228,7 @@ impl MarketStage {
 
     /// Shows the books to whoever looks.
     pub(super) fn show(&self) {
-        self.watch.fill(&self.market.first, &self.market.second, &self.instruments, now());
+        self.watch.fill(&self.market.first, &self.market.second, &self.outlet.instruments, now());
     }
 
     pub(super) fn tell(&self, status: &mut Status) {
@@ -413,8 +423,13 @@ mod tests {
     fn what_is_published_is_two_cache_lines_without_holes() {
         assert_eq!(size_of::<Published>(), 128);
         let event = Event::new(EventKind::Other, tapeworks_market::Publisher(1), InstrumentId(2));
-        let item = Published::new(&event, &Nbbo::default(), true);
+        let symbol = Symbol::parse("TWAA");
+        let item = Published::new(&event, symbol, &Nbbo::default(), true);
         assert_eq!(Published::read_from_bytes(item.as_bytes()).unwrap(), item);
         assert_eq!((item.bid, item.instrument, item.nbbo_changed), (i64::MAX, 2, 1));
+        assert_eq!(
+            (item.symbol(), Published::new(&event, None, &Nbbo::default(), true).symbol()),
+            (symbol, None)
+        );
     }
 }

@@ -23,6 +23,7 @@ use super::soupbintcp::{SoupClient, SoupEnd};
 use crate::clients::history::{Begin, HistoryError, Past, catch_up};
 use crate::clients::replica::{BookOptions, Mode, Replica, Special};
 use crate::live::now;
+use crate::refusals::{OnRefusal, Refusals};
 use crate::worker::Worker;
 
 /// What is sent where.
@@ -246,7 +247,7 @@ pub fn bind(setting: &MulticastSetting) -> Result<Sockets, MulticastError> {
     Ok(Sockets { sender, retransmission: retransmission.transpose()?, soupbintcp: soupbintcp.transpose()? })
 }
 
-/// Starts sending the records of the events that `consumer` gives.
+/// Starts sending the records of the events that `consumer` gives. `on_refusal` is told of clients and requests that are refused.
 ///
 /// # Errors
 /// [`MulticastError`].
@@ -256,6 +257,7 @@ pub fn start<W: WaitStrategy + 'static>(
     books: &BookOptions,
     consumer: Consumer<Event, W, Single>,
     begin: Begin,
+    on_refusal: Option<OnRefusal>,
 ) -> Result<Multicast, MulticastError> {
     let Sockets { sender, mut retransmission, mut soupbintcp } = sockets;
     let bound = |what, address: Option<SocketAddr>| {
@@ -300,6 +302,8 @@ pub fn start<W: WaitStrategy + 'static>(
         next_client: FIRST_CLIENT,
         bytes: vec![0; 64 << 10],
         counters: MulticastStats::default(),
+        refused_clients: Refusals::new("SoupBinTCP client", on_refusal.clone()),
+        refused_requests: Refusals::new("retransmission", on_refusal),
         stop: Arc::clone(&stop),
         stats: Arc::clone(&stats),
         began,
@@ -342,6 +346,7 @@ const LOOKS: u32 = 100;
 #[derive(Debug)]
 struct Client {
     stream: TcpStream,
+    address: SocketAddr,
     soup: SoupClient,
     /// All was sent; what the client still sends is thrown away until it closes too, or this time. A connection that is
     /// closed with something unread takes away what the client has not read.
@@ -371,6 +376,8 @@ struct Work<W: WaitStrategy> {
     next_client: usize,
     bytes: Vec<u8>,
     counters: MulticastStats,
+    refused_clients: Refusals,
+    refused_requests: Refusals,
     stop: Arc<AtomicBool>,
     stats: Arc<Mutex<MulticastStats>>,
     began: Instant,
@@ -586,7 +593,7 @@ impl<W: WaitStrategy> Work<W> {
             self.ticked = Instant::now();
         }
         let now_ns = self.now_ns();
-        let Self { clients, sequence, bytes, counters, .. } = self;
+        let Self { clients, sequence, bytes, counters, refused_clients, .. } = self;
         clients.retain(|_, client| {
             if let Some(until) = client.closing {
                 return Instant::now() < until && is_open(client, bytes);
@@ -598,9 +605,12 @@ impl<W: WaitStrategy> Work<W> {
             counters.tcp_messages += client.soup.messages();
             match end {
                 SoupEnd::Rejected => counters.rejected_logins += 1,
-                SoupEnd::TooSlow | SoupEnd::TimedOut => counters.slow_clients += 1,
+                SoupEnd::TooSlow | SoupEnd::TimedOut | SoupEnd::NoLogin => counters.slow_clients += 1,
                 SoupEnd::Malformed => counters.malformed_clients += 1,
                 SoupEnd::Served | SoupEnd::Left => {}
+            }
+            if let Some(refusal) = end.refusal() {
+                refused_clients.refused(client.address, &refusal, now_ns);
             }
             let has_all = matches!(end, SoupEnd::Served | SoupEnd::Rejected);
             let is_closing = has_all && client.stream.shutdown(Shutdown::Write).is_ok();
@@ -616,7 +626,11 @@ impl<W: WaitStrategy> Work<W> {
 
     /// Answers requests for messages.
     fn answer(&mut self) {
-        let Self { retransmission: Some(socket), bytes, message, sequence, counters, .. } = self else {
+        let now_ns = self.now_ns();
+        let Self {
+            retransmission: Some(socket), bytes, message, sequence, counters, refused_requests, ..
+        } = self
+        else {
             return;
         };
         for _ in 0..MOST_IN_TURN {
@@ -628,7 +642,10 @@ impl<W: WaitStrategy> Work<W> {
             };
             counters.requests += 1;
             match sequence.answer(bytes.get(..length).unwrap_or_default(), message) {
-                Err(_) => counters.refused_requests += 1,
+                Err(refusal) => {
+                    counters.refused_requests += 1;
+                    refused_requests.refused(asker, &refusal, now_ns);
+                }
                 Ok(count) => match socket.send_to(message, asker) {
                     Ok(_) => {
                         counters.answers += 1;
@@ -641,23 +658,26 @@ impl<W: WaitStrategy> Work<W> {
     }
 
     fn accept(&mut self) {
+        let now_ns = self.now_ns();
         let Some(listener) = &self.listener else { return };
         for _ in 0..MOST_IN_TURN {
             // None there, or no more descriptors: it is tried again in the next turn.
-            let Ok((mut stream, _)) = listener.accept() else { return };
+            let Ok((mut stream, address)) = listener.accept() else { return };
             self.counters.connections += 1;
             let number = self.next_client;
             let is_full = self.clients.len() >= self.setting.max_connections;
             let both = Interest::READABLE | Interest::WRITABLE;
             if is_full || self.poll.registry().register(&mut stream, Token(number), both).is_err() {
                 self.counters.refused_connections += 1;
+                let reason = format!("more than {} connections at once", self.setting.max_connections);
+                self.refused_clients.refused(address, &reason, now_ns);
                 continue;
             }
             // Slower without, and no reason to refuse.
             let _ = stream.set_nodelay(true);
             self.next_client += 1;
-            let soup = SoupClient::new(self.setting.login.clone(), self.now_ns());
-            self.clients.insert(number, Client { stream, soup, closing: None });
+            let soup = SoupClient::new(self.setting.login.clone(), now_ns);
+            self.clients.insert(number, Client { stream, address, soup, closing: None });
         }
     }
 

@@ -37,10 +37,24 @@ pub enum SoupEnd {
     Left,
     /// The client sent what is no packet of a client.
     Malformed,
-    /// The client did not log in, said nothing, or took nothing, for too long.
+    /// The client did not log in in time.
+    NoLogin,
+    /// The client said nothing, or took nothing, for too long.
     TimedOut,
     /// The client's next message is not kept any more.
     TooSlow,
+}
+
+impl SoupEnd {
+    /// Why the client was refused, if it was.
+    pub const fn refusal(self) -> Option<&'static str> {
+        match self {
+            Self::Rejected => Some("the login was rejected: not this user, password or session"),
+            Self::Malformed => Some("it sent what is no packet of a client"),
+            Self::NoLogin => Some("no login in time"),
+            Self::Served | Self::Left | Self::TimedOut | Self::TooSlow => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +80,8 @@ pub struct SoupClient {
     sent: usize,
     scratch: Vec<u8>,
     messages: u64,
+    /// When it connected.
+    since_ns: u64,
     /// When something was received last.
     heard_ns: u64,
     /// When something went out last, or there was nothing to send.
@@ -85,6 +101,7 @@ impl SoupClient {
             sent: 0,
             scratch: Vec::new(),
             messages: 0,
+            since_ns: now_ns,
             heard_ns: now_ns,
             moved_ns: now_ns,
             told_ns: now_ns,
@@ -125,10 +142,10 @@ impl SoupClient {
     }
 
     fn login(&mut self, login: &LoginRequest<'_>, sequence: &Sequence, now_ns: u64) {
-        let is_known = self.credentials.as_ref().is_none_or(|wanted| {
-            login.username().0.trim_ascii() == wanted.user.as_bytes().trim_ascii()
-                && login.password().0.trim_ascii() == wanted.password.as_bytes().trim_ascii()
-        });
+        let is_known = self
+            .credentials
+            .as_ref()
+            .is_none_or(|wanted| wanted.admit(&login.username().0, &login.password().0));
         let requested = login.requested_session();
         let is_here = requested.0.iter().all(|byte| matches!(byte, b' ' | 0))
             || requested.0.trim_ascii() == sequence.session().trim_ascii();
@@ -251,7 +268,8 @@ impl SoupClient {
         let since = |then: u64| now_ns.saturating_sub(then);
         let is_stalled = !self.output().is_empty() && since(self.moved_ns) >= STALL_TIMEOUT_NS;
         match self.state {
-            State::Fresh if since(self.heard_ns) >= LOGIN_TIMEOUT_NS => self.end(SoupEnd::TimedOut),
+            // Whatever it says meanwhile: heartbeats of a stranger would keep a place for ever.
+            State::Fresh if since(self.since_ns) >= LOGIN_TIMEOUT_NS => self.end(SoupEnd::NoLogin),
             State::Sending(_) | State::Closing(_) if is_stalled => self.end(SoupEnd::TimedOut),
             State::Sending(_) if since(self.heard_ns) >= STALL_TIMEOUT_NS => self.end(SoupEnd::TimedOut),
             State::Sending(_) if since(self.told_ns) >= HEARTBEAT_NS => {
@@ -397,8 +415,10 @@ mod tests {
         let mut client = SoupClient::new(None, 0);
         client.tick(LOGIN_TIMEOUT_NS - 1);
         assert_eq!(client.over(), None);
+        // What a stranger says is no login, and gives it no time.
+        client.receive(b"\x00\x01R", &sequence, LOGIN_TIMEOUT_NS - 1);
         client.tick(LOGIN_TIMEOUT_NS);
-        assert_eq!(client.over(), Some(SoupEnd::TimedOut));
+        assert_eq!(client.over(), Some(SoupEnd::NoLogin));
 
         let mut client = SoupClient::new(None, 0);
         client.receive(&login(b"anyone", b"          ", 1), &sequence, 0);

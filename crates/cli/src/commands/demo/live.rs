@@ -1,12 +1,14 @@
 //! The live part of the demonstration: simulated venues on loopback multicast, the plant, a client.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use tapeworks_plant::clients::server::ServerError;
 use tapeworks_plant::live::config::Config as PlantConfig;
-use tapeworks_plant::live::service::Service;
+use tapeworks_plant::live::service::{Service, ServiceError};
 use tapeworks_plant::live::{JournalSetting, Status};
 use tapeworks_plant::subscriber::{Subscriber, SubscriberOptions};
 use tapeworks_plant::venues::{Config as VenuesConfig, Report, Venues, Wait};
@@ -34,9 +36,45 @@ fn config(errors: &[tapeworks_plant::flow_config::ConfigError]) -> Failure {
     Failure::Config(errors.iter().map(ToString::to_string).collect())
 }
 
-/// A port of this machine that is free now.
+/// A port of this machine; 0 for one that the system chooses.
 fn address(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+}
+
+/// Multicast groups that other demonstrations on this machine do not use: of the range for an organisation's own (RFC 2365), 16
+/// by the number of this process, on a port that is free.
+struct Groups {
+    first: u32,
+    port: u16,
+}
+
+/// The upper half of 239.192.0.0/14; the lower has the groups of `examples/`.
+const FIRST_GROUP: u32 = u32::from_be_bytes([239, 194, 0, 0]);
+
+impl Groups {
+    fn choose() -> Result<Self> {
+        let free = UdpSocket::bind(address(0)).and_then(|socket| socket.local_addr());
+        let port = free.map_err(|error| Failure::Failed(format!("no free UDP port: {error}")))?.port();
+        Ok(Self { first: FIRST_GROUP + (std::process::id() % (1 << 13)) * 16, port })
+    }
+
+    /// One of the 16.
+    const fn get(&self, number: u32) -> SocketAddrV4 {
+        SocketAddrV4::new(Ipv4Addr::from_bits(self.first + number % 16), self.port)
+    }
+}
+
+/// What a user can do about an address that cannot be had.
+fn advice(error: ServiceError) -> Failure {
+    let flag = match &error {
+        ServiceError::Clients(ServerError::Bind { .. }) => " (another port: --port; 0 for any)",
+        #[cfg(feature = "web")]
+        ServiceError::Web(tapeworks_plant::web::WebError::Bind { .. }) => {
+            " (another port: --web-port; 0 for any)"
+        }
+        _ => "",
+    };
+    Failure::Failed(format!("{error}{flag}"))
 }
 
 pub(super) fn run(out: &Path, choice: &Choice) -> Result {
@@ -45,7 +83,11 @@ pub(super) fn run(out: &Path, choice: &Choice) -> Result {
     venues.rate = choice.rate;
     venues.wait = Wait::Rest;
     venues.injected = Some(out.join("injected.json"));
-    for venue in &mut venues.venues {
+    // What a user does not name is this demonstration's own, so that several can run.
+    let groups = Groups::choose()?;
+    let lines = |venue: usize| [0, 1].map(|line| groups.get(2 * venue as u32 + line));
+    for (number, venue) in venues.venues.iter_mut().enumerate() {
+        venue.lines = lines(number).to_vec();
         venue.retransmission = Some(address(0));
         venue.snapshot = Some(address(0));
     }
@@ -66,18 +108,23 @@ pub(super) fn run(out: &Path, choice: &Choice) -> Result {
     if let Some(web) = &mut plant.web {
         web.address = address(choice.web_port);
     }
+    if let Some(multicast) = &mut plant.multicast {
+        multicast.group = groups.get(2 * venues.venues.len() as u32);
+        multicast.retransmission = Some(address(0));
+        multicast.soupbintcp = Some(address(0));
+    }
     let venues = Venues::start(venues)?;
-    for (venue, addresses) in plant.plant.venues.iter_mut().zip(venues.addresses()) {
+    for (number, (venue, addresses)) in plant.plant.venues.iter_mut().zip(venues.addresses()).enumerate() {
+        venue.lines = lines(number).map(SocketAddr::V4).to_vec();
         venue.retransmission = addresses.retransmission;
         venue.snapshot = addresses.snapshot;
     }
     let (told, refusals) = channel();
-    let on_refusal = Box::new(move |refused: &tapeworks_plant::clients::distributor::Refused| {
+    let on_refusal = Arc::new(move |refused: &tapeworks_plant::refusals::Refused| {
         // Where the log has ended nobody listens.
         let _unheard = told.send(refused.clone());
     });
-    let service = Service::start(&plant, Some(on_refusal))
-        .map_err(|error| Failure::Failed(format!("{error} (another port: --port, --web-port)")))?;
+    let service = Service::start(&plant, Some(on_refusal)).map_err(advice)?;
     let mut text = String::new();
     if let Some(clients) = service.clients_address() {
         text.push_str(&format!(
@@ -90,6 +137,12 @@ pub(super) fn run(out: &Path, choice: &Choice) -> Result {
     }
     if let Some(web) = service.web_address() {
         text.push_str(&format!("page      http://{web}/\n"));
+    }
+    if let (Some(multicast), [Some(retransmission), _]) = (&plant.multicast, service.multicast_addresses()) {
+        let group = multicast.group;
+        text.push_str(&format!(
+            "multicast tapeworks subscribe --multicast {group} --retransmission {retransmission} --limit 20\n"
+        ));
     }
     text.push_str(&format!("memory    tapeworks tap {} --limit 20\n\n", out.join("shared-memory").display()));
     output::print(&text)?;

@@ -19,8 +19,15 @@ use super::super::replica::{LANES, lane_of};
 use super::super::transport::Transport;
 use super::Counters;
 
-/// Instruments have numbers below this, so that a list of them stays small.
-const MAX_INSTRUMENTS: usize = 1 << 24;
+/// The time, by two clocks.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Clocks {
+    /// What a wall clock shows, for what is told. It does not go back here: if it is set back it stands still until it is there
+    /// again.
+    pub(super) wall: Nanos,
+    /// What a stopwatch shows, for everything that lasts.
+    pub(super) steady: Nanos,
+}
 
 /// Where a session is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +38,7 @@ pub(super) enum Phase {
     Live,
     /// It is told why it has to go.
     Closing {
-        /// And gone by then.
+        /// And gone by then, on the stopwatch.
         until: Nanos,
     },
 }
@@ -136,6 +143,9 @@ pub(super) struct Interest {
     excluded: FixedBitSet,
     /// Symbols that no instrument has yet.
     pending: HashSet<Symbol>,
+    /// Numbers that no instrument has yet, wanted (`true`) or unwanted. They are in no list: what a list takes grows with the
+    /// largest number in it, and a stranger's number may be any.
+    pending_numbers: HashMap<InstrumentId, bool>,
     /// From when on a replay is wanted, as long as it is under way.
     start: Option<Nanos>,
     /// What was asked for, as long as a replay has to know it.
@@ -169,6 +179,7 @@ impl Interest {
             Wanted::All => {
                 chosen.is_all = true;
                 self.excluded.clear();
+                self.pending_numbers.retain(|_, is_wanted| *is_wanted);
             }
             Wanted::Symbols(symbols) => {
                 for symbol in symbols {
@@ -183,10 +194,12 @@ impl Interest {
             }
             Wanted::Instruments(instruments) => {
                 for instrument in instruments {
-                    if instrument.index() >= known.len() {
+                    if instrument.index() < known.len() {
+                        insert(&mut chosen.instruments, *instrument);
+                    } else {
+                        self.pending_numbers.insert(*instrument, true);
                         unknown.push((u64::from(instrument.0) + 1).to_string());
                     }
-                    insert(&mut chosen.instruments, *instrument);
                 }
             }
         }
@@ -212,6 +225,7 @@ impl Interest {
             Wanted::All => {
                 self.groups.clear();
                 self.pending.clear();
+                self.pending_numbers.clear();
                 return;
             }
             Wanted::Symbols(symbols) => {
@@ -223,13 +237,38 @@ impl Interest {
                 }
             }
             Wanted::Instruments(instruments) => {
-                instruments.iter().for_each(|instrument| insert(&mut gone, *instrument));
+                let is_all = self.is_all();
+                for instrument in instruments {
+                    if instrument.index() < known.len() {
+                        insert(&mut gone, *instrument);
+                    } else if is_all {
+                        self.pending_numbers.insert(*instrument, false);
+                    } else {
+                        self.pending_numbers.remove(instrument);
+                    }
+                }
             }
         }
         self.groups.iter_mut().for_each(|group| group.instruments.difference_with(&gone));
         if self.is_all() {
             self.excluded.union_with(&gone);
         }
+    }
+
+    /// Takes note of an instrument that has appeared. Returns whether it has come onto a list.
+    fn appears(&mut self, instrument: InstrumentId, symbol: Symbol) -> bool {
+        // It may have been asked for by its symbol, by its number, or by both.
+        let is_named = self.pending.remove(&symbol);
+        let by_number = self.pending_numbers.remove(&instrument);
+        let is_wanted = is_named || by_number == Some(true);
+        if is_wanted {
+            if let Some(group) = self.groups.first_mut() {
+                insert(&mut group.instruments, instrument);
+            }
+        } else if by_number == Some(false) {
+            insert(&mut self.excluded, instrument);
+        }
+        is_wanted && !self.is_all()
     }
 
     #[inline]
@@ -253,14 +292,13 @@ impl Interest {
 
     fn is_empty(&self) -> bool {
         let is_empty = |group: &Group| !group.is_all && group.instruments.is_clear();
-        self.pending.is_empty() && self.groups.iter().all(is_empty)
+        self.pending.is_empty() && self.pending_numbers.is_empty() && self.groups.iter().all(is_empty)
     }
 }
 
+/// Puts an instrument that is there on a list. A list is as long as the largest number on it.
 fn insert(set: &mut FixedBitSet, instrument: InstrumentId) {
-    if instrument.index() < MAX_INSTRUMENTS {
-        set.grow_and_insert(instrument.index());
-    }
+    set.grow_and_insert(instrument.index());
 }
 
 /// Where the records of an instrument go.
@@ -343,7 +381,9 @@ pub(super) struct Client {
     skipping: Option<u64>,
     is_over: bool,
     is_shut: bool,
+    /// When bytes went out last, on the stopwatch.
     last_sent: Nanos,
+    /// When nothing waited the last time, on the stopwatch.
     last_empty: Nanos,
     /// When the turn began.
     turn: Nanos,
@@ -381,7 +421,7 @@ impl Client {
         address: SocketAddr,
         id: u64,
         session: Session,
-        now: Nanos,
+        now: Clocks,
     ) -> Self {
         let mut outbox = Outbox::new();
         outbox.own().extend_from_slice(session.greeting().as_bytes());
@@ -394,7 +434,7 @@ impl Client {
             is_readable: true,
             address,
             id,
-            since: now,
+            since: now.wall,
             admitted: None,
             publishers: Vec::new(),
             has_head: false,
@@ -410,9 +450,9 @@ impl Client {
             skipping: None,
             is_over: false,
             is_shut: false,
-            last_sent: now,
-            last_empty: now,
-            turn: now,
+            last_sent: now.steady,
+            last_empty: now.steady,
+            turn: now.wall,
             records: 0,
             bytes: 0,
             skipped: 0,
@@ -503,7 +543,7 @@ impl Client {
         !self.publishers.is_empty()
     }
 
-    pub(super) fn view(&self, now: Nanos, keys: &Keys) -> ClientView {
+    pub(super) fn view(&self, now: Clocks, keys: &Keys) -> ClientView {
         let state = match (&self.admitted, self.phase) {
             (_, Phase::Closing { .. }) => ClientState::Closing,
             (None, _) => ClientState::Connected,
@@ -528,7 +568,7 @@ impl Client {
             records: self.records,
             bytes: self.bytes,
             queued_bytes: self.waiting(),
-            lag_ns: if self.outbox.is_empty() { 0 } else { now.since(self.last_empty) },
+            lag_ns: if self.outbox.is_empty() { 0 } else { now.steady.since(self.last_empty) },
             skipped: self.skipped,
             conflated: self.conflated_count,
         }
@@ -546,13 +586,13 @@ impl Client {
     }
 
     /// Begins the stream, if it has not begun.
-    pub(super) fn begin(&mut self, now: Nanos) -> Result<(), HeadError> {
+    pub(super) fn begin(&mut self, now: Clocks) -> Result<(), HeadError> {
         let Some(admitted) = self.admitted.as_ref().filter(|_| !self.has_head) else { return Ok(()) };
         self.has_head = true;
         self.phase = Phase::Live;
-        self.last_sent = now;
+        self.last_sent = now.steady;
         let mut head = Vec::new();
-        live::head(&admitted.dataset, now, admitted.has_ts_out, &mut head)?;
+        live::head(&admitted.dataset, now.wall, admitted.has_ts_out, &mut head)?;
         if admitted.is_compressed && self.outbox.compress().is_err() {
             self.is_over = true;
         }
@@ -571,8 +611,8 @@ impl Client {
         self.interests.iter_mut().for_each(|interest| *interest = None);
     }
 
-    pub(super) fn is_past_farewell(&self, now: Nanos) -> bool {
-        matches!(self.phase, Phase::Closing { until } if now >= until)
+    pub(super) fn is_past_farewell(&self, now: Clocks) -> bool {
+        matches!(self.phase, Phase::Closing { until } if now.steady >= until)
     }
 
     pub(super) fn keep(&mut self, subscription: Subscription) {
@@ -656,15 +696,7 @@ impl Client {
         let (mut wanting, mut lanes) = (None, Vec::new());
         for (lane, interest) in self.interests.iter_mut().enumerate() {
             let Some(interest) = interest else { continue };
-            if interest.pending.remove(&symbol) {
-                // It may be on the list by its number already.
-                let is_listed =
-                    interest.groups.iter().any(|one| one.instruments.contains(instrument.index()));
-                if let Some(group) = interest.groups.first_mut() {
-                    insert(&mut group.instruments, instrument);
-                }
-                lanes.extend((!is_listed && !interest.is_all()).then_some(lane));
-            }
+            lanes.extend(interest.appears(instrument, symbol).then_some(lane));
             if interest.wants(instrument, event) {
                 let is_kept = interest.start.is_some() && self.replay.is_some();
                 wanting = if is_kept { wanting.or(Some(Wanting::Kept)) } else { Some(Wanting::Now) };
@@ -821,10 +853,10 @@ impl Client {
     }
 
     /// Writes what the socket takes. Returns whether the client is too slow to go on.
-    pub(super) fn write(&mut self, now: Nanos, limit: usize, counters: &mut Counters) -> io::Result<bool> {
-        self.turn = now;
+    pub(super) fn write(&mut self, now: Clocks, limit: usize, counters: &mut Counters) -> io::Result<bool> {
+        self.turn = now.wall;
         if self.phase == Phase::Live {
-            self.keep_up(now, limit, counters);
+            self.keep_up(now.wall, limit, counters);
         }
         self.outbox.seal()?;
         if self.is_writable {
@@ -836,7 +868,7 @@ impl Client {
                 Ok(written) => {
                     self.bytes += written as u64;
                     counters.bytes += written as u64;
-                    self.last_sent = now;
+                    self.last_sent = now.steady;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_writable = false,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -845,7 +877,7 @@ impl Client {
         }
         self.allowance = self.allowance.min(self.outbox.len());
         if self.outbox.is_empty() && self.transport.is_settled() {
-            self.last_empty = now;
+            self.last_empty = now.steady;
             if matches!(self.phase, Phase::Closing { .. }) && !self.is_shut {
                 self.is_shut = true;
                 // The other side reads to the end and closes; if not, time is up some seconds later.
@@ -856,14 +888,28 @@ impl Client {
     }
 
     /// Sends a heartbeat if nothing was sent for as long as was asked for.
-    pub(super) fn heartbeat(&mut self, now: Nanos) -> bool {
+    pub(super) fn heartbeat(&mut self, now: Clocks) -> bool {
         let interval = self.admitted.as_ref().map_or(u64::MAX, |admitted| admitted.heartbeat_ns);
-        if self.phase != Phase::Live || !self.outbox.is_empty() || now.since(self.last_sent) < interval {
+        if self.phase != Phase::Live || !self.outbox.is_empty() || now.steady.since(self.last_sent) < interval
+        {
             return false;
         }
-        self.last_sent = now;
-        self.tell(|bytes| live::system(now, SystemCode::Heartbeat, "", bytes));
+        self.last_sent = now.steady;
+        self.tell(|bytes| live::system(now.wall, SystemCode::Heartbeat, "", bytes));
         true
+    }
+
+    /// Whether a replay is under way to it, and it has taken nothing of what waits for so many nanoseconds.
+    pub(super) fn is_stalled(&self, now: Clocks, limit_ns: u64) -> bool {
+        let since = now.steady.since(self.last_sent.max(self.last_empty));
+        self.replay.is_some() && !self.outbox.is_empty() && since >= limit_ns
+    }
+
+    /// Whether there is something to do for it at once, of which its socket will not tell: readiness is told once.
+    pub(super) fn has_work(&self) -> bool {
+        let is_behind = !self.conflated.is_empty() || self.skipping.is_some();
+        let has_bytes = !self.outbox.is_empty() || (is_behind && self.phase == Phase::Live);
+        self.is_readable || (self.is_writable && has_bytes)
     }
 
     /// What a replay is to give.
@@ -899,5 +945,55 @@ impl Client {
         self.allowance = self.outbox.len() + kept.len();
         let count = std::mem::take(&mut self.kept_count);
         self.put_records(&kept, count, now, counters);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subscription(wanted: Wanted) -> Subscription {
+        Subscription {
+            schema: Schema::Mbo,
+            wanted,
+            start: None,
+            has_snapshot: false,
+            id: None,
+            is_last: true,
+        }
+    }
+
+    /// One line asked for the last number there can be, and every list and table grew to it: 400 MB for each schema.
+    #[test]
+    fn a_number_that_no_instrument_has_is_on_no_list_until_one_has_it() {
+        let mut known = Instruments::default();
+        let first = known.intern(Symbol::from_bytes(b"FIRST"));
+        let (second, largest) = (InstrumentId(1), InstrumentId((1 << 24) - 2));
+        let mut interest = Interest::default();
+        let wanted = Wanted::Instruments(vec![first, second, largest]);
+        let (chosen, unknown) = interest.add(&subscription(wanted), 0, &known);
+        assert_eq!(unknown, ["2", "16777215"]);
+        assert_eq!(chosen.instruments.len(), 1);
+        assert_eq!(interest.instruments().collect::<Vec<_>>(), [0]);
+        assert!(interest.wants(first, 0) && !interest.wants(second, 0));
+        assert_eq!(known.intern(Symbol::from_bytes(b"SECOND")), second);
+        assert!(interest.appears(second, Symbol::from_bytes(b"SECOND")));
+        assert!(interest.wants(second, 0));
+        assert!(interest.groups.iter().all(|group| group.instruments.len() == 2));
+        interest.remove(&Wanted::Instruments(vec![first, second, largest]), &known);
+        assert!(interest.is_empty());
+    }
+
+    #[test]
+    fn a_number_that_is_not_wanted_of_all_is_left_out_when_it_appears() {
+        let known = Instruments::default();
+        let mut interest = Interest::default();
+        let _ = interest.add(&subscription(Wanted::All), 0, &known);
+        interest.remove(&Wanted::Instruments(vec![InstrumentId(0), InstrumentId(1)]), &known);
+        assert_eq!(interest.excluded.len(), 0);
+        for number in [0, 1, 2].map(InstrumentId) {
+            assert!(!interest.appears(number, Symbol::from_bytes(b"ANY")), "who takes all is on no list");
+            assert_eq!(interest.wants(number, 0), number.0 == 2);
+        }
     }
 }

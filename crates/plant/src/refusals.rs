@@ -1,0 +1,95 @@
+//! Who was turned away: one line a minute for each address, however often it comes, and a count of the others.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use tapeworks_market::Nanos;
+
+/// How often one address is told of.
+const TELL_NS: u64 = 60 * Nanos::SECOND;
+
+/// Addresses remembered for that; beyond it all are forgotten.
+const TOLD_ADDRESSES: usize = 10_000;
+
+/// Somebody who was refused, or whose session was ended by us.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// What was asked of us: `client`, `SoupBinTCP client`, `retransmission`.
+    pub what: &'static str,
+    /// Where it came from.
+    pub address: SocketAddr,
+    /// Why.
+    pub reason: String,
+    /// Refusals of the same address since the last that was told.
+    pub untold: u64,
+}
+
+/// Called for refusals: by each server at most once a minute for each address.
+pub type OnRefusal = Arc<dyn Fn(&Refused) + Send + Sync>;
+
+/// What one server tells of those whom it refuses.
+pub(crate) struct Refusals {
+    what: &'static str,
+    tell: Option<OnRefusal>,
+    /// When an address was told of last, and its refusals since.
+    told: HashMap<IpAddr, (u64, u64)>,
+}
+
+impl Refusals {
+    pub(crate) fn new(what: &'static str, tell: Option<OnRefusal>) -> Self {
+        Self { what, tell, told: HashMap::new() }
+    }
+
+    /// Somebody is refused, at `now_ns` of a clock that cannot be set.
+    pub(crate) fn refused(&mut self, address: SocketAddr, reason: &dyn Display, now_ns: u64) {
+        let Some(tell) = &self.tell else { return };
+        if self.told.len() >= TOLD_ADDRESSES {
+            self.told.clear();
+        }
+        let mut untold = 0;
+        if let Some((told_ns, since)) = self.told.get_mut(&address.ip()) {
+            if now_ns.saturating_sub(*told_ns) < TELL_NS {
+                *since += 1;
+                return;
+            }
+            untold = *since;
+        }
+        self.told.insert(address.ip(), (now_ns, 0));
+        tell(&Refused { what: self.what, address, reason: reason.to_string(), untold });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn an_address_is_told_of_once_a_minute_with_how_often_it_came() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&told);
+        let tell: OnRefusal = Arc::new(move |refused| log.lock().unwrap().push(refused.clone()));
+        let mut refusals = Refusals::new("client", Some(tell));
+        let of = |last, port| SocketAddr::from(([10, 0, 0, last], port));
+        // From the first moment of the clock on, and from another port each time.
+        for second in 0..=60 {
+            refusals.refused(of(1, 1_000 + second), &"wrong key", u64::from(second) * Nanos::SECOND);
+        }
+        refusals.refused(of(2, 1), &"too long", 0);
+        let told = told.lock().unwrap();
+        let of = |one: &Refused| (one.address.to_string(), one.reason.clone(), one.untold);
+        let told: Vec<_> = told.iter().map(of).collect();
+        let expected = [
+            ("10.0.0.1:1000", "wrong key", 0),
+            ("10.0.0.1:1060", "wrong key", 59),
+            ("10.0.0.2:1", "too long", 0),
+        ];
+        assert_eq!(
+            told,
+            expected.map(|(address, reason, untold)| (address.to_owned(), reason.to_owned(), untold))
+        );
+    }
+}
