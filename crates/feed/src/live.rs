@@ -608,19 +608,28 @@ impl LiveFeed {
     pub fn inputs_lost<S: Sink<Event>>(&mut self, now: Nanos, sink: &mut S) {
         let mut forward = Forward { clock: self.clock, sink };
         for index in 0..self.channels.len() {
-            let Some(channel) = self.channels.get_mut(index) else { continue };
-            if let Some(place) = channel.place {
-                channel.is_stale = true;
-                let event = self.feed.event_of(place, EventKind::Gap, InstrumentId::ALL, now);
-                let gap = Gap { first: channel.arbiter.next().unwrap_or(event.channel_sequence), count: 0 };
-                forward.put(event.with_gap(gap));
-            }
-            if channel.awaited.is_some() {
-                self.snapshot_failed(index, now, &mut forward);
+            match self.take_part(index) {
+                None => self.inputs_lost_of(index, now, &mut forward),
+                Some(part) => self.in_part(index, part, &mut forward, |feed, sink| {
+                    feed.inputs_lost_of(index, now, sink);
+                }),
             }
         }
         self.clock = forward.clock;
         self.set_deadline();
+    }
+
+    fn inputs_lost_of<S: Sink<Event>>(&mut self, index: usize, now: Nanos, sink: &mut S) {
+        let Some(channel) = self.channels.get_mut(index) else { return };
+        if let Some(place) = channel.place {
+            channel.is_stale = true;
+            let event = self.feed.event_of(place, EventKind::Gap, InstrumentId::ALL, now);
+            let gap = Gap { first: channel.arbiter.next().unwrap_or(event.channel_sequence), count: 0 };
+            sink.put(event.with_gap(gap));
+        }
+        if channel.awaited.is_some() {
+            self.snapshot_failed(index, now, sink);
+        }
     }
 
     /// Tells of what is missing between this and `later`, the same channels after inputs that are not known: a gap for each channel

@@ -656,6 +656,28 @@ fn what_happens_to_one_channel_of_a_feed_leaves_the_books_of_the_others_as_they_
 }
 
 #[test]
+fn what_was_lost_of_all_channels_is_right_again_one_by_one_and_what_is_new_then_too() {
+    let parts = Parts::new(11);
+    parts.note();
+    let (mut live, mut market) = (Parts::live(ArbiterOptions::default(), None), Market::new());
+    // Few enough that some symbols are still to be named.
+    let few = 8;
+    for index in 0..few {
+        (0..2).for_each(|of| parts.send(&mut live, &mut market, of, index, index as u64 * 100 * US));
+    }
+    let mut events = Vec::new();
+    live.inputs_lost(Nanos(START + 50 * MS), &mut |event: Event| events.push(event));
+    market.apply(&events);
+    assert!(Parts::stale(&market, &live).into_iter().all(|(stale, of)| stale == of && of < 6));
+    // Nothing is missing, as the next message of each shows.
+    for index in few..1_000 {
+        (0..2)
+            .for_each(|of| parts.send(&mut live, &mut market, of, index, 60 * MS + index as u64 * 100 * US));
+    }
+    assert_eq!(Parts::stale(&market, &live), [(0, 6); 2]);
+}
+
+#[test]
 fn each_channel_of_a_feed_joins_by_a_snapshot_of_its_own() {
     let parts = Parts::new(10);
     let mut live = Parts::live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
