@@ -6,7 +6,7 @@ use std::time::Duration;
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::{Ask, Input, LiveChannelOptions, LiveFeed, SnapshotOptions};
 use tapeworks_feed::{Application, FeedOptions};
-use tapeworks_market::{Event, EventKind, Line, Nanos, Publisher};
+use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Publisher};
 use tapeworks_plant::live::{JournalSetting, PlantOptions, ReceiveOptions, StateSnapshot, VenueOptions};
 use tapeworks_store::journal::{JournalOptions, JournalReader, JournalWriter, Record, verify};
 
@@ -16,13 +16,21 @@ use crate::seeds::itch_packets;
 /// at most once, gaps included, within a session; the same inputs give the same events, also when the feed is kept and
 /// restored on the way. Bytes that are no state of a feed are refused.
 pub fn live_feed(bytes: &[u8]) {
-    let whole = run(bytes, usize::MAX);
-    assert_eq!(whole, run(bytes, usize::from(bytes.first().copied().unwrap_or_default()) % 16));
+    // Of two feeds, and of one: then what happens to a channel is told of its instruments alone.
+    for second in [Publisher::IEXG_DEEP, Publisher::XNAS_ITCH] {
+        let whole = run(bytes, second, usize::MAX);
+        assert_eq!(whole, run(bytes, second, usize::from(bytes.first().copied().unwrap_or_default()) % 16));
+        let is_of_all = |event: &Event| {
+            event.instrument == InstrumentId::ALL
+                && matches!(event.kind, EventKind::Clear | EventKind::Gap | EventKind::Recovered)
+        };
+        assert!(second != Publisher::XNAS_ITCH || !whole.iter().any(is_of_all));
+    }
     let _refused = LiveFeed::restore(FeedOptions::default(), Vec::new(), bytes);
 }
 
 /// Before the input of number `restored` the feed is kept and restored.
-fn run(bytes: &[u8], restored: usize) -> Vec<Event> {
+fn run(bytes: &[u8], second: Publisher, restored: usize) -> Vec<Event> {
     let channel = |name: &str, application, publisher| LiveChannelOptions {
         name: name.to_owned(),
         application,
@@ -36,7 +44,7 @@ fn run(bytes: &[u8], restored: usize) -> Vec<Event> {
     };
     let channels = vec![
         channel("itch", Application::TotalViewItch50, Publisher::XNAS_ITCH),
-        channel("deep", Application::IexDeep10, Publisher::IEXG_DEEP),
+        channel("deep", Application::IexDeep10, second),
     ];
     let mut live = LiveFeed::new(FeedOptions::default(), channels.clone());
     let mut number = 0;
