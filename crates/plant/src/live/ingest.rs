@@ -30,7 +30,8 @@ use super::shared::MarketStage;
 use super::snapshots::{Asks, Wanted};
 use super::status::{ChannelStatus, DelayBuckets, DelayPoint, LineStatus, Status};
 use super::waiting::Waiting;
-use super::{PlantError, PlantFailure, PlantOptions, now};
+use super::warm::Warmer;
+use super::{PlantError, PlantFailure, PlantOptions, Topology, now};
 
 /// How often the status is told.
 const TELL: Duration = Duration::from_millis(200);
@@ -127,6 +128,8 @@ pub(super) struct Ingest {
     stalls: u64,
     ring_highest: usize,
     unsent_requests: u64,
+    /// Where the books are on another core: holes and gaps begin on this one.
+    warm: Option<Warmer>,
     snapshot_every: Option<Duration>,
     snapshot_taken: Instant,
     /// Holes of the journal when a snapshot was begun last.
@@ -168,6 +171,7 @@ impl Ingest {
             stalls: 0,
             ring_highest: 0,
             unsent_requests: 0,
+            warm: (options.warm && options.topology == Topology::Pipeline).then(Warmer::default),
             snapshot_every: options.journal.as_ref().and_then(|journal| journal.snapshot_every),
             snapshot_taken: Instant::now(),
             holes_seen: 0,
@@ -221,8 +225,10 @@ impl Ingest {
                 }
             }
             if taken == 0 {
-                if let Some(market) = &mut self.market {
-                    market.warm_up();
+                match (&mut self.market, &mut self.warm) {
+                    (Some(market), _) => market.warm_up(),
+                    (None, Some(warmer)) => warmer.turn(),
+                    (None, None) => {}
                 }
                 self.rest(&engine, quiet_since);
                 if stop.load(Ordering::Acquire) {
