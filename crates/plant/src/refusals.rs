@@ -16,7 +16,7 @@ const TOLD_ADDRESSES: usize = 10_000;
 /// Somebody who was refused, or whose session was ended by us.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
-    /// What was asked of us: `client`, `SoupBinTCP client`, `retransmission`.
+    /// What was asked of us: `client`, `SoupBinTCP client`, `retransmission`, `page`.
     pub what: &'static str,
     /// Where it came from.
     pub address: SocketAddr,
@@ -35,6 +35,12 @@ pub(crate) struct Refusals {
     tell: Option<OnRefusal>,
     /// When an address was told of last, and its refusals since.
     told: HashMap<IpAddr, (u64, u64)>,
+}
+
+impl std::fmt::Debug for Refusals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Refusals({}, {} addresses)", self.what, self.told.len())
+    }
 }
 
 impl Refusals {

@@ -21,16 +21,16 @@
 //! dropped; both cost the market's threads nothing.
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -38,6 +38,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::live::config::WebSetting;
 use crate::live::service::Handles;
+use crate::refusals::{OnRefusal, Refusals};
 
 mod access;
 mod counters;
@@ -112,11 +113,11 @@ pub fn bind(setting: &WebSetting) -> Result<Listening, WebError> {
     Ok(Listening { listener, address, token })
 }
 
-/// Shows what `handles` tell.
+/// Shows what `handles` tell; `on_refusal` is told of who is turned away.
 ///
 /// # Errors
 /// [`WebError::Thread`].
-pub fn start(listening: Listening, handles: Handles) -> Result<Web, WebError> {
+pub fn start(listening: Listening, handles: Handles, on_refusal: Option<OnRefusal>) -> Result<Web, WebError> {
     let Listening { listener, address, token } = listening;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(WebError::Thread)?;
@@ -125,6 +126,8 @@ pub fn start(listening: Listening, handles: Handles) -> Result<Web, WebError> {
         access: Access::new(address, token.as_deref()),
         handles,
         counters: Counters::default(),
+        refusals: Mutex::new(Refusals::new("page", on_refusal)),
+        began: Instant::now(),
         viewers: Arc::new(Semaphore::new(MOST_VIEWERS)),
         streams: Arc::new(Semaphore::new(stream::MOST_CLIENTS)),
         ticks,
@@ -181,10 +184,24 @@ struct App {
     access: Access,
     handles: Handles,
     counters: Counters,
+    refusals: Mutex<Refusals>,
+    began: Instant,
     viewers: Arc<Semaphore>,
     /// Places for clients of the stream.
     streams: Arc<Semaphore>,
     ticks: watch::Sender<Arc<Tick>>,
+}
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, Debug)]
+struct Peer(SocketAddr);
+
+impl App {
+    /// Tells that somebody is turned away.
+    fn refuse(&self, Peer(address): Peer, why: &str) {
+        let now_ns = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner).refused(address, &why, now_ns);
+    }
 }
 
 /// Takes connections, as many as there may be.
@@ -192,7 +209,7 @@ async fn serve(listener: tokio::net::TcpListener, app: Arc<App>) {
     let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let router = router(&app);
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, peer)) = listener.accept().await else {
             // No more files, most likely: it may be better in a while.
             app.counters.accept_errors.add();
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -200,10 +217,11 @@ async fn serve(listener: tokio::net::TcpListener, app: Arc<App>) {
         };
         let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else {
             app.counters.connections_refused.add();
+            app.refuse(Peer(peer), "too many connections");
             continue;
         };
         app.counters.connections.add();
-        let service = TowerToHyperService::new(router.clone());
+        let service = TowerToHyperService::new(router.clone().layer(Extension(Peer(peer))));
         tokio::spawn(async move {
             // What is sent is small, and somebody waits for it.
             let _slower = stream.set_nodelay(true);

@@ -354,7 +354,7 @@ fn wrong_parameters_are_answered_in_one_line_and_strangers_are_refused() {
         has_replayed: Arc::new(AtomicBool::new(true)),
         stream: None,
     };
-    let without = web::start(web::bind(&setting).unwrap(), handles).unwrap();
+    let without = web::start(web::bind(&setting).unwrap(), handles, None).unwrap();
     assert_eq!(get(without.address(), "/stream").0, 401);
     use tokio_tungstenite::tungstenite::client::IntoClientRequest;
     let refused = block_on(async {

@@ -25,6 +25,7 @@ use tapeworks_plant::live::{
     QuestDbStatus, Status,
 };
 use tapeworks_plant::multicast::server::MulticastStats;
+use tapeworks_plant::refusals::OnRefusal;
 use tapeworks_plant::venues::{Config as VenuesConfig, Venue, Venues};
 use tapeworks_plant::web::{self, Web, WebError};
 use tokio_tungstenite::tungstenite::Message;
@@ -121,6 +122,8 @@ fn multicast() -> MulticastStats {
 struct Shown {
     web: Web,
     handles: Handles,
+    /// Reasons of refusals that were told.
+    refused: Arc<Mutex<Vec<String>>>,
 }
 
 impl Shown {
@@ -135,8 +138,11 @@ impl Shown {
         };
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let setting = WebSetting { address, token: token.map(str::to_owned), stream: false };
-        let web = web::start(web::bind(&setting).unwrap(), handles.clone()).unwrap();
-        Self { web, handles }
+        let refused = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&refused);
+        let on_refusal: OnRefusal = Arc::new(move |one| told.lock().unwrap().push(one.reason.clone()));
+        let web = web::start(web::bind(&setting).unwrap(), handles.clone(), Some(on_refusal)).unwrap();
+        Self { web, handles, refused }
     }
 
     fn new() -> Self {
@@ -260,6 +266,8 @@ fn without_a_token_only_names_of_this_machine_are_answered() {
         (status["web"]["refused_host"].as_u64(), status["web"]["refused_origin"].as_u64()),
         (Some(3), Some(1))
     );
+    // All from one address: told of once.
+    assert_eq!(*shown.refused.lock().unwrap(), ["a Host header of another server"]);
     // There is nothing to log in to.
     assert_eq!(shown.get("/login").headers["location"], "/");
 }

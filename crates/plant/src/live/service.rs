@@ -180,7 +180,7 @@ impl Service {
                             queue_bytes: setting.queue_bytes,
                             max_connections: setting.max_connections,
                             history: begin.history.clone(),
-                            on_refusal,
+                            on_refusal: on_refusal.clone(),
                             #[cfg(feature = "tls")]
                             tls: setting
                                 .tls
@@ -209,6 +209,7 @@ impl Service {
                         has_replayed: Arc::clone(&has_replayed),
                         stream: streaming.as_ref().map(|streaming| Arc::clone(streaming.hub())),
                     },
+                    on_refusal.clone(),
                 )
             })
             .transpose()?;

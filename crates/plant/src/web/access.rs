@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::{Form, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
@@ -17,7 +18,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::{App, page};
+use super::{App, Peer, page};
 
 /// What may be had without a token.
 const OPEN: [&str; 4] = ["/health", "/login", "/style.css", "/icon.svg"];
@@ -127,7 +128,12 @@ impl Access {
 }
 
 /// Stands before every request.
-pub(super) async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+pub(super) async fn guard(
+    State(app): State<Arc<App>>,
+    Extension(peer): Extension<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
     let path = request.uri().path();
     let mut response = match app.access.judge(path, request.headers()) {
         Ok(()) => {
@@ -136,16 +142,19 @@ pub(super) async fn guard(State(app): State<Arc<App>>, request: Request, next: N
         }
         Err(Refusal::Host) => {
             app.counters.refused_host.add();
+            app.refuse(peer, "a Host header of another server");
             let why = "refused: the Host header is none of this server's names (localhost, 127.0.0.1, [::1], with the port)\n";
             (StatusCode::MISDIRECTED_REQUEST, why).into_response()
         }
         Err(Refusal::Origin) => {
             app.counters.refused_origin.add();
+            app.refuse(peer, "a request from another site's page");
             (StatusCode::FORBIDDEN, "refused: the request comes from another site's page\n").into_response()
         }
         Err(Refusal::Token) if path == "/" => Redirect::to("/login").into_response(),
         Err(Refusal::Token) => {
             app.counters.refused_token.add();
+            app.refuse(peer, "no token, or a wrong one");
             let ask = [(header::WWW_AUTHENTICATE, "Bearer")];
             let why = "refused: show the token of [web] as `Authorization: Bearer`, or log in at /login\n";
             (StatusCode::UNAUTHORIZED, ask, why).into_response()
@@ -172,6 +181,7 @@ pub(super) async fn form(State(app): State<Arc<App>>) -> Response {
 /// Takes the token from the form, and gives a cookie for it.
 pub(super) async fn login(
     State(app): State<Arc<App>>,
+    Extension(peer): Extension<Peer>,
     Form(shown): Form<HashMap<String, String>>,
 ) -> Response {
     let shown = shown.get("token").map_or("", |token| token.trim());
@@ -184,6 +194,7 @@ pub(super) async fn login(
         }
         _ => {
             app.counters.refused_token.add();
+            app.refuse(peer, "a wrong token at the login");
             tokio::time::sleep(PENALTY).await;
             let wrong = "<p class=\"wrong\" role=\"alert\">That is not the token.</p>";
             html(StatusCode::UNAUTHORIZED, page::text("login.html").replace("<!--wrong-->", wrong))

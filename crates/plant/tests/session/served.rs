@@ -46,7 +46,7 @@ impl Served {
         };
         let setting =
             WebSetting { address: SocketAddr::from(([127, 0, 0, 1], 0)), token: None, stream: true };
-        let web = web::start(web::bind(&setting).unwrap(), handles).unwrap();
+        let web = web::start(web::bind(&setting).unwrap(), handles, None).unwrap();
         Self { web, producer, streaming }
     }
 
