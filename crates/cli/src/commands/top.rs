@@ -114,13 +114,17 @@ fn show(now: &Value, before: Option<&Value>, address: SocketAddr) -> String {
         thousands(number(&now["nbbo"]["crossed"])),
     );
     if let Some(journal) = now["journal"].as_object() {
-        let lost = journal.get("lost").map_or(0, number);
+        let count = |key| {
+            let count = journal.get(key).map_or(0, number);
+            if count == 0 { "0".to_owned() } else { paint.bad(&thousands(count)) }
+        };
         let _infallible = writeln!(
             out,
-            "  journal {} records, {} written, lost {}",
+            "  journal {} records, {} written, lost {}, in doubt {}",
             thousands(journal.get("records").map_or(0, number)),
             bytes(journal.get("written_bytes").map_or(0, number)),
-            if lost == 0 { "0".to_owned() } else { paint.bad(&thousands(lost)) },
+            count("lost"),
+            count("in_doubt"),
         );
     }
     out.push_str(&outputs(now, before));

@@ -47,6 +47,11 @@ impl Monitor {
             };
             compare(before.channels.get(at), channel, &mut say);
         }
+        let in_doubt = |status: &Status| status.journal.as_ref().map_or(0, |journal| journal.in_doubt);
+        if in_doubt(status) > in_doubt(&before) {
+            let text = format!("the disk failed to sync {} records", in_doubt(status) - in_doubt(&before));
+            notices.push(Notice { severity: Severity::Error, subject: "journal".to_owned(), text });
+        }
         if let (Some(now), was) = (&status.journal, before.journal.unwrap_or_default())
             && now.lost > was.lost
         {
