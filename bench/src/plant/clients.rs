@@ -134,6 +134,8 @@ pub fn soak() {
     let mut journal = JournalSetting::new(folder.0.join("journal"));
     journal.options.keep_bytes = Some(2 << 30);
     journal.snapshot_every = Some(Duration::from_secs(120));
+    // A state of a million orders holds the lines up for some tens of milliseconds, and writing it takes a core from the others.
+    config.plant.receive.buffer_bytes = Some(64 << 20);
     config.plant.journal = Some(journal);
     let service = Service::start(&config, None).expect("the plant starts");
     let mut subscriber = subscribe(service.clients_address().expect("clients are served"), "cmbp-1");
