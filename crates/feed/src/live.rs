@@ -215,22 +215,23 @@ struct Part {
     is_in_doubt: bool,
 }
 
-/// Whoever keeps books knows feeds, not their channels: what concerns all instruments of a channel that is one of several is told of each.
+/// Whoever keeps books knows feeds, not their channels: what concerns all instruments of a channel that is one of several is told of
+/// each. Of a channel that is all of its feed everything goes on as it is.
 struct OfPart<'s, S> {
-    part: &'s mut Part,
+    part: &'s mut Option<Part>,
     sink: &'s mut S,
 }
 
-impl<S: Sink<Event>> OfPart<'_, S> {
+impl Part {
     /// Tells `event` of each instrument of the channel.
-    fn each(&mut self, event: &Event) {
-        let last = self.part.has.iter().rposition(|has| *has);
-        for (index, _) in self.part.has.iter().enumerate().filter(|(_, has)| **has) {
+    fn each<S: Sink<Event>>(&self, event: &Event, sink: &mut S) {
+        let last = self.has.iter().rposition(|has| *has);
+        for (index, _) in self.has.iter().enumerate().filter(|(_, has)| **has) {
             let mut event = Event { instrument: InstrumentId(index as u32), ..*event };
             if event.kind == EventKind::Clear && Some(index) != last {
                 event = event.with_more_clears();
             }
-            self.sink.put(event);
+            sink.put(event);
         }
     }
 
@@ -241,62 +242,74 @@ impl<S: Sink<Event>> OfPart<'_, S> {
 
     #[cold]
     #[inline(never)]
-    fn of_all(&mut self, event: Event) {
+    fn of_all<S: Sink<Event>>(&mut self, event: Event, sink: &mut S) {
         let of_nobody = Event { instrument: InstrumentId::UNKNOWN, ..event };
         match event.kind {
             EventKind::Gap => {
-                self.part.is_in_doubt = true;
-                self.sink.put(of_nobody);
-                self.each(&Self::doubt(&event));
+                self.is_in_doubt = true;
+                sink.put(of_nobody);
+                self.each(&Self::doubt(&event), sink);
             }
-            EventKind::Recovered => {
-                self.part.is_in_doubt = false;
-                self.each(&event);
-            }
-            EventKind::Clear => {
-                self.part.is_in_doubt = false;
-                self.each(&event);
+            EventKind::Recovered | EventKind::Clear => {
+                self.is_in_doubt = false;
+                self.each(&event, sink);
             }
             EventKind::Session if event.session() == Some(Session::StartOfMessages) => {
-                self.part.is_in_doubt = false;
+                self.is_in_doubt = false;
                 let mut clear = Event::new(EventKind::Clear, event.publisher, InstrumentId::ALL);
                 (clear.ts_event, clear.ts_recv) = (event.ts_event, event.ts_recv);
                 (clear.channel, clear.channel_sequence) = (event.channel, event.channel_sequence);
                 (clear.line, clear.flags) = (event.line, event.flags);
-                self.each(&clear);
-                self.sink.put(of_nobody);
+                self.each(&clear, sink);
+                sink.put(of_nobody);
             }
-            _ => self.sink.put(event),
+            _ => sink.put(event),
         }
     }
 
-    #[cold]
-    #[inline(never)]
-    fn first_of(&mut self, event: &Event) {
-        let index = event.instrument.index();
-        if index >= self.part.has.len() {
-            self.part.has.resize(index + 1, false);
+    /// Whether an instrument is heard of for the first time; then it is one of the channel's.
+    #[inline]
+    fn is_new(&mut self, instrument: InstrumentId) -> bool {
+        let index = instrument.index();
+        if instrument.0 >= MAX_INSTRUMENTS || self.has.get(index).copied().unwrap_or_default() {
+            return false;
         }
-        if let Some(has) = self.part.has.get_mut(index) {
-            *has = true;
+        if index >= self.has.len() {
+            self.has.resize(index + 1, false);
+        }
+        self.has[index] = true;
+        true
+    }
+
+    fn put<S: Sink<Event>>(&mut self, event: Event, sink: &mut S) {
+        if event.instrument == InstrumentId::ALL {
+            return self.of_all(event, sink);
+        }
+        let is_new = self.is_new(event.instrument);
+        sink.put(event);
+        if is_new && self.is_in_doubt {
+            sink.put(Self::doubt(&event));
         }
     }
 }
 
 impl<S: Sink<Event>> Sink<Event> for OfPart<'_, S> {
+    #[inline]
     fn put(&mut self, event: Event) {
-        if event.instrument == InstrumentId::ALL {
-            return self.of_all(event);
+        match self.part {
+            None => self.sink.put(event),
+            Some(part) => part.put(event, self.sink),
         }
-        let is_first = event.instrument.0 < MAX_INSTRUMENTS
-            && !self.part.has.get(event.instrument.index()).copied().unwrap_or_default();
-        if is_first {
-            self.first_of(&event);
-        }
-        self.sink.put(event);
-        if is_first && self.part.is_in_doubt {
-            self.sink.put(Self::doubt(&event));
-        }
+    }
+
+    #[inline]
+    fn end_of_batch(&mut self) {
+        self.sink.end_of_batch();
+    }
+
+    #[inline]
+    fn expect(&mut self, index: usize) {
+        self.sink.expect(index);
     }
 }
 
@@ -545,24 +558,19 @@ impl LiveFeed {
         self.clock = forward.clock;
     }
 
-    /// The channel's part of its feed is taken out, and the sink put behind it, where it is one of several.
-    #[cold]
-    #[inline(never)]
-    fn in_part<S: Sink<Event>>(
+    /// Something happens to a channel: what comes of it concerns the channel's part of its feed.
+    #[inline]
+    fn of_channel<S: Sink<Event>>(
         &mut self,
         index: usize,
-        mut part: Part,
         sink: &mut S,
         act: impl FnOnce(&mut Self, &mut OfPart<'_, S>),
     ) {
+        let mut part = self.channels.get_mut(index).and_then(|channel| channel.part.take());
         act(self, &mut OfPart { part: &mut part, sink });
         if let Some(channel) = self.channels.get_mut(index) {
-            channel.part = Some(part);
+            channel.part = part;
         }
-    }
-
-    fn take_part(&mut self, index: usize) -> Option<Part> {
-        self.channels.get_mut(index)?.part.take()
     }
 
     #[inline]
@@ -581,23 +589,13 @@ impl LiveFeed {
                 if let Some(awaited) = self.awaited(channel, attempt) {
                     awaited.next = Some(next);
                     let index = usize::from(channel);
-                    match self.take_part(index) {
-                        None => self.after(index, received, sink),
-                        Some(part) => {
-                            self.in_part(index, part, sink, |feed, sink| feed.after(index, received, sink));
-                        }
-                    }
+                    self.of_channel(index, sink, |feed, sink| feed.after(index, received, sink));
                 }
             }
             Input::SnapshotFailed { channel, attempt, received } => {
                 if self.awaited(channel, attempt).is_some() {
                     let index = usize::from(channel);
-                    match self.take_part(index) {
-                        None => self.snapshot_failed(index, received, sink),
-                        Some(part) => self.in_part(index, part, sink, |feed, sink| {
-                            feed.snapshot_failed(index, received, sink);
-                        }),
-                    }
+                    self.of_channel(index, sink, |feed, sink| feed.snapshot_failed(index, received, sink));
                 }
             }
         }
@@ -608,12 +606,7 @@ impl LiveFeed {
     pub fn inputs_lost<S: Sink<Event>>(&mut self, now: Nanos, sink: &mut S) {
         let mut forward = Forward { clock: self.clock, sink };
         for index in 0..self.channels.len() {
-            match self.take_part(index) {
-                None => self.inputs_lost_of(index, now, &mut forward),
-                Some(part) => self.in_part(index, part, &mut forward, |feed, sink| {
-                    feed.inputs_lost_of(index, now, sink);
-                }),
-            }
+            self.of_channel(index, &mut forward, |feed, sink| feed.inputs_lost_of(index, now, sink));
         }
         self.clock = forward.clock;
         self.set_deadline();
@@ -670,12 +663,9 @@ impl LiveFeed {
             self.tick(received, sink);
         }
         self.last = Some(received);
-        match self.take_part(usize::from(number)) {
-            None => self.packet_of(number, line, received, payload, sink),
-            Some(part) => self.in_part(usize::from(number), part, sink, |feed, sink| {
-                feed.packet_of(number, line, received, payload, sink);
-            }),
-        }
+        self.of_channel(usize::from(number), sink, |feed, sink| {
+            feed.packet_of(number, line, received, payload, sink);
+        });
     }
 
     #[inline]
@@ -709,10 +699,7 @@ impl LiveFeed {
     #[inline(never)]
     fn tick<S: Sink<Event>>(&mut self, now: Nanos, sink: &mut S) {
         for index in 0..self.channels.len() {
-            match self.take_part(index) {
-                None => self.tick_of(index, now, sink),
-                Some(part) => self.in_part(index, part, sink, |feed, sink| feed.tick_of(index, now, sink)),
-            }
+            self.of_channel(index, sink, |feed, sink| feed.tick_of(index, now, sink));
         }
         if self.last.is_some_and(|last| now.since(last) >= TIME_TOLD_EVERY_NS) {
             self.last = Some(now);
