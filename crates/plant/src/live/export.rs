@@ -23,8 +23,8 @@ use jiff::civil::Date;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use tapeworks_feed::clock;
-use tapeworks_flow::Stage as _;
-use tapeworks_market::{Event, EventKind, Instruments, Nanos, NbboUpdate, Publisher};
+use tapeworks_flow::{Stage as _, Through};
+use tapeworks_market::{BookStage, Event, EventKind, Instruments, Nanos, NbboStage, NbboUpdate, Publisher};
 use tapeworks_store::journal::{JournalError, JournalReader, LOST};
 use tapeworks_store::live::State;
 use tapeworks_store::{Format, Options, Schema, StoreError, Summary, Writer};
@@ -34,6 +34,7 @@ use super::checkpoint::{self, Restored};
 use super::engine::Engine;
 use super::journal::{day_of_name, name_of_day};
 use super::records::input_of;
+use crate::clients::history::Start;
 
 /// What is to be made of a journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -261,8 +262,7 @@ fn give_name(partial: &Path, folder: &Path) -> Result<(), ExportError> {
 
 /// Waits until the disk has the names in a folder.
 fn sync(folder: &Path) -> Result<(), ExportError> {
-    let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
-    synced.map_err(failed(folder, "cannot be synced"))
+    checkpoint::sync_folder(folder).map_err(failed(folder, "cannot be synced"))
 }
 
 fn remove(folder: &Path) -> Result<(), ExportError> {
@@ -280,8 +280,16 @@ const SLACK: u64 = Nanos::SECOND;
 /// The state behind inputs that the journal lost at its record `record`, and the records behind it.
 fn state_behind(journal: &Path, record: u64, plant: &PlantOptions) -> Option<(JournalReader, Restored)> {
     let behind = checkpoint::behind(journal, record, plant)?;
-    let reader = JournalReader::from_number(journal, behind.record).ok()?;
-    (reader.next_number() == behind.record).then_some((reader, behind))
+    Some((JournalReader::at_number(journal, behind.record).ok()??, behind))
+}
+
+/// The books and instruments of a state, which the files go on from.
+fn go_on_from(start: Start, outputs: &mut [Output]) -> (Through<BookStage, NbboStage>, Instruments) {
+    let now = start.time();
+    let Start { stages, instruments, carried, .. } = start;
+    let state = State { books: &stages.first, nbbo: &stages.second, instruments: &instruments, now };
+    outputs.iter_mut().for_each(|output| output.writer.restore(&state, &carried));
+    (stages, instruments)
 }
 
 /// Makes the files of what was received from `begin` on and before `end`.
@@ -304,10 +312,7 @@ fn make(
         state = Some(checkpoint::oldest(journal, first, plant).ok_or_else(beheaded)?);
     }
     if let Some(Restored { record, engine: restored, market }) = state {
-        reader = JournalReader::from_number(journal, record)?;
-        if reader.next_number() != record {
-            return Err(beheaded());
-        }
+        reader = JournalReader::at_number(journal, record)?.ok_or_else(beheaded)?;
         (engine, start) = (restored, Some(market));
     }
     let whole = start.as_ref().map(|start| whole_from(start.time(), &options.schemas));
@@ -332,10 +337,7 @@ fn make(
     let mut market = books.market();
     let mut instruments = Instruments::default();
     if let Some(start) = start {
-        let now = start.time();
-        (market, instruments) = (start.stages, start.instruments);
-        let state = State { books: &market.first, nbbo: &market.second, instruments: &instruments, now };
-        outputs.iter_mut().for_each(|output| output.writer.restore(&state, &start.carried));
+        (market, instruments) = go_on_from(start, &mut outputs);
     }
     let mut has_begun = false;
     let (mut events, mut inputs, mut made, mut lost): (Vec<Event>, u64, u64, u64) = (Vec::new(), 0, 0, 0);
@@ -384,10 +386,7 @@ fn make(
         events.clear();
         if let Some((behind_reader, Restored { engine: restored, market: start, .. })) = behind {
             (reader, engine) = (behind_reader, restored);
-            let (now, carried) = (start.time(), start.carried);
-            (market, instruments) = (start.stages, start.instruments);
-            let state = State { books: &market.first, nbbo: &market.second, instruments: &instruments, now };
-            outputs.iter_mut().for_each(|output| output.writer.restore(&state, &carried));
+            (market, instruments) = go_on_from(start, &mut outputs);
         }
         if inputs.is_multiple_of(INPUTS_AT_ONCE) && !go_on(inputs) {
             return Err(ExportError::Stopped);

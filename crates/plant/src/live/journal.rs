@@ -1,6 +1,6 @@
 //! The plant's journal: every input, before anybody has seen what came of it.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -152,10 +152,7 @@ fn move_away(folder: &Path, moving: &Path) -> Result<(), JournalError> {
         let path = path.to_owned();
         move |source| JournalError::Io { path, what, source }
     };
-    let sync = |folder: &Path| {
-        let synced = File::open(folder).and_then(|folder| folder.sync_all());
-        synced.map_err(failed(folder, "cannot be synced"))
-    };
+    let sync = |folder: &Path| checkpoint::sync_folder(folder).map_err(failed(folder, "cannot be synced"));
     fs::create_dir_all(moving).map_err(failed(moving, "cannot be created"))?;
     let entries = fs::read_dir(folder).map_err(failed(folder, "cannot list the journal"))?;
     for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
@@ -411,12 +408,10 @@ impl History for JournalHistory {
         if let Some(Restored { record, engine, market }) =
             checkpoint::before(&self.folder, first, from, &self.options)
         {
-            let reader = JournalReader::from_number(&self.folder, record).map_err(failed)?;
-            if reader.next_number() != record {
-                return Err(HistoryError::unreadable(format!(
-                    "the journal's record {record} was removed just now"
-                )));
-            }
+            let reader = JournalReader::at_number(&self.folder, record).map_err(failed)?;
+            let removed =
+                || HistoryError::unreadable(format!("the journal's record {record} was removed just now"));
+            let reader = reader.ok_or_else(removed)?;
             return Ok(Box::new(self.events(reader, engine, Some(market))));
         }
         if first > 0 {
@@ -452,17 +447,16 @@ impl JournalEvents {
     fn pass(&mut self, (record, time): (u64, Nanos), into: &mut Vec<Event>) -> Result<bool, HistoryError> {
         let JournalHistory { options, folder } = &self.history;
         let Some(behind) = checkpoint::behind(folder, record, options) else { return Ok(false) };
-        let reader = JournalReader::from_number(folder, behind.record)
-            .map_err(|error| HistoryError::unreadable(error.to_string()))?;
-        if reader.next_number() != behind.record
-            || behind.engine.counters().events < self.engine.counters().events
-        {
+        let reader = JournalReader::at_number(folder, behind.record)
+            .map_err(|error| HistoryError::unreadable(error.to_string()))?
+            .filter(|_| behind.engine.counters().events >= self.engine.counters().events);
+        let Some(reader) = reader else {
             return Err(HistoryError::unreadable(format!(
                 "the journal lost inputs at its record {record}, and the state snapshot behind it is of record {}, which does \
                  not follow",
                 behind.record
             )));
-        }
+        };
         self.engine.tell_missed(&behind.engine, time, into);
         (self.reader, self.engine, self.start, self.hole) =
             (reader, behind.engine, Some(behind.market), None);

@@ -70,6 +70,15 @@ impl JournalReader {
         Ok(reader)
     }
 
+    /// At the record `number`; `None` when it is not there, because it was removed to make room or is still to come behind others.
+    ///
+    /// # Errors
+    /// As [`JournalReader::next`].
+    pub fn at_number(folder: &Path, number: u64) -> Result<Option<Self>, JournalError> {
+        let reader = Self::from_number(folder, number)?;
+        Ok((reader.next == number).then_some(reader))
+    }
+
     /// At the first record of the segment in which `time` lies, or of the one before it: all records from `time` on
     /// follow. Segments are the index.
     ///
