@@ -124,26 +124,32 @@ fn resident() -> u64 {
 }
 
 /// 200,000 messages a second for twenty minutes, from a market that keeps its size once its books are full: a plant's memory grows with
-/// the orders that rest in them, and with nothing else. With a journal that keeps two gigabytes, and state snapshots.
+/// the orders that rest in them, and with nothing else. With a journal that keeps two gigabytes, and state snapshots. `SOAK_MINUTES`,
+/// `SOAK_RATE` (messages a second) and `SOAK_SNAPSHOT_SECONDS` say otherwise.
 pub fn soak() {
-    const RATE: u64 = 200_000;
-    let minutes: u64 = std::env::var("SOAK_MINUTES").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
+    let setting =
+        |name, otherwise| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise);
+    let (minutes, rate) = (setting("SOAK_MINUTES", 20), setting("SOAK_RATE", 200_000));
+    let snapshot_every = Duration::from_secs(setting("SOAK_SNAPSHOT_SECONDS", 120));
     let line = line();
     let folder = Folder::on_disk();
     let mut config = plant(line);
     let mut journal = JournalSetting::new(folder.0.join("journal"));
     journal.options.keep_bytes = Some(2 << 30);
-    journal.snapshot_every = Some(Duration::from_secs(120));
+    journal.snapshot_every = Some(snapshot_every);
     // A state of a million orders holds the lines up for some tens of milliseconds, and writing it takes a core from the others.
     config.plant.receive.buffer_bytes = Some(64 << 20);
     config.plant.journal = Some(journal);
     let service = Service::start(&config, None).expect("the plant starts");
     let mut subscriber = subscribe(service.clients_address().expect("clients are served"), "cmbp-1");
-    let mut venue = venue(line, RATE, RATE * 60 * minutes);
+    let mut venue = venue(line, rate, rate * 60 * minutes);
     venue.popularity = Popularity::Uniform;
     venue.most_orders = 500;
     let venues = Venues::start(venue).expect("the venue starts");
-    println!("soak: {RATE} messages a second for {minutes} minutes");
+    println!(
+        "soak: {rate} messages a second for {minutes} minutes, a state snapshot each {} s",
+        snapshot_every.as_secs()
+    );
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {

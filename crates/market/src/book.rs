@@ -240,27 +240,38 @@ impl Books {
 
     /// All of it as plain values. Books that are alike have images that are, once they are [sorted](BooksImage::sort).
     pub fn image(&self) -> BooksImage {
-        let sides = [Side::Bid, Side::Ask];
-        let of_book = |(index, book): (usize, &Book)| {
-            let side = |side: Side| {
-                let levels = self.levels.iter(book.sides[place_of(side)], side);
-                levels.map(|level| (level.price, level.size, level.orders)).collect()
-            };
-            let image = BookImage {
-                instrument: index as u32,
-                levels: sides.map(side),
-                epoch: book.epoch,
-                state: book.state.bits(),
-                quoted: book.quoted,
-                reach: book.reach,
-                round_lot: book.round_lot,
-            };
-            let blank =
-                BookImage { instrument: image.instrument, epoch: self.newborn, ..BookImage::default() };
-            (image != blank).then_some(image)
-        };
-        let mut orders = Vec::with_capacity(self.orders.len());
-        orders.extend(self.orders().map(|order| OrderImage {
+        let mut image = BooksImage::default();
+        self.image_into(&mut image);
+        image
+    }
+
+    /// [`Books::image`] in the memory of an earlier image: new memory costs several times what the copy does.
+    pub fn image_into(&self, image: &mut BooksImage) {
+        let blank = BookImage { epoch: self.newborn, ..BookImage::default() };
+        let mut count = 0;
+        for (index, book) in self.books.iter().enumerate() {
+            if count == image.books.len() {
+                image.books.push(BookImage::default());
+            }
+            let kept = &mut image.books[count];
+            for (side, levels) in [Side::Bid, Side::Ask].into_iter().zip(&mut kept.levels) {
+                levels.clear();
+                let all = self.levels.iter(book.sides[place_of(side)], side);
+                levels.extend(all.map(|level| (level.price, level.size, level.orders)));
+            }
+            (kept.epoch, kept.state, kept.quoted) = (book.epoch, book.state.bits(), book.quoted);
+            (kept.reach, kept.round_lot) = (book.reach, book.round_lot);
+            kept.instrument = blank.instrument;
+            if *kept != blank {
+                kept.instrument = index as u32;
+                count += 1;
+            }
+        }
+        image.books.truncate(count);
+        image.orders.clear();
+        // Room for what the table can hold, so that an image of a few orders more finds its place; what is not written takes no memory.
+        image.orders.reserve_exact(self.orders.capacity());
+        image.orders.extend(self.orders().map(|order| OrderImage {
             id: order.id,
             price: order.price,
             size: order.size,
@@ -268,17 +279,9 @@ impl Books {
             instrument: order.instrument.0,
             priority: order.priority,
         }));
-        BooksImage {
-            publisher: self.publisher,
-            books: self.books.iter().enumerate().filter_map(of_book).collect(),
-            places: self.books.len() as u32,
-            orders,
-            next_priority: self.next_priority,
-            epoch: self.epoch,
-            newborn: self.newborn,
-            is_open: self.is_open,
-            counters: self.counters,
-        }
+        (image.publisher, image.places) = (self.publisher, self.books.len() as u32);
+        (image.next_priority, image.epoch, image.newborn) = (self.next_priority, self.epoch, self.newborn);
+        (image.is_open, image.counters) = (self.is_open, self.counters);
     }
 
     /// The books that an image was taken of, in tables of at least this size.
@@ -919,7 +922,15 @@ impl BookStage {
 
     /// All of it as plain values, feed by feed.
     pub fn image(&self) -> Vec<BooksImage> {
-        self.feeds.iter().map(Books::image).collect()
+        let mut image = Vec::new();
+        self.image_into(&mut image);
+        image
+    }
+
+    /// [`BookStage::image`] in the memory of an earlier image.
+    pub fn image_into(&self, image: &mut Vec<BooksImage>) {
+        image.resize_with(self.feeds.len(), BooksImage::default);
+        self.feeds.iter().zip(image).for_each(|(books, image)| books.image_into(image));
     }
 
     /// The books that an image was taken of, in tables of the feed's size in `least` at least; any feed that is not in it gets tables of the size of

@@ -4,8 +4,9 @@
 //! queues, levels their shares, instruments their states, and what is in doubt stays in doubt. With the feature `serde` an image
 //! can be encoded; an image that contradicts itself is refused.
 //!
-//! Cost: the order table is read once, some 30 ns an order in new memory; sorting can be left to another thread. Making books again
-//! inserts each order and level once.
+//! Cost: the order table is read once, some 30 ns an order in new memory, which [`Books::image_into`](crate::Books::image_into) does
+//! not take where there is enough of it already; sorting can be left to another thread. Making books again inserts each order and
+//! level once.
 
 use std::fmt;
 
@@ -44,7 +45,7 @@ pub(crate) struct BookImage {
 }
 
 /// The books of one feed: see [`Books::image`](crate::Books::image).
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BooksImage {
     pub(crate) publisher: Publisher,
@@ -61,7 +62,7 @@ pub struct BooksImage {
 }
 
 /// The NBBO of every instrument: see [`NbboStage::image`](crate::NbboStage::image).
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NbboImage {
     pub(crate) venues: Vec<Publisher>,

@@ -176,14 +176,17 @@ impl NbboStage {
 
     /// All of it as plain values.
     pub fn image(&self) -> NbboImage {
-        NbboImage {
-            venues: self.venues.clone(),
-            contributions: self.contributions.clone(),
-            best: self.best.clone(),
-            stride: self.stride,
-            ignored: self.ignored,
-            counts: self.counts,
-        }
+        let mut image = NbboImage::default();
+        self.image_into(&mut image);
+        image
+    }
+
+    /// [`NbboStage::image`] in the memory of an earlier image.
+    pub fn image_into(&self, image: &mut NbboImage) {
+        image.venues.clone_from(&self.venues);
+        image.contributions.clone_from(&self.contributions);
+        image.best.clone_from(&self.best);
+        (image.stride, image.ignored, image.counts) = (self.stride, self.ignored, self.counts);
     }
 
     /// The NBBO that an image was taken of.

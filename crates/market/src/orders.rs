@@ -128,6 +128,11 @@ impl OrderIndex {
         self.length == 0
     }
 
+    /// Orders that it was made for, or has grown for.
+    pub fn capacity(&self) -> usize {
+        self.slots.len() / 2
+    }
+
     /// How often the table had to grow after start-up. Each time moved every order: give it more capacity.
     pub const fn growths(&self) -> u64 {
         self.growths

@@ -461,6 +461,7 @@ impl Plant {
                 books,
                 agreement: Arc::clone(&snapshots),
                 status: Arc::clone(&status),
+                bytes: Vec::new(),
             };
             spawn(
                 "state",

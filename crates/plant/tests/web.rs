@@ -46,6 +46,7 @@ fn line(line: Line, won: u64) -> LineStatus {
         kernel_drops: 3,
         too_long: 0,
         buffer_bytes: 1 << 20,
+        wanted_bytes: 0,
     }
 }
 

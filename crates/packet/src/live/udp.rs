@@ -85,7 +85,11 @@ impl UdpReceiver {
             socket.set_reuse_address(true)?;
         }
         if let Some(bytes) = options.receive_buffer_bytes {
-            socket.set_recv_buffer_size(bytes)?;
+            // Beyond the system's limit (`net.core.rmem_max`) with the capability `CAP_NET_ADMIN` only.
+            let wanted = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+            if options::set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &wanted).is_err() {
+                socket.set_recv_buffer_size(bytes)?;
+            }
         }
         socket.bind(&options.listen.into())?;
         match group {

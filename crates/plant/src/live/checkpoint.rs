@@ -103,6 +103,9 @@ pub(super) struct Agreement {
     holes: AtomicU64,
     /// How many of them lie before a snapshot.
     bridged: AtomicU64,
+    /// The image of an earlier snapshot, whose memory the next is copied into: new memory would cost the copying thread more than the
+    /// copy.
+    earlier: Mutex<MarketImage>,
 }
 
 impl Default for Agreement {
@@ -113,6 +116,7 @@ impl Default for Agreement {
             needed_from: AtomicU64::new(NEVER),
             holes: AtomicU64::new(0),
             bridged: AtomicU64::new(0),
+            earlier: Mutex::default(),
         }
     }
 }
@@ -154,6 +158,16 @@ impl Agreement {
         (holes, holes.saturating_sub(self.bridged.load(Ordering::Acquire)))
     }
 
+    /// The image of an earlier snapshot, to copy into.
+    pub(super) fn earlier_image(&self) -> MarketImage {
+        std::mem::take(&mut *self.earlier.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// An image is written: the next is copied into its memory.
+    pub(super) fn give_back(&self, image: MarketImage) {
+        *self.earlier.lock().unwrap_or_else(PoisonError::into_inner) = image;
+    }
+
     /// Asks for the books as they are before the event `next`. To be called before that event is published: who has read the
     /// event from the ring has then seen this too.
     pub(super) fn ask_for_books(&self, next: u64) {
@@ -191,9 +205,9 @@ impl BooksPart {
 
     /// Hands over the books as they are before the event `next`.
     #[cold]
-    pub(super) fn hand_over(&self, next: u64, image: impl FnOnce() -> MarketImage) {
+    pub(super) fn hand_over(&self, next: u64, image: impl FnOnce(MarketImage) -> MarketImage) {
         let began = Instant::now();
-        let image = image();
+        let image = image(self.agreement.earlier_image());
         let pause = nanos(began);
         self.agreement.books_at.store(NEVER, Ordering::Release);
         self.status.lock().unwrap_or_else(PoisonError::into_inner).snapshots.books_pause_ns = pause;
@@ -246,10 +260,12 @@ pub(super) struct Scribe {
     pub(super) books: Receiver<(u64, MarketImage)>,
     pub(super) agreement: Arc<Agreement>,
     pub(super) status: Arc<Mutex<Status>>,
+    /// The last file, whose memory the next is encoded in.
+    pub(super) bytes: Vec<u8>,
 }
 
 impl Scribe {
-    pub(super) fn run(self) {
+    pub(super) fn run(mut self) {
         // Where the kernel does not know of it, it is only not as good.
         let _as_well_as_can_be = cpu::step_back();
         while let Ok((record, taken)) = self.jobs.recv() {
@@ -258,15 +274,18 @@ impl Scribe {
         }
     }
 
-    fn write(&self, record: u64, taken: Taken) -> Result<u64, String> {
+    fn write(&mut self, record: u64, taken: Taken) -> Result<u64, String> {
         // The next is begun when this is done.
         let Taken { counters, feed, market, holes, under_way: _under_way } = taken;
         let market = match market {
             Some(market) => market,
             None => self.books_at(counters.events).ok_or("the thread of the books has ended")?,
         };
-        let bytes = encode(counters, feed, market)?;
-        let bytes = write(&self.folder, record, bytes).map_err(|error| error.to_string())?;
+        let market = market.sorted();
+        let encoded = encode(counters, feed, &market, std::mem::take(&mut self.bytes));
+        self.agreement.give_back(market);
+        self.bytes = encoded?;
+        let bytes = write(&self.folder, record, &mut self.bytes).map_err(|error| error.to_string())?;
         // What is on the disk is good whether or not older ones could be removed.
         self.agreement.bridged.fetch_max(holes, Ordering::AcqRel);
         let needed_from = prune(&self.folder)?;
@@ -300,7 +319,7 @@ pub(super) fn tell(status: &Mutex<Status>, written: Result<u64, String>) {
 }
 
 /// Books, NBBO, the symbols of their instruments, and last trades.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Default, Debug, Serialize, Deserialize)]
 pub(super) struct MarketImage {
     pub(super) books: Vec<BooksImage>,
     pub(super) nbbo: NbboImage,
@@ -319,10 +338,10 @@ impl MarketImage {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Body {
+struct Body<Market> {
     counters: EngineCounters,
     feed: Vec<u8>,
-    market: MarketImage,
+    market: Market,
 }
 
 /// What a start goes on from.
@@ -354,11 +373,18 @@ impl Header {
     }
 }
 
-/// The state as a file, but for the header's number and CRC.
-fn encode(counters: EngineCounters, feed: Vec<u8>, market: MarketImage) -> Result<Vec<u8>, String> {
+/// The state as a file, but for the header's number and CRC, in the memory of `bytes`. The image is [sorted](MarketImage::sorted).
+fn encode(
+    counters: EngineCounters,
+    feed: Vec<u8>,
+    market: &MarketImage,
+    mut bytes: Vec<u8>,
+) -> Result<Vec<u8>, String> {
     let (events, time) = (counters.events, market.now);
-    let body = Body { counters, feed, market: market.sorted() };
-    let mut bytes = postcard::to_extend(&body, vec![0; HEADER_BYTES]).map_err(|error| error.to_string())?;
+    bytes.clear();
+    bytes.resize(HEADER_BYTES, 0);
+    let body = Body { counters, feed, market };
+    let mut bytes = postcard::to_extend(&body, bytes).map_err(|error| error.to_string())?;
     let length = (bytes.len() - HEADER_BYTES) as u64;
     bytes[..8].copy_from_slice(&MAGIC);
     bytes[24..32].copy_from_slice(&length.to_le_bytes());
@@ -380,12 +406,12 @@ pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// Writes a snapshot of the state after `record` records. Returns its size in bytes.
-fn write(folder: &Path, record: u64, mut bytes: Vec<u8>) -> io::Result<u64> {
-    seal(&mut bytes, record);
+fn write(folder: &Path, record: u64, bytes: &mut [u8]) -> io::Result<u64> {
+    seal(bytes, record);
     let path = folder.join(format!("{record:020}.{ENDING}"));
     let partial = folder.join(format!("{record:020}.{ENDING}.partial"));
     let written = File::create(&partial).and_then(|mut file| {
-        file.write_all(&bytes)?;
+        file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&partial, &path)?;
         sync_folder(folder)
@@ -511,7 +537,7 @@ fn restore(bytes: &[u8], record: u64, options: &PlantOptions) -> Result<Restored
     if header.length != body.len() as u64 || header.crc != crc || header.record != record {
         return Err("it is damaged".to_owned());
     }
-    let body: Body = postcard::from_bytes(body).map_err(|error| error.to_string())?;
+    let body: Body<MarketImage> = postcard::from_bytes(body).map_err(|error| error.to_string())?;
     if header.events != body.counters.events || header.time.0 != body.market.now {
         return Err("its header is of another state".to_owned());
     }
@@ -595,8 +621,9 @@ impl StateSnapshot {
     /// [`SnapshotError`] when it cannot be encoded.
     pub fn write(&self) -> Result<Vec<u8>, SnapshotError> {
         let feed = self.engine.feed().save().map_err(|error| SnapshotError(error.to_string()))?;
-        let image = self.market.image();
-        let mut bytes = encode(*self.engine.counters(), feed, image).map_err(SnapshotError)?;
+        let image = self.market.image().sorted();
+        let bytes = encode(*self.engine.counters(), feed, &image, Vec::new());
+        let mut bytes = bytes.map_err(SnapshotError)?;
         seal(&mut bytes, self.record);
         Ok(bytes)
     }
@@ -635,7 +662,7 @@ mod tests {
 
     /// The state as the body of a file.
     fn encoded(engine: &Engine, market: MarketImage) -> Vec<u8> {
-        encode(*engine.counters(), engine.feed().save().unwrap(), market).unwrap()
+        encode(*engine.counters(), engine.feed().save().unwrap(), &market.sorted(), Vec::new()).unwrap()
     }
 
     fn stage() -> MarketStage {
@@ -680,7 +707,7 @@ mod tests {
             let folder = Temporary::new();
             fs::create_dir_all(&folder.0).unwrap();
             let record = before.len() as u64;
-            write(&folder.0, record, bytes).unwrap();
+            write(&folder.0, record, &mut { bytes }).unwrap();
             let (restored, refused) = newest(&folder.0, &opened(record + 5), &plant());
             prop_assert!(refused.is_empty(), "{refused:?}");
             let restored = restored.unwrap();
@@ -755,7 +782,7 @@ mod tests {
         for (at, packet) in packets.iter().enumerate() {
             if at > 0 && at % every == 0 && times.len() < snapshots {
                 writer.sync().unwrap();
-                write(&setting.folder, at as u64, encoded(&engine, market.image())).unwrap();
+                write(&setting.folder, at as u64, &mut encoded(&engine, market.image())).unwrap();
                 writer.need_from(prune(&setting.folder).unwrap());
                 times.push(Nanos(market.image().now));
             }
@@ -1008,7 +1035,7 @@ mod tests {
         for (round, piece) in packets.chunks(packets.len() / 3).take(3).enumerate() {
             run(&mut engine, &mut market, piece);
             let record = 100 * (round as u64 + 1);
-            write(&folder.0, record, encoded(&engine, market.image())).unwrap();
+            write(&folder.0, record, &mut encoded(&engine, market.image())).unwrap();
         }
         assert_eq!(prune(&folder.0), Ok(200));
         let all = list(&folder.0).unwrap();
@@ -1173,7 +1200,8 @@ mod tests {
                 state = all.len();
                 writer.sync().unwrap();
                 if has_state {
-                    write(&setting.folder, writer.next_number(), encoded(&engine, market.image())).unwrap();
+                    write(&setting.folder, writer.next_number(), &mut encoded(&engine, market.image()))
+                        .unwrap();
                 }
             }
             all.extend(run(&mut engine, &mut market, std::slice::from_ref(packet)));
@@ -1371,6 +1399,7 @@ mod tests {
             books,
             agreement: of_scribe,
             status: Arc::clone(&status),
+            bytes: Vec::new(),
         };
         let at = engine.counters().events;
         let under_way = agreement.begin().unwrap();
@@ -1378,8 +1407,8 @@ mod tests {
         agreement.ask_for_books(at);
         assert!(part.is_wanted_at(at) && !part.is_wanted_at(at - 1));
         // Of one that was given up.
-        part.hand_over(at - 1, || stage().image());
-        part.hand_over(at, || market.image());
+        part.hand_over(at - 1, |image| stage().image_in(image));
+        part.hand_over(at, |image| market.image_in(image));
         assert!(!part.is_wanted_at(at));
         states.send((500, Box::new(Taken::new(&engine, None, under_way).unwrap()))).unwrap();
         let running = std::thread::spawn(move || scribe.run());

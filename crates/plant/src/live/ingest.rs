@@ -253,7 +253,8 @@ impl Ingest {
         self.holes_seen = holes;
         self.snapshot_taken = began;
         let has_books = self.market.is_some();
-        let taken = Taken::new(engine, self.market.as_ref().map(MarketStage::image), under_way);
+        let market = self.market.as_ref().map(|market| market.image_in(self.snapshots.earlier_image()));
+        let taken = Taken::new(engine, market, under_way);
         let pause = nanos(began);
         let pushed = taken.map(|taken| journal.try_push(Queued::State(Box::new(taken))).is_ok());
         if !has_books && pushed == Ok(true) {
@@ -467,6 +468,7 @@ fn channel_status<'l>(
                 kernel_drops: line.kernel_drops(),
                 too_long: line.too_long,
                 buffer_bytes: line.buffer_bytes,
+                wanted_bytes: line.wanted_bytes,
             })
             .collect(),
         is_recovering: arbiter.is_recovering(),

@@ -184,6 +184,17 @@ fn compare(before: Option<&ChannelStatus>, now: &ChannelStatus, say: &mut impl F
     }
     for (at, line) in now.lines.iter().enumerate() {
         let before = was.lines.get(at);
+        if before.is_none() && line.buffer_bytes / 2 < line.wanted_bytes {
+            let megabytes = |bytes: usize| bytes as f64 / 1_048_576.0;
+            let text = format!(
+                "the kernel's receive buffer of {} has {:.1} MB where {:.1} are wanted: net.core.rmem_max allows no more without \
+                 CAP_NET_ADMIN",
+                line.address,
+                megabytes(line.buffer_bytes / 2),
+                megabytes(line.wanted_bytes)
+            );
+            say(Severity::Warning, text);
+        }
         let dropped = line.kernel_drops - before.map_or(0, |line| line.kernel_drops).min(line.kernel_drops);
         if dropped > 0 {
             say(Severity::Warning, format!("the kernel dropped {dropped} packets of {}", line.address));
@@ -226,9 +237,10 @@ fn compare_questdb(was: &QuestDbStatus, now: &QuestDbStatus, say: &mut dyn FnMut
 mod tests {
     use tapeworks_market::Publisher;
 
-    use tapeworks_market::Nanos;
+    use tapeworks_market::{Line, Nanos};
 
     use super::super::roll::RolledDay;
+    use super::super::status::LineStatus;
     use super::*;
 
     fn channel() -> ChannelStatus {
@@ -268,6 +280,21 @@ mod tests {
         assert_eq!(monitor.look(&status, None), []);
         status.channels[0].is_silent = false;
         assert_eq!(texts(monitor.look(&status, None)), ["it is heard again"]);
+        let line = |port, buffer_bytes| LineStatus {
+            line: Line::A,
+            address: SocketAddr::from(([239, 1, 1, 1], port)),
+            counters: Default::default(),
+            is_silent: false,
+            kernel_drops: 0,
+            too_long: 0,
+            buffer_bytes,
+            wanted_bytes: 16 << 20,
+        };
+        status.channels[0].lines = vec![line(1, 32 << 20), line(2, 416 << 10)];
+        let small = ["the kernel's receive buffer of 239.1.1.1:2 has 0.2 MB where 16.0 are wanted: \
+                      net.core.rmem_max allows no more without CAP_NET_ADMIN"];
+        assert_eq!(texts(monitor.look(&status, None)), small);
+        assert_eq!(monitor.look(&status, None), []);
         status.snapshots.refused = vec!["7.snapshot: it is damaged".to_owned()];
         status.snapshots.error = Some("the disk is full".to_owned());
         let expected = [

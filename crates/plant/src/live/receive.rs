@@ -40,6 +40,7 @@ pub(super) struct LineReceiver {
     pub(super) line: Line,
     pub(super) too_long: u64,
     pub(super) buffer_bytes: usize,
+    pub(super) wanted_bytes: usize,
     venue: String,
     /// Its datagrams come as frames, by another way.
     by_frames: bool,
@@ -108,7 +109,7 @@ impl Receivers {
                     joined.push(join(address.ip(), options.receive.interface).map_err(failed)?);
                     // A socket of its own, for what is counted and asked by it; its datagrams come as frames.
                     let mut own = open_line(options, &venue.name, any(*address), channel, line)?;
-                    (own.address, own.by_frames) = (*address, true);
+                    (own.address, own.by_frames, own.wanted_bytes) = (*address, true, 0);
                     lines.push(own);
                 } else {
                     lines.push(open_line(options, &venue.name, *address, channel, line)?);
@@ -351,6 +352,7 @@ fn open_line(
         line,
         too_long: 0,
         buffer_bytes,
+        wanted_bytes: options.receive.buffer_bytes.unwrap_or_default(),
         venue: venue.to_owned(),
         by_frames: false,
     })

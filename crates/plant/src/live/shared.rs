@@ -199,13 +199,19 @@ impl MarketStage {
 
     /// Books, NBBO and symbols as plain values.
     pub(super) fn image(&self) -> MarketImage {
-        MarketImage {
-            books: self.market.first.image(),
-            nbbo: self.market.second.image(),
-            symbols: self.outlet.instruments.symbols().iter().map(|symbol| *symbol.as_bytes()).collect(),
-            carried: self.outlet.carried.as_ref().map(Carried::image).unwrap_or_default(),
-            now: self.now.0,
-        }
+        self.image_in(MarketImage::default())
+    }
+
+    /// [`MarketStage::image`] in the memory of an earlier image.
+    pub(super) fn image_in(&self, mut image: MarketImage) -> MarketImage {
+        let MarketImage { books, nbbo, symbols, carried, now } = &mut image;
+        self.market.first.image_into(books);
+        self.market.second.image_into(nbbo);
+        symbols.clear();
+        symbols.extend(self.outlet.instruments.symbols().iter().map(|symbol| *symbol.as_bytes()));
+        *carried = self.outlet.carried.as_ref().map(Carried::image).unwrap_or_default();
+        *now = self.now.0;
+        image
     }
 
     /// Applies a batch of events and publishes what comes of it.
@@ -295,7 +301,7 @@ impl Piped {
         if self.part.as_ref().is_some_and(|part| part.is_wanted_at(next)) {
             self.apply(is_lagging);
             let stage = &self.stage;
-            self.part.iter().for_each(|part| part.hand_over(next, || stage.image()));
+            self.part.iter().for_each(|part| part.hand_over(next, |image| stage.image_in(image)));
         }
     }
 
@@ -387,10 +393,15 @@ mod tests {
             // What the ring has at each look, and whether the stage lags.
             polls in prop::collection::vec((1usize..3_000, any::<bool>()), 1..20),
             first in 0u64..1_000,
+            // Where the earlier image was taken, into whose memory the copy goes.
+            earlier in any::<prop::sample::Index>(),
         ) {
             let events = events();
             let at = at.index(events.len() + 1);
             let agreement = Arc::new(Agreement::default());
+            let mut other = stage();
+            other.apply(&events[..earlier.index(events.len() + 1)]);
+            agreement.give_back(other.image().sorted());
             let (to, books) = std::sync::mpsc::channel();
             let part = BooksPart::new(Arc::clone(&agreement), to, Arc::default());
             let mut piped = Piped::new(stage(), first, Some(part));

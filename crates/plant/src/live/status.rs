@@ -28,8 +28,10 @@ pub struct LineStatus {
     pub kernel_drops: u64,
     /// Datagrams longer than a buffer.
     pub too_long: u64,
-    /// Bytes of the kernel's buffer, as it grants them.
+    /// Bytes of the kernel's buffer, as it says them: twice what it granted, as its own overhead counts.
     pub buffer_bytes: usize,
+    /// Bytes of it that were asked for; 0 where none were.
+    pub wanted_bytes: usize,
 }
 
 /// A channel.
