@@ -470,12 +470,20 @@ impl Plant {
                     Ok(())
                 }),
             )?;
+            let (waiter, disk) = journal::DiskWaiter::new(states, Arc::clone(&status));
+            spawn(
+                "disk",
+                Box::new(move || {
+                    waiter.run();
+                    Ok(())
+                }),
+            )?;
             let keeper = journal::Keeper::new(
                 setting,
                 opened,
                 inputs,
                 consumer,
-                (states, Arc::clone(&snapshots)),
+                (disk, Arc::clone(&snapshots)),
                 (wait, journal_bell),
                 Arc::clone(&status),
             );

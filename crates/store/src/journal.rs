@@ -32,10 +32,12 @@ use std::path::{Path, PathBuf};
 use tapeworks_market::Nanos;
 
 mod check;
+mod chore;
 mod reader;
 mod writer;
 
 pub use check::{Damage, Verified, verify};
+pub use chore::{Chore, Finished};
 pub use reader::JournalReader;
 pub use writer::{JournalOptions, JournalWriter, Opened};
 

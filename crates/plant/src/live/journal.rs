@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,8 @@ use tapeworks_market::{Event, Nanos};
 use tapeworks_ring::disruptor::PollError;
 use tapeworks_ring::spsc;
 use tapeworks_store::journal::{
-    JournalError, JournalOptions, JournalReader, JournalWriter, LOST, Opened, last_time, segment_starts,
+    Chore, Finished, JournalError, JournalOptions, JournalReader, JournalWriter, LOST, Opened, last_time,
+    segment_starts,
 };
 
 use super::checkpoint::{self, Agreement, Restored};
@@ -199,7 +200,7 @@ pub(super) struct Keeper {
     when_failing: WhenFailing,
     inputs: spsc::Consumer<Queued, Waiting>,
     events: EventConsumer,
-    states: Sender<checkpoint::Job>,
+    disk: Disk,
     snapshots: Arc<Agreement>,
     status: Arc<Mutex<Status>>,
     told: Instant,
@@ -207,6 +208,81 @@ pub(super) struct Keeper {
     error: Option<String>,
     idle: Wait,
     bell: Arc<Bell>,
+}
+
+/// Something that waits for the disk, so that the journal's thread need not.
+enum Errand {
+    Chore(Chore),
+    /// A state, and what is to be done before it is written: the disk has the records that it stands for.
+    State(Option<Chore>, checkpoint::Job),
+}
+
+/// The thread that waits for the disk. It ends when the journal's thread has.
+pub(super) struct DiskWaiter {
+    errands: Receiver<Errand>,
+    finished: Sender<Finished>,
+    states: Sender<checkpoint::Job>,
+    status: Arc<Mutex<Status>>,
+}
+
+/// The journal's end of the ways to that thread and back.
+pub(super) struct Disk {
+    errands: Sender<Errand>,
+    finished: Receiver<Finished>,
+    /// Errands of which it is not known yet what came of them.
+    under_way: usize,
+}
+
+impl Disk {
+    fn send(&mut self, errand: Errand) {
+        let has_chore = matches!(&errand, Errand::Chore(_) | Errand::State(Some(_), _));
+        // The thread ends behind the journal's.
+        if self.errands.send(errand).is_ok() {
+            self.under_way += usize::from(has_chore);
+        }
+    }
+
+    /// What has come of one, if it is known.
+    fn finished(&mut self) -> Option<Finished> {
+        let finished = self.finished.try_recv().ok()?;
+        self.under_way -= 1;
+        Some(finished)
+    }
+
+    /// What comes of one that is under way, however long it takes.
+    fn wait(&mut self) -> Option<Finished> {
+        let finished = if self.under_way > 0 { self.finished.recv().ok()? } else { return None };
+        self.under_way -= 1;
+        Some(finished)
+    }
+}
+
+impl DiskWaiter {
+    /// The thread's work, and the way to it. States go on to `states` when the disk has the records that they stand for.
+    pub(super) fn new(states: Sender<checkpoint::Job>, status: Arc<Mutex<Status>>) -> (Self, Disk) {
+        let ((errands, errands_out), (finished_in, finished)) = (channel(), channel());
+        let waiter = Self { errands: errands_out, finished: finished_in, states, status };
+        (waiter, Disk { errands, finished, under_way: 0 })
+    }
+
+    pub(super) fn run(self) {
+        for errand in self.errands {
+            let (chore, state) = match errand {
+                Errand::Chore(chore) => (Some(chore), None),
+                Errand::State(chore, state) => (chore, Some(state)),
+            };
+            let finished = chore.map(Chore::run);
+            let error = finished.as_ref().and_then(Finished::error).map(ToString::to_string);
+            match (state, error) {
+                (Some(_), Some(error)) => checkpoint::tell(&self.status, Err(error)),
+                // Who writes them lives as long as this end of the way to it.
+                (Some(state), None) => drop(self.states.send(state)),
+                (None, _) => {}
+            }
+            // When it is gone it needs to know nothing.
+            finished.into_iter().for_each(|finished| drop(self.finished.send(finished)));
+        }
+    }
 }
 
 /// How often the status is told.
@@ -221,17 +297,19 @@ impl Keeper {
         journal: OpenJournal,
         inputs: spsc::Consumer<Queued, Waiting>,
         events: EventConsumer,
-        (states, snapshots): (Sender<checkpoint::Job>, Arc<Agreement>),
+        (disk, snapshots): (Disk, Arc<Agreement>),
         (idle, bell): (Wait, Arc<Bell>),
         status: Arc<Mutex<Status>>,
     ) -> Self {
+        let mut writer = journal.writer;
+        writer.leave_removals();
         Self {
-            writer: journal.writer,
+            writer,
             sync: setting.sync,
             when_failing: setting.when_failing,
             inputs,
             events,
-            states,
+            disk,
             snapshots,
             status,
             told: Instant::now(),
@@ -280,6 +358,14 @@ impl Keeper {
             if let Err(error) = self.write() {
                 failure = Some(error);
             }
+            if let Some(removal) = self.writer.begin_removal() {
+                self.disk.send(Errand::Chore(removal));
+            }
+            while let Some(finished) = self.disk.finished() {
+                if let Err(error) = self.writer.finish(finished) {
+                    failure = Some(error);
+                }
+            }
             if let Some(error) = self.writer.take_trouble() {
                 if self.writer.in_doubt() > in_doubt {
                     failure.get_or_insert(error);
@@ -309,7 +395,7 @@ impl Keeper {
                 break;
             }
         }
-        let written = self.writer.tell_lost(now()).and_then(|()| self.writer.sync());
+        let written = self.end();
         self.tell();
         match written {
             Err(error) if self.when_failing == WhenFailing::Stop => Err(error.into()),
@@ -317,22 +403,34 @@ impl Keeper {
         }
     }
 
+    /// Everything is written: waits until the disk has it.
+    fn end(&mut self) -> Result<(), JournalError> {
+        let mut written = self.writer.tell_lost(now());
+        while let Some(finished) = self.disk.wait() {
+            written = written.and(self.writer.finish(finished));
+        }
+        written.and(self.writer.sync())
+    }
+
     /// Hands a state on to who writes it, behind the records that it stands for.
     fn hand_on(&mut self, state: checkpoint::Job) {
-        match self.writer.sync() {
-            // Who writes them lives as long as this end of the way to it.
-            Ok(()) => drop(self.states.send(state)),
+        match self.writer.begin_sync() {
+            Ok(chore) => self.disk.send(Errand::State(chore, state)),
             Err(error) => checkpoint::tell(&self.status, Err(error.to_string())),
         }
     }
 
-    /// Writes what was appended, and syncs it when that is due.
+    /// Writes what was appended, and has it synced when that is due: before anybody sees what came of it where that is the policy, else
+    /// while it goes on.
     fn write(&mut self) -> Result<(), JournalError> {
         match self.sync {
             SyncPolicy::Always => self.writer.sync(),
-            SyncPolicy::Every(interval) if self.synced.elapsed() >= interval => {
+            SyncPolicy::Every(interval) if self.synced.elapsed() >= interval && self.disk.under_way == 0 => {
                 self.synced = Instant::now();
-                self.writer.sync()
+                if let Some(chore) = self.writer.begin_sync()? {
+                    self.disk.send(Errand::Chore(chore));
+                }
+                Ok(())
             }
             _ => self.writer.flush(),
         }

@@ -4,11 +4,13 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tapeworks_market::Nanos;
 
+use super::chore::{Outcome, Work};
 use super::{
-    BUFFER_BYTES, Found, JournalError, LOST, MAX_PAYLOAD_BYTES, RECORD_HEADER_BYTES, Record,
+    BUFFER_BYTES, Chore, Finished, Found, JournalError, LOST, MAX_PAYLOAD_BYTES, RECORD_HEADER_BYTES, Record,
     SEGMENT_HEADER_BYTES, Segment, SegmentHeader, failed, find, read_at, segment_path, segments,
 };
 
@@ -45,7 +47,7 @@ pub struct JournalWriter {
     options: JournalOptions,
     /// Held as long as the writer lives.
     _lock: File,
-    segment: Option<(PathBuf, File)>,
+    segment: Option<(PathBuf, Arc<File>)>,
     /// Where the buffer goes in the segment.
     offset: u64,
     /// Bytes of the segment.
@@ -61,16 +63,21 @@ pub struct JournalWriter {
     removed_segments: u64,
     /// Records from this one on are not removed.
     needed_from: u64,
-    is_synced: bool,
     /// The disk has the records before this one, or they are counted as in doubt.
     synced: u64,
     in_doubt: u64,
+    /// Those before this one are counted as in doubt where they are.
+    doubted: u64,
     /// A sync of the segment failed: nothing more goes into it.
     is_over: bool,
     refused: Option<Refused>,
     trouble: Option<JournalError>,
     failed_removals: u64,
     sync_file: fn(&File) -> io::Result<()>,
+    /// Whether segments that are too many are removed by whoever asks [`JournalWriter::begin_removal`].
+    leaves_removals: bool,
+    /// Whether a segment has begun since it was asked last.
+    has_begun: bool,
 }
 
 /// What the system answered when room was wanted last.
@@ -129,14 +136,16 @@ impl JournalWriter {
             written_bytes: 0,
             removed_segments: 0,
             needed_from: u64::MAX,
-            is_synced: true,
             synced: 0,
             in_doubt: 0,
+            doubted: 0,
             is_over: false,
             refused: None,
             trouble: None,
             failed_removals: 0,
             sync_file: File::sync_all,
+            leaves_removals: false,
+            has_begun: false,
         };
         let opened = writer.resume()?;
         writer.synced = writer.next;
@@ -210,7 +219,7 @@ impl JournalWriter {
             file.sync_data().map_err(failed(&path, "cannot be synced"))?;
         }
         (self.next, self.offset, self.reserved_bytes) = (next, offset, bytes);
-        self.segment = Some((path, file));
+        self.segment = Some((path, Arc::new(file)));
         Ok(Opened { first, next, torn_bytes })
     }
 
@@ -362,7 +371,6 @@ impl JournalWriter {
         self.offset += self.buffer.len() as u64;
         self.written_bytes += self.buffer.len() as u64;
         self.buffer.clear();
-        self.is_synced = false;
         Ok(())
     }
 
@@ -372,17 +380,65 @@ impl JournalWriter {
     /// A disk that fails. When it fails to sync, what it has of the records since the last sync is not known, and no later sync
     /// tells: they are counted ([`JournalWriter::in_doubt`]), and the next record begins a segment.
     pub fn sync(&mut self) -> Result<(), JournalError> {
-        self.flush()?;
-        if let (Some((path, file)), false) = (&self.segment, self.is_synced) {
-            let synced = (self.sync_file)(file).map_err(failed(path, "cannot be synced"));
-            if synced.is_err() {
-                self.in_doubt += self.next - self.synced;
-                self.is_over = true;
-            }
-            (self.is_synced, self.synced) = (true, self.next);
-            return synced;
+        match self.begin_sync()? {
+            Some(chore) => self.finish(chore.run()),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Writes what is buffered, and says what is to be done so that the disk has it; `None` when it has it. Meanwhile the writer
+    /// can go on; what came of it is told to [`JournalWriter::finish`].
+    ///
+    /// # Errors
+    /// A disk that fails.
+    pub fn begin_sync(&mut self) -> Result<Option<Chore>, JournalError> {
+        self.flush()?;
+        let segment = self.segment.as_ref().filter(|_| self.synced < self.next);
+        Ok(segment.map(|(path, file)| {
+            let (file, path, records) = (Arc::clone(file), path.clone(), self.synced..self.next);
+            Chore(Work::Sync { file, path, records, sync_file: self.sync_file })
+        }))
+    }
+
+    /// From now on segments that are too many are removed only by [`JournalWriter::begin_removal`]: to give a large file's memory back
+    /// takes the system a while, for which nothing is appended otherwise.
+    pub const fn leave_removals(&mut self) {
+        self.leaves_removals = true;
+    }
+
+    /// What is to be done so that the journal is not too large, when a segment has begun since this was asked last.
+    pub fn begin_removal(&mut self) -> Option<Chore> {
+        let has_begun = std::mem::take(&mut self.has_begun);
+        let keep_bytes = self.options.keep_bytes.filter(|_| has_begun)?;
+        let (folder, needed_from) = (self.folder.clone(), self.needed_from);
+        Some(Chore(Work::Remove { folder, keep_bytes, needed_from }))
+    }
+
+    /// Takes note of what came of a [`Chore`] of this writer.
+    ///
+    /// # Errors
+    /// A sync that failed, as [`JournalWriter::sync`] says. A segment that could not be removed is counted, and told by
+    /// [`JournalWriter::take_trouble`].
+    pub fn finish(&mut self, finished: Finished) -> Result<(), JournalError> {
+        match finished.0 {
+            Outcome::Synced { path, records, result } => {
+                self.synced = self.synced.max(records.end);
+                if result.is_err() {
+                    self.in_doubt += records.end.saturating_sub(records.start.max(self.doubted));
+                    self.doubted = self.doubted.max(records.end);
+                    self.is_over |= self.segment.as_ref().is_some_and(|(current, _)| *current == path);
+                }
+                result
+            }
+            Outcome::Removed { segments, result } => {
+                self.removed_segments += segments;
+                if let Err(error) = result {
+                    self.failed_removals += 1;
+                    self.trouble = Some(error);
+                }
+                Ok(())
+            }
+        }
     }
 
     #[cold]
@@ -396,7 +452,7 @@ impl JournalWriter {
         let path = segment_path(&self.folder, self.next);
         let bytes = self.options.segment_bytes.max(SEGMENT_HEADER_BYTES + room);
         match self.make_segment(&path, bytes, time) {
-            Ok(file) => self.segment = Some((path, file)),
+            Ok(file) => self.segment = Some((path, Arc::new(file))),
             Err(error) => {
                 // What is not whole is not left behind: it would be taken for a segment.
                 let _gone_anyway = fs::remove_file(&path);
@@ -405,10 +461,11 @@ impl JournalWriter {
         }
         self.offset = SEGMENT_HEADER_BYTES;
         self.reserved_bytes = bytes;
-        (self.is_synced, self.is_over) = (false, false);
-        if let Err(error) = self.remove_oldest() {
-            self.failed_removals += 1;
-            self.trouble = Some(error);
+        (self.is_over, self.has_begun) = (false, true);
+        if !self.leaves_removals
+            && let Some(removal) = self.begin_removal()
+        {
+            self.finish(removal.run())?;
         }
         Ok(())
     }
@@ -430,28 +487,6 @@ impl JournalWriter {
             .and_then(|folder| folder.sync_all())
             .map_err(failed(&self.folder, "cannot be synced"))?;
         Ok(file)
-    }
-
-    /// Removes the oldest segments, as many as are too much; never the one that is written, nor any that is needed.
-    fn remove_oldest(&mut self) -> Result<(), JournalError> {
-        let Some(keep) = self.options.keep_bytes else { return Ok(()) };
-        let all = segments(&self.folder)?;
-        let mut sizes = Vec::with_capacity(all.len());
-        for segment in &all {
-            let size = fs::metadata(&segment.path).map_err(failed(&segment.path, "cannot be read"))?.len();
-            sizes.push(size);
-        }
-        let mut total: u64 = sizes.iter().sum();
-        let successors = all.iter().skip(1);
-        for ((segment, successor), size) in all.iter().zip(successors).zip(sizes) {
-            if total <= keep || successor.first > self.needed_from {
-                break;
-            }
-            fs::remove_file(&segment.path).map_err(failed(&segment.path, "cannot be removed"))?;
-            total -= size;
-            self.removed_segments += 1;
-        }
-        Ok(())
     }
 }
 
@@ -604,6 +639,48 @@ mod tests {
         assert_eq!((writer.in_doubt(), writer.lost()), (3 + 8, 0));
         drop(writer);
         assert_eq!(found(&folder.0), ((0..15).collect(), 0));
+        assert_eq!(verify(&folder.0).unwrap().damage, []);
+    }
+
+    #[test]
+    fn what_another_thread_does_for_the_disk_is_counted_as_if_it_were_done_here() {
+        let folder = Folder::new();
+        let options = JournalOptions { keep_bytes: Some(2_048), ..SMALL };
+        let (mut writer, _) = JournalWriter::open(&folder.0, options).unwrap();
+        writer.leave_removals();
+        assert!(writer.begin_sync().unwrap().is_none(), "there is nothing");
+        append(&mut writer, 3, 0);
+        let chore = writer.begin_sync().unwrap().unwrap();
+        append(&mut writer, 2, 0);
+        let finished = std::thread::spawn(|| chore.run()).join().unwrap();
+        assert!(finished.error().is_none());
+        writer.finish(finished).unwrap();
+        // Two are left; meanwhile a segment begins, for which its predecessor is synced too.
+        writer.sync_file = refuse;
+        let chore = writer.begin_sync().unwrap().unwrap();
+        writer.sync_file = File::sync_all;
+        append(&mut writer, 5, 0);
+        assert!(segment_path(&folder.0, 9).exists());
+        writer.finish(chore.run()).unwrap_err();
+        assert_eq!((writer.in_doubt(), writer.is_over), (2, false), "the segment is another's by now");
+        // One and the same records in doubt by two syncs, each of which failed.
+        writer.sync_file = refuse;
+        let chore = writer.begin_sync().unwrap().unwrap();
+        append(&mut writer, 2, 0);
+        writer.sync().unwrap_err();
+        assert_eq!((writer.in_doubt(), writer.is_over), (2 + 3, true));
+        writer.finish(chore.run()).unwrap_err();
+        assert_eq!(writer.in_doubt(), 2 + 3);
+        writer.sync_file = File::sync_all;
+        append(&mut writer, 30, 0);
+        // Nothing is removed but by what is asked for, once for each segment at most.
+        assert!(segment_path(&folder.0, 0).exists());
+        let removal = writer.begin_removal().unwrap();
+        assert!(writer.begin_removal().is_none());
+        writer.finish(removal.run()).unwrap();
+        assert_eq!((writer.removed_segments(), writer.failed_removals()), (4, 0));
+        drop(writer);
+        assert_eq!(found(&folder.0).0.last(), Some(&41));
         assert_eq!(verify(&folder.0).unwrap().damage, []);
     }
 
