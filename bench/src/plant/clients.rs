@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -151,11 +152,20 @@ pub fn soak() {
         snapshot_every.as_secs()
     );
     let is_over = AtomicBool::new(false);
+    let (delays, began) = (Mutex::new(histogram()), now_ns());
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Acquire) {
-                if let Ok(None) = subscriber.next_record() {
-                    return;
+                match subscriber.next_record() {
+                    Ok(None) => return,
+                    Ok(Some(record)) if record.has::<dbn::Cmbp1Msg>() => {
+                        let (now, sent) = (now_ns(), record.header().ts_event);
+                        if sent > began {
+                            let mut delays = delays.lock().expect("nobody panicked");
+                            delays.saturating_record(now.saturating_sub(sent));
+                        }
+                    }
+                    _ => {}
                 }
             }
         });
@@ -164,8 +174,11 @@ pub fn soak() {
             std::thread::sleep(Duration::from_secs(60.min(6 * minutes)));
             let status = service.status();
             let [p50, .., p999, max] = status.delay;
+            let of_client = std::mem::replace(&mut *delays.lock().expect("nobody panicked"), histogram());
+            let client =
+                [0.5, 0.99, 0.999, 1.0].map(|quantile| of_client.value_at_quantile(quantile) as f64 / 1e3);
             println!(
-                "  {:>5} s: {:>6} MB resident, {:>9} orders in tables of {:>4} MB, {:>10} messages, {} missing, {} snapshots, the last pause {:.1} ms, delay to the ring p50 {:.1} us, p99.9 {:.1}, max {:.1}",
+                "  {:>5} s: {:>6} MB resident, {:>9} orders in tables of {:>4} MB, {:>10} messages, {} missing, {} snapshots, the last pause {:.1} ms, delay to the ring p50 {:.1} us, p99.9 {:.1}, max {:.1}; this minute to the client p50, p99, p99.9, max {:.1?} us",
                 started.elapsed().as_secs(),
                 resident() >> 20,
                 status.orders,
@@ -176,7 +189,8 @@ pub fn soak() {
                 status.snapshots.pause_ns as f64 / 1e6,
                 p50 as f64 / 1e3,
                 p999 as f64 / 1e3,
-                max as f64 / 1e3
+                max as f64 / 1e3,
+                client
             );
         }
         is_over.store(true, Ordering::Release);

@@ -1,4 +1,5 @@
-//! What warming rarely taken paths brings: how long a packet that was overtaken takes, when nothing of the kind happened for a while.
+//! What warming rarely taken paths brings: how long a packet that was overtaken takes, and a record to a client, when nothing of the kind
+//! happened for a while.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -7,6 +8,7 @@ use tapeworks_feed::arbitration::ArbiterOptions;
 use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed};
 use tapeworks_feed::{Application, FeedOptions};
 use tapeworks_market::{Line, Nanos, Publisher};
+use tapeworks_plant::clients::warm::ClientWarmer;
 use tapeworks_plant::live::{Engine, Warmer};
 
 use super::engine::{PER_PACKET, packets};
@@ -18,7 +20,15 @@ const BETWEEN: usize = 500;
 /// Bytes of other work between them: as much as pushes a path that was not used out of a core's own caches.
 const OTHER_BYTES: usize = 4 << 20;
 
+/// Records to a client, each after other work.
+const RECORDS: usize = 3_000;
+
 pub fn run() {
+    overtaken();
+    first_record();
+}
+
+fn overtaken() {
     println!(
         "warm: a packet that was overtaken by the next one, after {BETWEEN} in order and {} MB of other work; ns for both packets",
         OTHER_BYTES >> 20
@@ -78,6 +88,42 @@ pub fn run() {
             times.value_at_quantile(0.9),
             times.value_at_quantile(0.99),
             in_order.value_at_quantile(0.5)
+        );
+    }
+    println!();
+}
+
+/// How long it takes to give a record to two clients, from the event to the sockets, when nothing of the kind happened for a while.
+fn first_record() {
+    println!(
+        "warm: a record to two clients, from the event to the sockets, after {} MB of other work; ns",
+        OTHER_BYTES >> 20
+    );
+    let other = vec![1u8; OTHER_BYTES];
+    let mut clients = ClientWarmer::new().expect("loopback has sockets");
+    let mut warmer = ClientWarmer::new().expect("loopback has sockets");
+    for (name, is_warm) in [
+        ("cold", false),
+        ("warmed just before", true),
+        ("cold, once more", false),
+        ("warmed, once more", true),
+    ] {
+        let mut times = histogram();
+        for _ in 0..RECORDS {
+            black_box(other.iter().step_by(64).map(|byte| u64::from(*byte)).sum::<u64>());
+            if is_warm {
+                warmer.publish().expect("its connections are there");
+            }
+            let started = Instant::now();
+            clients.publish().expect("its connections are there");
+            times.saturating_record(started.elapsed().as_nanos() as u64);
+            let _bytes = warmer.drain().and_then(|_| clients.drain()).expect("the connections are there");
+        }
+        println!(
+            "  {name:<22} p50 {:>6}  p90 {:>6}  p99 {:>6}",
+            times.value_at_quantile(0.5),
+            times.value_at_quantile(0.9),
+            times.value_at_quantile(0.99)
         );
     }
     println!();

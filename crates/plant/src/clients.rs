@@ -14,6 +14,7 @@
 //! | [`history`] | where replays come from |
 //! | [`server`] | the listener and the thread |
 //! | `tls` | certificates, with the feature `tls` |
+//! | [`warm`] | keeping the way to a client in the caches |
 //!
 //! A client that is slow costs its own queue and nothing else: sockets never block, and what does not fit is dropped,
 //! conflated or ends the session, as the client has asked, and is counted.
@@ -29,3 +30,4 @@ pub mod server;
 #[cfg(feature = "tls")]
 pub mod tls;
 mod transport;
+pub mod warm;

@@ -64,6 +64,7 @@ pub use status::{
     ChannelStatus, DELAY_BOUNDS, DelayBuckets, DelayPoint, InterfaceStatus, LineStatus, QuestDbStatus, Status,
 };
 pub use waiting::{Bell, Waiting};
+pub(crate) use warm::Rhythm;
 pub use warm::Warmer;
 
 /// Orders of a feed that there is always room for.
@@ -216,10 +217,10 @@ impl Default for PlantOptions {
 impl PlantOptions {
     /// How the books of whoever makes records of the events are to be: as the plant's own.
     pub fn books(&self) -> BookOptions {
-        let mut feeds = Vec::new();
-        for venue in &self.venues {
-            if !feeds.contains(&venue.publisher) {
-                feeds.push(venue.publisher);
+        let mut feeds: Vec<(Publisher, Capacity)> = Vec::new();
+        for VenueOptions { publisher, .. } in &self.venues {
+            if !feeds.iter().any(|(known, _)| known == publisher) {
+                feeds.push((*publisher, self.capacity_of(*publisher)));
             }
         }
         BookOptions { feeds, capacity: Capacity::default(), rules: self.rules }

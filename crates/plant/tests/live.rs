@@ -157,6 +157,17 @@ fn finish(venues: Venues, plant: Plant) -> (Report, Status) {
     (venues.stop().unwrap(), status)
 }
 
+/// A plant and venues from their first message to their last: what they did, where it was, and every event.
+fn run(started: (Plant, Vec<EventConsumer>), config: Config) -> (Report, Status, Vec<Event>) {
+    let (plant, mut consumers) = started;
+    let venues = Venues::start(config).unwrap();
+    let (to, events) = channel();
+    let reader = collect(consumers.pop().unwrap(), to);
+    let (report, status) = finish(venues, plant);
+    reader.join().unwrap();
+    (report, status, all(&events))
+}
+
 struct Folder(PathBuf);
 
 impl Folder {
@@ -218,18 +229,14 @@ fn lossy(topology: Topology, name: &str) {
     config.symbols = 40;
     let folder = Folder::new(name);
     options.topology = topology;
+    options.warm = topology == Topology::Pipeline;
     options.journal = Some(JournalSetting::new(folder.0.join("journal")));
     options.shared_memory = Some(folder.0.join("shared"));
     // The plant is there from the first message.
-    let (plant, mut consumers) = Plant::start(options.clone(), &["reader"]).unwrap();
-    let venues = Venues::start(config).unwrap();
+    let started = Plant::start(options.clone(), &["reader"]).unwrap();
     let mut shared =
         Reader::<Published>::attach(&folder.0.join("shared"), SHARED_MEANING, Start::Oldest).unwrap();
-    let (to, events) = channel();
-    let reader = collect(consumers.pop().unwrap(), to);
-    let (report, status) = finish(venues, plant);
-    reader.join().unwrap();
-    let events = all(&events);
+    let (report, status, events) = run(started, config);
     check_sequences(&events);
     for (venue, channel) in report.venues.iter().zip(&status.channels) {
         let counters = &channel.counters;
@@ -284,7 +291,7 @@ fn by_frames_of_an_interface_it_is_the_same() {
     config.rate = 10_000;
     config.messages = Some(20_000);
     config.symbols = 20;
-    let (plant, mut consumers) = match Plant::start(options, &["reader"]) {
+    let started = match Plant::start(options, &["reader"]) {
         Ok(started) => started,
         Err(PlantError::Interface { source }) => {
             assert!(std::env::var("CI").is_err(), "{source}");
@@ -293,12 +300,8 @@ fn by_frames_of_an_interface_it_is_the_same() {
         }
         Err(error) => panic!("{error}"),
     };
-    let venues = Venues::start(config).unwrap();
-    let (to, events) = channel();
-    let reader = collect(consumers.pop().unwrap(), to);
-    let (report, status) = finish(venues, plant);
-    reader.join().unwrap();
-    check_sequences(&all(&events));
+    let (report, status, events) = run(started, config);
+    check_sequences(&events);
     for (venue, channel) in report.venues.iter().zip(&status.channels) {
         assert_eq!(channel.counters.messages, venue.live.messages);
         assert!(channel.lines[0].counters.won > 0 && channel.lines[1].counters.duplicate > 0, "{channel:?}");
@@ -334,7 +337,7 @@ fn levels(events: &[Event]) -> BTreeMap<(u16, String), Vec<Level>> {
 
 #[test]
 fn restarts_resets_and_silences_leave_the_books_as_they_would_be_without() {
-    let run = |with: bool| {
+    let run_of = |with: bool| {
         let mut venues = four_venues();
         for venue in &mut venues {
             (venue.retransmission, venue.snapshot) = (None, None);
@@ -353,12 +356,7 @@ fn restarts_resets_and_silences_leave_the_books_as_they_would_be_without() {
         config.messages = Some(30_000);
         config.symbols = 30;
         config.heartbeat_ns = 100_000_000;
-        let (plant, mut consumers) = Plant::start(options, &["reader"]).unwrap();
-        let venues = Venues::start(config).unwrap();
-        let (to, events) = channel();
-        let reader = collect(consumers.pop().unwrap(), to);
-        let (report, status) = finish(venues, plant);
-        reader.join().unwrap();
+        let (report, status, events) = run(Plant::start(options, &["reader"]).unwrap(), config);
         for (venue, channel) in report.venues.iter().zip(&status.channels) {
             assert_eq!((channel.counters.gaps, channel.counters.missing), (0, 0), "{channel:?}");
             assert_eq!(channel.counters.messages, venue.live.messages, "{channel:?}");
@@ -369,11 +367,11 @@ fn restarts_resets_and_silences_leave_the_books_as_they_would_be_without() {
             .map(|channel| (channel.counters.session_changes, channel.counters.sequence_resets))
             .collect();
         let silences = status.channels.iter().map(|channel| channel.lines[0].counters.silences > 0);
-        (levels(&all(&events)), counters, silences.collect::<Vec<_>>())
+        (levels(&events), counters, silences.collect::<Vec<_>>())
     };
-    let (without, nothing, _) = run(false);
+    let (without, nothing, _) = run_of(false);
     assert_eq!(nothing, [(0, 0); 4]);
-    let (with, counters, silences) = run(true);
+    let (with, counters, silences) = run_of(true);
     assert_eq!(counters, [(2, 0), (0, 0), (0, 1), (1, 1)]);
     // On a machine that has much to do the first can be silent too.
     assert_eq!(silences[1..], [true; 3]);
@@ -458,13 +456,8 @@ fn twenty_five_feeds_at_once() {
     for (number, venue) in options.venues.iter_mut().enumerate() {
         venue.publisher = Publisher(Publisher::FIRST_OWN + 100 + number as u16);
     }
-    let (plant, mut consumers) = Plant::start(options, &["reader"]).unwrap();
-    let venues = Venues::start(config).unwrap();
-    let (to, events) = channel();
-    let reader = collect(consumers.pop().unwrap(), to);
-    let (_, status) = finish(venues, plant);
-    reader.join().unwrap();
-    check_sequences(&all(&events));
+    let (_, status, events) = run(Plant::start(options, &["reader"]).unwrap(), config);
+    check_sequences(&events);
     assert_eq!(status.channels.len(), 25);
     assert!(
         status.channels.iter().all(|channel| channel.counters.gaps == 0 && channel.counters.messages > 100)

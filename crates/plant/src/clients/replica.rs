@@ -27,9 +27,9 @@ pub(crate) const fn lane_of(schema: Schema) -> usize {
 /// How the books are to be: as the engine's are, or records would differ from its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BookOptions {
-    /// The feeds, in the order in which ties of the NBBO are broken.
-    pub feeds: Vec<Publisher>,
-    /// The size of each feed's tables at the start.
+    /// The feeds, in the order in which ties of the NBBO are broken, and the size of each one's tables at the start.
+    pub feeds: Vec<(Publisher, Capacity)>,
+    /// The size of the tables of any other feed.
     pub capacity: Capacity,
     /// The rules of the NBBO.
     pub rules: NbboRules,
@@ -45,14 +45,9 @@ impl Default for BookOptions {
 impl BookOptions {
     /// Empty books and NBBO.
     pub(crate) fn market(&self) -> Through<BookStage, NbboStage> {
-        self.market_of(|_| self.capacity)
-    }
-
-    /// Empty books, in tables of these sizes, and NBBO.
-    pub(crate) fn market_of(&self, of: impl Fn(Publisher) -> Capacity) -> Through<BookStage, NbboStage> {
-        let feeds = self.feeds.iter().map(|feed| (*feed, of(*feed)));
-        let books = BookStage::with_unnamed(feeds, self.capacity);
-        let nbbo = NbboStage::new(self.rules, self.feeds.iter().copied(), self.capacity.instruments);
+        let books = BookStage::with_unnamed(self.feeds.iter().copied(), self.capacity);
+        let publishers = self.feeds.iter().map(|(publisher, _)| *publisher);
+        let nbbo = NbboStage::new(self.rules, publishers, self.capacity.instruments);
         Through::new(books, nbbo)
     }
 }

@@ -9,11 +9,12 @@ use tapeworks_market::{Event, Nanos};
 use tapeworks_ring::disruptor::{Consumer, PollError, Single};
 use tapeworks_ring::wait::WaitStrategy;
 
-use crate::live::{Bell, now};
+use crate::live::{Bell, Rhythm, now};
 use crate::worker::Worker;
 
 use super::distributor::{ClientView, Counters, Distributor, DistributorError, MissingEvents, Options};
 use super::history::{Begin, HistoryError, Past, catch_up};
+use super::warm::ClientWarmer;
 
 /// Where and what to serve.
 #[derive(Debug)]
@@ -32,13 +33,15 @@ pub struct ServerOptions {
     pub linger: Duration,
     /// Woken by this when there are events, the thread needs no naps.
     pub bell: Option<Arc<Bell>>,
+    /// Keeps the way to a client in the caches while there is nothing to do: the thread then sleeps half a millisecond at most.
+    pub warm: bool,
 }
 
 impl ServerOptions {
     /// From the first event of the day on; naps of 50 us, 5 s for farewells.
     pub fn new(address: SocketAddr, distributor: Options) -> Self {
         let (nap, linger) = (Duration::from_micros(50), Duration::from_secs(5));
-        Self { address, distributor, begin: Begin::default(), nap, linger, bell: None }
+        Self { address, distributor, begin: Begin::default(), nap, linger, bell: None, warm: false }
     }
 }
 
@@ -57,6 +60,9 @@ pub enum ServerError {
     /// The distributor cannot be made.
     #[error(transparent)]
     Distributor(#[from] DistributorError),
+    /// There are no connections to keep the way to a client warm.
+    #[error("the way to a client cannot be kept warm: {0}")]
+    Warm(std::io::Error),
     /// There is no thread for it.
     #[error("no thread for the clients' server: {0}")]
     Thread(std::io::Error),
@@ -181,7 +187,7 @@ pub fn start_on<W: WaitStrategy + 'static>(
     options: ServerOptions,
     consumer: Consumer<Event, W, Single>,
 ) -> Result<Server, ServerError> {
-    let ServerOptions { address, distributor, begin, nap, linger, bell } = options;
+    let ServerOptions { address, distributor, begin, nap, linger, bell, warm } = options;
     let bind = |source| ServerError::Bind { address, source };
     let bound = listener.local_addr().map_err(bind)?;
     let mut distributor = Distributor::new(distributor)?;
@@ -200,6 +206,7 @@ pub fn start_on<W: WaitStrategy + 'static>(
         nap,
         linger,
         bell: bell.clone(),
+        warm: warm.then(ClientWarmer::new).transpose().map_err(ServerError::Warm)?,
     };
     if let Some(bell) = bell {
         bell.is_for_poll(work.distributor.waker().map_err(|source| ServerError::Bind { address, source })?);
@@ -220,6 +227,7 @@ struct Work<W: WaitStrategy> {
     nap: Duration,
     linger: Duration,
     bell: Option<Arc<Bell>>,
+    warm: Option<ClientWarmer>,
 }
 
 impl<W: WaitStrategy> Work<W> {
@@ -232,7 +240,7 @@ impl<W: WaitStrategy> Work<W> {
                 break Ok(());
             }
             match self.turn() {
-                Ok(Some(0)) => {}
+                Ok(Some(0)) => self.warm_up(),
                 Ok(Some(_)) => looks = 0,
                 Ok(None) => break self.say_farewell(),
                 Err(error) => break Err(error),
@@ -248,7 +256,8 @@ impl<W: WaitStrategy> Work<W> {
                 // Once more: what came before the bell was armed rings nothing.
                 let taken = self.turn();
                 if matches!(taken, Ok(Some(0))) {
-                    let wait = self.distributor.patience(SLEEP);
+                    let longest = if self.warm.is_some() { Rhythm::EVERY } else { SLEEP };
+                    let wait = self.distributor.patience(longest);
                     if let Err(error) = self.distributor.serve(now(), self.steady(), wait) {
                         break Err(ServeError::Poll(error));
                     }
@@ -269,6 +278,14 @@ impl<W: WaitStrategy> Work<W> {
         };
         self.tell();
         result
+    }
+
+    /// Nothing is to be done: goes the way to a client, so that its code is in the caches when it is needed.
+    fn warm_up(&mut self) {
+        if self.warm.as_mut().is_some_and(|warmer| warmer.turn().is_err()) {
+            // Without its connections it is of no use, and nobody else's are in danger.
+            self.warm = None;
+        }
     }
 
     /// The time since the start, which nobody can set.

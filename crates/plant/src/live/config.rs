@@ -780,7 +780,8 @@ mod tests {
         assert_eq!(clients.keys.get(0).unwrap().max_connections, 3);
         let web = config.web.as_ref().unwrap();
         assert_eq!((web.token.as_deref(), web.stream), (Some("secret"), true));
-        assert_eq!(config.books().feeds, [Publisher::XNAS_ITCH, Publisher::IEXG_DEEP]);
+        let feeds: Vec<_> = config.books().feeds.iter().map(|(publisher, _)| *publisher).collect();
+        assert_eq!(feeds, [Publisher::XNAS_ITCH, Publisher::IEXG_DEEP]);
         let login = Credentials { user: "me".to_owned(), password: "secret".to_owned() };
         let multicast = MulticastSetting {
             interface: Ipv4Addr::new(10, 0, 0, 1),

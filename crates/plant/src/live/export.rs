@@ -324,7 +324,7 @@ fn make(
         let feeds: Vec<Option<Publisher>> = if is_consolidated(*schema) {
             vec![None]
         } else {
-            books.feeds.iter().copied().map(Some).collect()
+            books.feeds.iter().map(|(publisher, _)| Some(*publisher)).collect()
         };
         for feed in feeds {
             let folder = partial.join(feed.map_or_else(|| "nbbo".to_owned(), folder_of));

@@ -171,6 +171,7 @@ impl Service {
                     nap: setting.nap,
                     bell: (config.plant.wait == Wait::Park).then(|| plant.bell(0)).flatten(),
                     begin: begin.clone(),
+                    warm: config.plant.warm,
                     ..ServerOptions::new(
                         setting.address,
                         Options {

@@ -179,7 +179,7 @@ impl MarketStage {
     pub(super) fn new(options: &PlantOptions, shared: Option<Writer<Published>>, watch: Watch) -> Self {
         let carried = options.journal.is_some().then(Carried::default);
         Self {
-            market: options.books().market_of(|publisher| options.capacity_of(publisher)),
+            market: options.books().market(),
             buffer: Vec::with_capacity(BATCH),
             outlet: Outlet { shared, count: 0, carried, instruments: Instruments::default() },
             now: Nanos(0),

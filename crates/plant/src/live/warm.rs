@@ -21,8 +21,26 @@ use tapeworks_wire::nasdaq::moldudp64::DownstreamPacketFields;
 
 use super::engine::Engine;
 
-/// How often the ways are gone at most.
-const EVERY: Duration = Duration::from_micros(500);
+/// Says when it is time to go them again.
+#[derive(Default, Debug)]
+pub(crate) struct Rhythm {
+    last: Option<Instant>,
+}
+
+impl Rhythm {
+    /// How often at most.
+    pub(crate) const EVERY: Duration = Duration::from_micros(500);
+
+    /// Whether it is a while since it was; then it begins anew.
+    pub(crate) fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        let is_due = self.last.is_none_or(|last| now.duration_since(last) >= Self::EVERY);
+        if is_due {
+            self.last = Some(now);
+        }
+        is_due
+    }
+}
 
 /// Goes the ways of holes and gaps, with data of its own.
 pub struct Warmer {
@@ -33,7 +51,7 @@ pub struct Warmer {
     packet: Vec<u8>,
     sequence: u64,
     now: u64,
-    last: Option<Instant>,
+    rhythm: Rhythm,
 }
 
 impl std::fmt::Debug for Warmer {
@@ -70,7 +88,7 @@ impl Default for Warmer {
             packet: vec![0; 64],
             sequence: 1,
             now: 1_763_130_600_000_000_000,
-            last: None,
+            rhythm: Rhythm::default(),
         }
     }
 }
@@ -78,12 +96,9 @@ impl Default for Warmer {
 impl Warmer {
     /// Goes the ways, if it is a while since.
     pub fn turn(&mut self) {
-        let now = Instant::now();
-        if self.last.is_some_and(|last| now.duration_since(last) < EVERY) {
-            return;
+        if self.rhythm.is_due() {
+            self.go();
         }
-        self.last = Some(now);
-        self.go();
     }
 
     /// Goes the ways once: a packet in order, a hole, the packet of the hole on the other line, a hole that nobody fills.

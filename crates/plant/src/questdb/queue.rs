@@ -385,7 +385,7 @@ impl Queue {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use tapeworks_flow::Stage as _;
     use tapeworks_market::event::{Flags, Status as Trading, StatusAction};
     use tapeworks_market::{Event, EventKind, Instruments, NbboUpdate, Publisher};
@@ -394,22 +394,27 @@ mod tests {
     use super::*;
     use crate::clients::replica::BookOptions;
 
+    /// A halt of the first instrument, the last of its packet.
+    pub(in super::super) fn halt(received: Nanos) -> Event {
+        let halt = Trading {
+            action: StatusAction::Halt,
+            reason: 0,
+            is_trading: Some(false),
+            is_quoting: None,
+            is_short_sell_restricted: None,
+        };
+        let blank = Event::new(EventKind::Status, Publisher::XNAS_ITCH, InstrumentId(0));
+        let mut event = blank.with_status(halt);
+        (event.flags, event.ts_recv) = (Flags::LAST, received);
+        event
+    }
+
     /// A record of a trading state for each of these events.
     fn batch(events: Range<u64>) -> Batch {
         let (mut batch, mut maker) = (Batch::default(), Maker::new(Schema::Status));
         let mut market = BookOptions::default().market();
         for number in events {
-            let halt = Trading {
-                action: StatusAction::Halt,
-                reason: 0,
-                is_trading: Some(false),
-                is_quoting: None,
-                is_short_sell_restricted: None,
-            };
-            let blank = Event::new(EventKind::Status, Publisher::XNAS_ITCH, InstrumentId(0));
-            let mut event = blank.with_status(halt);
-            event.flags = Flags::LAST;
-            market.process(&[event], &mut |update: NbboUpdate<'_>| {
+            market.process(&[halt(Nanos(0))], &mut |update: NbboUpdate<'_>| {
                 maker.put(number, &update, &Instruments::default(), &mut batch);
             });
         }

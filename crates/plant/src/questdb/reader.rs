@@ -305,11 +305,11 @@ impl Repeating {
 
 #[cfg(test)]
 mod tests {
-    use tapeworks_market::event::{Flags, Status, StatusAction};
+    use tapeworks_market::Instruments;
     use tapeworks_market::instrument::Symbol;
-    use tapeworks_market::{EventKind, InstrumentId, Instruments, Publisher};
 
     use super::super::queue::Next;
+    use super::super::queue::tests::halt;
     use super::*;
     use crate::clients::history::{HistoryReader, Start};
 
@@ -350,19 +350,7 @@ mod tests {
             if self.next == 100 {
                 return Ok(Read::CaughtUp);
             }
-            for number in self.next..100 {
-                let halt = Status {
-                    action: StatusAction::Halt,
-                    reason: 0,
-                    is_trading: Some(false),
-                    is_quoting: None,
-                    is_short_sell_restricted: None,
-                };
-                let blank = Event::new(EventKind::Status, Publisher::XNAS_ITCH, InstrumentId(0));
-                let mut event = blank.with_status(halt);
-                (event.flags, event.ts_recv) = (Flags::LAST, Nanos(number));
-                into.push(event);
-            }
+            into.extend((self.next..100).map(|number| halt(Nanos(number))));
             self.next = 100;
             Ok(Read::Events)
         }

@@ -126,7 +126,8 @@ impl Plant {
             ..Begin::default()
         };
         let live_from = Arc::clone(&begin.live_from);
-        let options = ServerOptions { begin, ..ServerOptions::new(address, options) };
+        // Nobody is to see anything of it.
+        let options = ServerOptions { begin, warm: true, ..ServerOptions::new(address, options) };
         let server = server::start(options, ends.take(clients).unwrap()).unwrap();
         Self { server, history, producer, live_from }
     }
