@@ -31,6 +31,9 @@ use crate::Options;
 /// Seconds of each run.
 const SECONDS: u64 = 4;
 
+/// After so long without a record a run is over, if its venue is.
+const QUIET: Duration = Duration::from_millis(500);
+
 /// Of them, how many at the start do not count: the directory, the first touch of memory.
 const WARM_UP_NS: u64 = 1_000_000_000;
 
@@ -306,18 +309,19 @@ fn live(rate: u64, pace: Pace, way: Way) -> (Histogram<u64>, String) {
     };
     let venues = Venues::start(paced(line, rate, pace)).expect("the venue starts");
     let started = now_ns();
-    let mut delays = histogram();
+    let (mut delays, mut last) = (histogram(), Instant::now());
     loop {
         match next() {
             Came::Record(sent) => {
                 let now = now_ns();
+                last = Instant::now();
                 if sent > started && now > started + WARM_UP_NS {
                     delays.saturating_record(now.saturating_sub(sent));
                 }
             }
-            Came::Other => {}
-            Came::Nothing => {
-                if venues.is_finished() {
+            // Symbols are told again for ever.
+            Came::Other | Came::Nothing => {
+                if venues.is_finished() && last.elapsed() > QUIET {
                     break;
                 }
             }
@@ -405,7 +409,7 @@ fn read_shared(
             Shared::Lost(count) => lost += count,
             Shared::Closed => break,
             Shared::Empty => {
-                if last.elapsed() > Duration::from_millis(500) && has_ended() {
+                if last.elapsed() > QUIET && has_ended() {
                     break;
                 }
                 if spins { std::hint::spin_loop() } else { std::thread::yield_now() }
