@@ -388,7 +388,7 @@ impl Queue {
 pub(super) mod tests {
     use tapeworks_flow::Stage as _;
     use tapeworks_market::event::{Flags, Status as Trading, StatusAction};
-    use tapeworks_market::{Event, EventKind, Instruments, NbboUpdate, Publisher};
+    use tapeworks_market::{Event, EventKind, Instruments, Nanos, NbboUpdate, Publisher};
     use tapeworks_store::live::Maker;
 
     use super::*;
