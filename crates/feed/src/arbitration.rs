@@ -335,6 +335,8 @@ struct Held {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct LineFollower {
     next: Option<u64>,
+    /// The first message that it is followed from.
+    begin: u64,
     holes: Ranges,
     last: Option<Nanos>,
     is_silent: bool,
@@ -356,7 +358,7 @@ impl LineFollower {
         match self.next {
             Some(next) if next == header.first => self.next = Some(end),
             Some(next) => self.out_of_order(next, header.first, end),
-            None => self.next = Some(end),
+            None => (self.begin, self.next) = (header.first, Some(end)),
         }
     }
 
@@ -366,17 +368,23 @@ impl LineFollower {
         if first > next {
             self.counters.lost = self.counters.lost.saturating_add(self.holes.insert(next..first).0);
         } else {
-            let found = self.holes.remove(first..end.min(next));
+            let known = end.min(next);
+            let found = self.holes.remove(first..known);
+            // Messages before the first packet that was seen come for the first time.
+            let earlier = self.begin.clamp(first, known) - first;
+            if known >= self.begin {
+                self.begin = self.begin.min(first);
+            }
             self.counters.lost = self.counters.lost.saturating_sub(found);
-            self.counters.reordered += found;
-            self.counters.repeated += end.min(next) - first - found;
+            self.counters.reordered += found + earlier;
+            self.counters.repeated += (known - first).saturating_sub(found + earlier);
         }
         self.next = Some(next.max(end));
     }
 
     /// A session begins, at `first` if that is known.
     fn restart(&mut self, first: Option<u64>) {
-        self.next = first;
+        (self.begin, self.next) = (first.unwrap_or_default(), first);
         self.holes.clear();
     }
 }
@@ -635,7 +643,8 @@ impl Arbiter {
         } else if self.is_reset(header, line, next, received) {
             self.counters.sequence_resets += 1;
             self.begin(header.session, received, deliver);
-            self.lines[place(line)].next = Some(header.first.saturating_add(header.count));
+            let follower = &mut self.lines[place(line)];
+            (follower.begin, follower.next) = (header.first, Some(header.first.saturating_add(header.count)));
             self.out_of_order(header, line, received, payload, deliver);
         } else {
             if self.hole.is_none() {
@@ -1070,6 +1079,30 @@ impl Arbiter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_overtaken_before_a_line_was_followed_is_not_repeated() {
+        let mut follower = LineFollower::default();
+        let session = SessionId::MoldUdp64(*b"0123456789");
+        let steps = [
+            // First number, count; then lost, reordered, repeated so far.
+            ((7, 2), (0, 0, 0)),
+            ((5, 2), (0, 2, 0)),
+            ((5, 2), (0, 2, 2)),
+            ((11, 1), (2, 2, 2)),
+            ((9, 2), (0, 4, 2)),
+            // Half of it before the beginning.
+            ((4, 2), (0, 5, 3)),
+            ((1, 1), (0, 6, 3)),
+            ((12, 3), (0, 6, 3)),
+        ];
+        for ((first, count), expected) in steps {
+            let header = Header { session, first, count, is_end_of_session: false };
+            follower.see(&header, Line::A, Nanos(first));
+            let LineCounters { lost, reordered, repeated, .. } = follower.counters;
+            assert_eq!((lost, reordered, repeated), expected, "{first}");
+        }
+    }
 
     #[test]
     fn a_state_that_counts_other_bytes_than_it_holds_is_not_sound() {
