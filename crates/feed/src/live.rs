@@ -301,16 +301,6 @@ impl<S: Sink<Event>> Sink<Event> for OfPart<'_, S> {
             Some(part) => part.put(event, self.sink),
         }
     }
-
-    #[inline]
-    fn end_of_batch(&mut self) {
-        self.sink.end_of_batch();
-    }
-
-    #[inline]
-    fn expect(&mut self, index: usize) {
-        self.sink.expect(index);
-    }
 }
 
 /// What is kept of a channel beside its sequence.
@@ -415,16 +405,6 @@ impl<S: Sink<Event>> Sink<Event> for Forward<'_, S> {
         self.clock = self.clock.max(event.ts_recv);
         event.ts_recv = self.clock;
         self.sink.put(event);
-    }
-
-    #[inline]
-    fn end_of_batch(&mut self) {
-        self.sink.end_of_batch();
-    }
-
-    #[inline]
-    fn expect(&mut self, index: usize) {
-        self.sink.expect(index);
     }
 }
 

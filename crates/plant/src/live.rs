@@ -462,7 +462,6 @@ impl Plant {
                 books,
                 agreement: Arc::clone(&snapshots),
                 status: Arc::clone(&status),
-                bytes: Vec::new(),
             };
             spawn(
                 "state",

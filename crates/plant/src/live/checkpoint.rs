@@ -260,21 +260,21 @@ pub(super) struct Scribe {
     pub(super) books: Receiver<(u64, MarketImage)>,
     pub(super) agreement: Arc<Agreement>,
     pub(super) status: Arc<Mutex<Status>>,
-    /// The last file, whose memory the next is encoded in.
-    pub(super) bytes: Vec<u8>,
 }
 
 impl Scribe {
-    pub(super) fn run(mut self) {
+    pub(super) fn run(self) {
         // Where the kernel does not know of it, it is only not as good.
         let _as_well_as_can_be = cpu::step_back();
+        // The next file is encoded in the memory of the last.
+        let mut bytes = Vec::new();
         while let Ok((record, taken)) = self.jobs.recv() {
-            let written = self.write(record, *taken);
+            let written = self.write(record, *taken, &mut bytes);
             tell(&self.status, written);
         }
     }
 
-    fn write(&mut self, record: u64, taken: Taken) -> Result<u64, String> {
+    fn write(&self, record: u64, taken: Taken, bytes: &mut Vec<u8>) -> Result<u64, String> {
         // The next is begun when this is done.
         let Taken { counters, feed, market, holes, under_way: _under_way } = taken;
         let market = match market {
@@ -282,10 +282,10 @@ impl Scribe {
             None => self.books_at(counters.events).ok_or("the thread of the books has ended")?,
         };
         let market = market.sorted();
-        let encoded = encode(counters, feed, &market, std::mem::take(&mut self.bytes));
+        let encoded = encode(counters, feed, &market, std::mem::take(bytes));
         self.agreement.give_back(market);
-        self.bytes = encoded?;
-        let bytes = write(&self.folder, record, &mut self.bytes).map_err(|error| error.to_string())?;
+        *bytes = encoded?;
+        let bytes = write(&self.folder, record, bytes).map_err(|error| error.to_string())?;
         // What is on the disk is good whether or not older ones could be removed.
         self.agreement.bridged.fetch_max(holes, Ordering::AcqRel);
         let needed_from = prune(&self.folder)?;
@@ -1399,7 +1399,6 @@ mod tests {
             books,
             agreement: of_scribe,
             status: Arc::clone(&status),
-            bytes: Vec::new(),
         };
         let at = engine.counters().events;
         let under_way = agreement.begin().unwrap();

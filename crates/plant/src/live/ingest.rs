@@ -252,6 +252,11 @@ impl Ingest {
         let began = Instant::now();
         self.holes_seen = holes;
         self.snapshot_taken = began;
+        if journal.free_slots() == 0 {
+            // A queue that is full has better to do; the next is due soon enough.
+            self.status.lock().unwrap_or_else(PoisonError::into_inner).snapshots.skipped += 1;
+            return;
+        }
         let has_books = self.market.is_some();
         let market = self.market.as_ref().map(|market| market.image_in(self.snapshots.earlier_image()));
         let taken = Taken::new(engine, market, under_way);
@@ -267,7 +272,7 @@ impl Ingest {
                 snapshots.taken += 1;
                 snapshots.pause_ns = pause;
             }
-            // A queue that is full has better to do; the next is due soon enough.
+            // The journal has ended.
             Ok(false) => snapshots.skipped += 1,
             Err(error) => {
                 snapshots.failed += 1;

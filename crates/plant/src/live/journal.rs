@@ -251,7 +251,10 @@ impl Disk {
 
     /// What comes of one that is under way, however long it takes.
     fn wait(&mut self) -> Option<Finished> {
-        let finished = if self.under_way > 0 { self.finished.recv().ok()? } else { return None };
+        if self.under_way == 0 {
+            return None;
+        }
+        let finished = self.finished.recv().ok()?;
         self.under_way -= 1;
         Some(finished)
     }
