@@ -91,9 +91,9 @@ impl ClientWarmer {
         client.set_nonblocking(true)?;
         let greeting = self.heard(&mut client, |text| text.matches('\n').count() == 2)?;
         let (_, challenge) = greeting.trim_end().rsplit_once('=').ok_or(ErrorKind::InvalidData)?;
-        let answer: String = key.answer(challenge).iter().map(|byte| format!("{byte:02x}")).collect();
         let lines = format!(
-            "auth={answer}-{}|dataset={DATASET}|encoding=dbn|ts_out=0\n{request}|is_last=1\nstart_session\n",
+            "auth={}-{}|dataset={DATASET}|encoding=dbn|ts_out=0\n{request}|is_last=1\nstart_session\n",
+            hex::encode(key.answer(challenge)),
             key.bucket()
         );
         client.write_all(lines.as_bytes())?;
