@@ -56,7 +56,9 @@ pub mod view;
 mod waiting;
 mod warm;
 
-pub use checkpoint::{CheckpointStatus, SnapshotError, StateSnapshot};
+pub use checkpoint::{
+    CheckedSnapshot, CheckpointStatus, SnapshotError, StateSnapshot, check as check_snapshots,
+};
 pub use engine::{Engine, EngineCounters};
 pub use journal::{JournalHistory, JournalReplayed, JournalSetting, JournalStatus, SyncPolicy, WhenFailing};
 pub use shared::{Published, SHARED_MEANING};
@@ -426,7 +428,7 @@ impl Plant {
         if let (Some(setting), Some(id)) = (&options.journal, keeper)
             && let Some(consumer) = ends.take(id)
         {
-            let opened = journal::open(setting)?;
+            let mut opened = journal::open(setting)?;
             let mut from = None;
             {
                 let (restored, refused) = checkpoint::newest(&setting.folder, &opened.opened, &options);
@@ -434,6 +436,7 @@ impl Plant {
                 status.snapshots.every = setting.snapshot_every;
                 status.snapshots.refused = refused;
                 if let Some(restored) = restored {
+                    opened.go_on_from(&restored)?;
                     from = Some(restored.record);
                     first_time = restored.market.time();
                     engine = restored.engine;

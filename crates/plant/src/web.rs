@@ -13,7 +13,7 @@
 //! | `/metrics` | Prometheus' text format, version 0.0.4 |
 //! | `/status.json` | the same for programs: everything, at once |
 //! | `/health` | 200 while the process is alive; needs no token |
-//! | `/ready` | 200 when the journal is replayed and every channel is followed; else 503 with the reasons |
+//! | `/ready` | 200 when every condition of readiness is met, else 503; each condition with the reasons why it is not |
 //! | `/login` | a form for the token, where there is one |
 //!
 //! The server has a thread of its own, and an async runtime in it. It reads what the others tell of themselves some times a
@@ -267,9 +267,8 @@ async fn health() -> &'static str {
 }
 
 async fn ready(State(app): State<Arc<App>>) -> Response {
-    let reasons = describe::Look::new(&app).why_not_ready();
-    let code = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    json(code, &serde_json::json!({ "is_ready": reasons.is_empty(), "reasons": reasons }))
+    let (is_ready, told) = describe::Look::new(&app).readiness();
+    json(if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, &told)
 }
 
 fn json(code: StatusCode, value: &serde_json::Value) -> Response {

@@ -467,7 +467,7 @@ fn every_metric_of_the_dashboard_exists() {
 }
 
 #[test]
-fn it_is_ready_when_the_journal_is_replayed_and_every_channel_is_followed() {
+fn it_is_ready_when_every_condition_is_met_and_says_which_is_not() {
     let shown = Shown::new();
     let ready = || {
         let answer = shown.get("/ready");
@@ -481,7 +481,7 @@ fn it_is_ready_when_the_journal_is_replayed_and_every_channel_is_followed() {
     });
     let (code, reasons, body) = ready();
     assert_eq!((code, reasons), (503, 2));
-    assert!(body.contains("'BX'") && body.contains("'PSX' waits for a snapshot"), "{body}");
+    assert!(body.contains("'BX'") && body.contains("'PSX' is not followed yet"), "{body}");
     shown.change(|status| status.channels.clear());
     assert_eq!((ready().0, ready().1), (503, 1));
     shown.change(|status| status.channels.push(channel("Nasdaq")));
@@ -492,7 +492,28 @@ fn it_is_ready_when_the_journal_is_replayed_and_every_channel_is_followed() {
     shown.handles.plant.lock().unwrap().time = Nanos(now().0 - 60_000_000_000);
     let (code, _, body) = ready();
     assert_eq!(code, 503);
-    assert!(body.contains("has told nothing for"), "{body}");
+    assert!(body.contains("has reported nothing for"), "{body}");
+    shown.handles.plant.lock().unwrap().time = now();
+    // All venues are silent, or stale, or the journal loses everything.
+    let unmet = || -> Vec<String> {
+        let conditions = shown.get("/ready").json()["conditions"].clone();
+        let all = conditions.as_array().unwrap().iter().filter(|condition| condition["is_met"] == false);
+        all.map(|condition| condition["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert!(unmet().is_empty());
+    let failing = JournalStatus {
+        is_failing: true,
+        error: Some("the disk is full".to_owned()),
+        ..JournalStatus::default()
+    };
+    shown.change(|status| status.channels[0].is_silent = true);
+    assert_eq!(unmet(), ["venues_heard"]);
+    shown.change(|status| status.channels[0].is_stale = true);
+    assert_eq!(unmet(), ["venues_heard", "books_sound"]);
+    shown.change(|status| status.journal = Some(failing));
+    assert_eq!(unmet(), ["journal_written", "venues_heard", "books_sound"]);
+    assert!(ready().2.contains("the journal loses inputs: the disk is full"));
+    assert_eq!(shown.get("/status.json").json()["is_ready"], false);
     assert_eq!((shown.get("/health").code, shown.get("/health").body.as_str()), (200, "alive\n"));
 }
 

@@ -18,8 +18,11 @@
 //! | 36 | zero | 4 bytes |
 //!
 //! All little-endian. What kinds mean is the writer's business, but for [`LOST`]. A [`JournalWriter`] appends, a
-//! [`JournalReader`] reads and follows, [`verify`] checks a whole journal. After a crash the last record may be torn: the
-//! writer cuts it off when it opens the journal, and says so.
+//! [`JournalReader`] reads and follows, [`verify`] checks a whole journal, [`repair`] mends one.
+//!
+//! After a crash the last record may be torn: no sound record follows it. The writer cuts it off when it opens the journal,
+//! and keeps a copy. Damage elsewhere costs only the records that it hit: a reader gives a record of the kind [`LOST`] in
+//! their place, which tells how many they are, and goes on with the next sound record.
 //!
 //! Nothing here has a clock or a thread. Cost of a record: a copy into the buffer and the CRC, some 15 ns for 100 bytes;
 //! one system call for every [`BUFFER_BYTES`].
@@ -34,11 +37,14 @@ use tapeworks_market::Nanos;
 mod check;
 mod chore;
 mod reader;
+mod repair;
+mod scan;
 mod writer;
 
 pub use check::{Damage, Verified, verify};
 pub use chore::{Chore, Finished};
 pub use reader::JournalReader;
+pub use repair::{Repaired, repair};
 pub use writer::{JournalOptions, JournalWriter, Opened};
 
 /// Bytes collected before they are written.
@@ -47,8 +53,14 @@ pub const BUFFER_BYTES: usize = 256 << 10;
 /// The longest payload of a record, in bytes.
 pub const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 
-/// The kind of a record that stands for others which could not be written; `extra` is how many.
+/// The kind of a record that stands for others which are not there; `extra` is how many.
+///
+/// They could not be written, and never had numbers; or they were damaged later, and `number` is that of the last of them
+/// (`line` is then [`NUMBERED`]).
 pub const LOST: u8 = u8::MAX;
+
+/// The `line` of a record of the kind [`LOST`] that stands for records which had numbers.
+pub const NUMBERED: u8 = 1;
 
 const SEGMENT_HEADER_BYTES: u64 = 64;
 const RECORD_HEADER_BYTES: usize = 40;
@@ -93,24 +105,6 @@ pub enum JournalError {
     Locked {
         /// The folder.
         folder: PathBuf,
-    },
-    /// A file that is named as a segment and is none, or one whose records do not continue those before it.
-    #[error("{}: {what}", path.display())]
-    NotASegment {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        what: &'static str,
-    },
-    /// A record does not hold together, and others follow it.
-    #[error("{} at byte {offset}: record {number} is damaged", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// Where the record begins.
-        offset: u64,
-        /// The number that it should have.
-        number: u64,
     },
     /// A payload that is too long.
     #[error("a payload of {bytes} bytes is longer than {MAX_PAYLOAD_BYTES}")]
@@ -185,12 +179,72 @@ pub fn last_time(folder: &Path) -> Result<Option<Nanos>, JournalError> {
     Ok(None)
 }
 
+/// Whether the journal has this file: a segment, or bytes of one that were set aside.
+#[must_use]
+pub fn is_journal_file(path: &Path) -> bool {
+    segment_of(path).is_some()
+}
+
+/// The number that a segment, or what was set aside of it, is named by.
+fn segment_of(path: &Path) -> Option<u64> {
+    let (number, rest) = path.file_name()?.to_str()?.split_once('.')?;
+    let is_ours = rest == ENDING || rest.starts_with(TORN) || rest.starts_with(DAMAGED);
+    number.parse().ok().filter(|_| is_ours && number.len() == 20)
+}
+
+/// The beginnings of the endings of files in which bytes of a segment are set aside; their offset in it follows.
+const TORN: &str = "torn-";
+const DAMAGED: &str = "damaged-";
+
+/// The files in which bytes of the segment that is named by `first` are set aside.
+fn set_aside_of(folder: &Path, first: u64) -> Result<Vec<PathBuf>, JournalError> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed(folder, "cannot list the journal"))? {
+        let path = entry.map_err(failed(folder, "cannot list the journal"))?.path();
+        if segment_of(&path) == Some(first) && path.extension().is_none_or(|ending| ending != ENDING) {
+            all.push(path);
+        }
+    }
+    Ok(all)
+}
+
+/// Copies `bytes` of the segment at `path` into a file beside it, and waits until the disk has it. Returns its path.
+fn set_aside(
+    file: &File,
+    path: &Path,
+    ending: &str,
+    bytes: std::ops::Range<u64>,
+) -> Result<PathBuf, JournalError> {
+    let mut tries = 0u32;
+    loop {
+        // The same place may be torn more than once.
+        let again = if tries == 0 { String::new() } else { format!(".{tries}") };
+        let to = path.with_extension(format!("{ending}{}{again}", bytes.start));
+        match scan::copy_aside(file, bytes.clone(), &to) {
+            Ok(()) => return Ok(to),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < 1_000 => tries += 1,
+            Err(error) => return Err(failed(&to, "cannot be written")(error)),
+        }
+    }
+}
+
 /// What a segment's header says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct SegmentHeader {
     first: u64,
     /// The time of its first record.
     time: Nanos,
+}
+
+/// What lies at the beginning of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Head {
+    /// The header of the segment that its name says.
+    Sound(SegmentHeader),
+    /// Zeros, or too few bytes: not written yet.
+    Unwritten,
+    /// Something else, and what is wrong with it.
+    Damaged(&'static str),
 }
 
 impl SegmentHeader {
@@ -204,23 +258,22 @@ impl SegmentHeader {
         bytes
     }
 
-    /// `None`: not written yet.
-    fn read(file: &File, path: &Path) -> Result<Option<Self>, JournalError> {
+    /// Reads the header of the segment that is named by `first`.
+    fn read(file: &File, path: &Path, first: u64) -> Result<Head, JournalError> {
         let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
         let got = read_at(file, &mut bytes, 0).map_err(failed(path, "cannot be read"))?;
         if got < bytes.len() || bytes == [0; SEGMENT_HEADER_BYTES as usize] {
-            return Ok(None);
+            return Ok(Head::Unwritten);
         }
-        if bytes[..8] != MAGIC {
-            return Err(JournalError::NotASegment {
-                path: path.to_owned(),
-                what: "not a segment of a journal",
-            });
-        }
-        if crc32fast::hash(&bytes[..24]) != u32_at(&bytes, 24) {
-            return Err(JournalError::NotASegment { path: path.to_owned(), what: "its header is damaged" });
-        }
-        Ok(Some(Self { first: u64_at(&bytes, 8), time: Nanos(u64_at(&bytes, 16)) }))
+        Ok(if bytes[..8] != MAGIC {
+            Head::Damaged("not the header of a segment")
+        } else if crc32fast::hash(&bytes[..24]) != u32_at(&bytes, 24) {
+            Head::Damaged("its header is damaged")
+        } else if u64_at(&bytes, 8) != first {
+            Head::Damaged("its header has another number than its name")
+        } else {
+            Head::Sound(Self { first, time: Nanos(u64_at(&bytes, 16)) })
+        })
     }
 }
 
@@ -277,7 +330,16 @@ enum Found<'b> {
     Bad,
 }
 
-/// Looks at the bytes where the record `number` should begin.
+/// The number that the record with this header has, or the first of those that it stands for.
+fn first_number(header: &[u8]) -> Option<u64> {
+    let number = u64_at(header, 8);
+    match header.get(34..36) {
+        Some([LOST, NUMBERED]) => number.checked_sub(u64_at(header, 24).checked_sub(1)?),
+        _ => Some(number),
+    }
+}
+
+/// Looks at the bytes where the record `number` should begin, or one that stands for it and those behind it.
 fn find(bytes: &[u8], number: u64) -> Found<'_> {
     let Some(header) = bytes.get(..RECORD_HEADER_BYTES) else {
         return Found::Cut { needed: RECORD_HEADER_BYTES };
@@ -286,7 +348,7 @@ fn find(bytes: &[u8], number: u64) -> Found<'_> {
         return Found::Nothing;
     }
     let length = u32_at(header, 4) as usize;
-    if length > MAX_PAYLOAD_BYTES || u64_at(header, 8) != number {
+    if length > MAX_PAYLOAD_BYTES || first_number(header) != Some(number) {
         return Found::Bad;
     }
     let needed = RECORD_HEADER_BYTES + length;
@@ -295,7 +357,7 @@ fn find(bytes: &[u8], number: u64) -> Found<'_> {
         return Found::Bad;
     }
     let record = Record {
-        number,
+        number: u64_at(header, 8),
         time: Nanos(u64_at(header, 16)),
         extra: u64_at(header, 24),
         channel: u16::from_le_bytes([header[32], header[33]]),

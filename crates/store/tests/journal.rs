@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use tapeworks_market::Nanos;
 use tapeworks_store::journal::{
-    JournalError, JournalOptions, JournalReader, JournalWriter, LOST, Record, segment_starts, verify,
+    JournalError, JournalOptions, JournalReader, JournalWriter, LOST, NUMBERED, Record, repair,
+    segment_starts, verify,
 };
 
 /// A folder of its own that goes with the test.
@@ -200,28 +201,159 @@ fn a_disk_that_is_full_costs_the_records_that_it_cannot_take_and_says_so() {
     assert_eq!(verify(&folder.0).unwrap().lost, 1);
 }
 
+/// What a reader finds: the numbers of sound records, and the ranges of those that are lost.
+fn found(folder: &Path) -> (Vec<u64>, Vec<std::ops::Range<u64>>) {
+    let (mut numbers, mut lost) = (Vec::new(), Vec::new());
+    let mut reader = JournalReader::open(folder).unwrap();
+    while let Some(record) = reader.next().unwrap() {
+        match (record.kind, record.line) {
+            (LOST, NUMBERED) => lost.push(record.number + 1 - record.extra..record.number + 1),
+            _ => numbers.push(record.number),
+        }
+    }
+    assert_eq!(reader.damaged(), lost.iter().map(|range| range.end - range.start).sum::<u64>());
+    (numbers, lost)
+}
+
+fn overwrite(path: &Path, offset: u64, bytes: &[u8]) {
+    OpenOptions::new().write(true).open(path).unwrap().write_all_at(bytes, offset).unwrap();
+}
+
+/// The number that a segment is named by.
+fn first_of(segment: &Path) -> u64 {
+    segment.file_stem().unwrap().to_str().unwrap().parse().unwrap()
+}
+
 #[test]
-fn damage_in_the_middle_is_found_and_named() {
+fn one_damaged_byte_costs_one_record_wherever_it_is() {
     let folder = Folder::new("damage");
     let (mut writer, _) = JournalWriter::open(&folder.0, SMALL).unwrap();
-    (0..200).for_each(|number| append(&mut writer, number));
+    let mut count = 0;
+    while count < 200 || first_of(segments(&folder.0).last().unwrap()) + 4 > count {
+        append(&mut writer, count);
+        count += 1;
+    }
     drop(writer);
-    let second = &segments(&folder.0)[1];
-    let first_of_second: u64 = second.file_stem().unwrap().to_str().unwrap().parse().unwrap();
-    OpenOptions::new().write(true).open(second).unwrap().write_all_at(b"??", 64 + 20).unwrap();
+    let all = segments(&folder.0);
+    // The first record of a segment in the middle, and one in the last.
+    let (second, last) = (&all[1], all.last().unwrap());
+    let in_last = first_of(last) + 2;
+    overwrite(second, 64 + 20, b"??");
+    let bytes = fs::read(last).unwrap();
+    let at = bytes.windows(8).position(|window| window == in_last.to_le_bytes()).unwrap() as u64 - 8;
+    overwrite(last, at + 30, b"?");
+
+    let lost = [first_of(second), in_last];
     let verified = verify(&folder.0).unwrap();
-    assert_eq!(verified.damage[0].path, *second);
-    assert_eq!(verified.damage[0].offset, 64);
-    let mut reader = JournalReader::open(&folder.0).unwrap();
-    let error = loop {
-        match reader.next() {
-            Ok(Some(record)) => assert!(record.number < first_of_second),
-            Ok(None) => panic!("the damage went unseen"),
-            Err(error) => break error,
-        }
-    };
-    let expected = format!("{} at byte 64: record {first_of_second} is damaged", second.display());
-    assert_eq!(error.to_string(), expected);
+    assert_eq!((verified.records, verified.damaged, verified.damage.len()), (count - 2, 2, 2));
+    assert_eq!((&verified.damage[0].path, verified.damage[0].offset), (second, 64));
+    assert_eq!(verified.damage[1].offset, at);
+    assert!(verified.damage[1].what.starts_with(&format!("record {in_last} is damaged: ")));
+    let sound: Vec<u64> = (0..count).filter(|number| !lost.contains(number)).collect();
+    let (numbers, ranges) = found(&folder.0);
+    assert_eq!((numbers, ranges), (sound.clone(), lost.map(|number| number..number + 1).to_vec()));
+
+    // A writer goes on behind it, and cuts nothing off.
+    let (mut writer, opened) = JournalWriter::open(&folder.0, SMALL).unwrap();
+    assert_eq!((opened.next, opened.torn_bytes, opened.damaged), (count, 0, 1));
+    append(&mut writer, count);
+    drop(writer);
+    assert_eq!(*segments(&folder.0).last().unwrap(), folder.0.join(format!("{count:020}.journal")));
+    assert_eq!(found(&folder.0).0.len() as u64, count - 1);
+    // A reader that is put where a lost record was tells of it first.
+    let mut reader = JournalReader::at_number(&folder.0, in_last).unwrap().unwrap();
+    let first = reader.next().unwrap().unwrap();
+    assert_eq!((first.kind, first.extra, first.time), (LOST, 1, Nanos((in_last + 1) * 1_000_000)));
+    assert_eq!(reader.next().unwrap().unwrap().number, in_last + 1);
+
+    let repaired = repair(&folder.0).unwrap();
+    assert_eq!((repaired.places, repaired.records, repaired.torn_bytes, repaired.left), (2, 2, 0, 0));
+    assert_eq!(repaired.set_aside.len(), 2);
+    let verified = verify(&folder.0).unwrap();
+    assert_eq!((verified.records, verified.lost, verified.damage), (count + 1, 2, vec![]));
+    assert_eq!(found(&folder.0).1, lost.map(|number| number..number + 1));
+    assert_eq!(repair(&folder.0).unwrap(), Default::default());
+}
+
+#[test]
+fn a_segment_that_is_gone_or_has_no_header_costs_what_it_had_and_no_more() {
+    let folder = Folder::new("segment");
+    let (mut writer, _) = JournalWriter::open(&folder.0, SMALL).unwrap();
+    (0..300).for_each(|number| append(&mut writer, number));
+    drop(writer);
+    let all = segments(&folder.0);
+    fs::remove_file(&all[3]).unwrap();
+    overwrite(&all[5], 0, &[0; 64]);
+    overwrite(&all[7], 10, b"??");
+    // Cut in its middle, as a file system check may leave it.
+    let length = fs::metadata(&all[9]).unwrap().len();
+    OpenOptions::new().write(true).open(&all[9]).unwrap().set_len(length / 2).unwrap();
+    let (numbers, lost) = found(&folder.0);
+    assert_eq!(lost.len(), 2);
+    assert_eq!(lost[0], first_of(&all[3])..first_of(&all[4]));
+    assert!(lost[1].start > first_of(&all[9]) && lost[1].end == first_of(&all[10]));
+    let missing: u64 = lost.iter().map(|range| range.end - range.start).sum();
+    assert_eq!(numbers.len() as u64, 300 - missing);
+    let verified = verify(&folder.0).unwrap();
+    assert_eq!((verified.records, verified.damaged), (300 - missing, missing));
+    // A time is found all the same.
+    for wanted in [first_of(&all[5]), first_of(&all[8])] {
+        let mut reader = JournalReader::from_time(&folder.0, Nanos(wanted * 1_000_000)).unwrap();
+        assert!(reader.next().unwrap().unwrap().number <= wanted);
+    }
+    let repaired = repair(&folder.0).unwrap();
+    assert_eq!((repaired.records, repaired.headers), (missing, 2));
+    let verified = verify(&folder.0).unwrap();
+    assert_eq!((verified.lost, verified.damage), (missing, vec![]));
+    assert_eq!(found(&folder.0), (numbers, lost));
+}
+
+#[test]
+fn zeros_before_sound_records_are_damage_and_not_the_end() {
+    let folder = Folder::new("zeros");
+    let options = JournalOptions { segment_bytes: 4 << 20, keep_bytes: None };
+    let (mut writer, _) = JournalWriter::open(&folder.0, options).unwrap();
+    (0..20_000).for_each(|number| append(&mut writer, number));
+    drop(writer);
+    let path = segments(&folder.0).pop().unwrap();
+    // A page that the disk forgot, and more than one record that says so has room for.
+    overwrite(&path, 64 + 40_960, &[0; 4_096]);
+    let (_, before) = found(&folder.0);
+    assert_eq!(before.len(), 1);
+    let (mut writer, opened) = JournalWriter::open(&folder.0, options).unwrap();
+    assert_eq!((opened.next, opened.torn_bytes), (20_000, 0));
+    assert_eq!(opened.damaged, before[0].end - before[0].start);
+    append(&mut writer, 20_000);
+    drop(writer);
+    overwrite(&path, 64 + 81_920, &vec![7; 1_200_000]);
+    let (numbers, lost) = found(&folder.0);
+    assert!(lost.len() == 2 && *numbers.last().unwrap() == 20_000);
+    let repaired = repair(&folder.0).unwrap();
+    assert_eq!((repaired.places, repaired.left), (2, 0));
+    let (after, _) = found(&folder.0);
+    assert_eq!(after, numbers);
+    assert_eq!(verify(&folder.0).unwrap().damage, []);
+}
+
+#[test]
+fn what_is_torn_is_kept_beside_the_segment() {
+    let folder = Folder::new("torn");
+    let (mut writer, _) = JournalWriter::open(&folder.0, SMALL).unwrap();
+    (0..3).for_each(|number| append(&mut writer, number));
+    drop(writer);
+    let path = segments(&folder.0).pop().unwrap();
+    let end = verify(&folder.0).unwrap();
+    let at = 64 + 3 * 40 + end.payload_bytes;
+    for round in 0..2u8 {
+        overwrite(&path, at, &[b'a' + round; 50]);
+        assert_eq!(verify(&folder.0).unwrap().damage.len(), 1);
+        let (_, opened) = JournalWriter::open(&folder.0, SMALL).unwrap();
+        assert_eq!((opened.next, opened.torn_bytes), (3, 50));
+        let again = if round == 0 { "" } else { ".1" };
+        let aside = path.with_extension(format!("torn-{at}{again}"));
+        assert_eq!(fs::read(aside).unwrap(), [b'a' + round; 50]);
+    }
+    assert_eq!(verify(&folder.0).unwrap().damage, []);
 }
 
 proptest! {
@@ -254,6 +386,61 @@ proptest! {
         drop(writer);
         prop_assert_eq!(read(&mut JournalReader::open(&folder.0).unwrap()), (0..opened.next + 50).collect::<Vec<_>>());
         prop_assert_eq!(verify(&folder.0).unwrap().damage, []);
+    }
+
+    #[test]
+    fn damage_anywhere_costs_no_sound_record(
+        count in 20u64..120,
+        places in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 1usize..300, any::<u8>()), 1..5),
+        reopened in any::<bool>(),
+    ) {
+        let folder = Folder::new(&format!("anywhere-{count}-{}-{reopened}", places.len()));
+        let (mut writer, _) = JournalWriter::open(&folder.0, SMALL).unwrap();
+        (0..count).for_each(|number| append(&mut writer, number));
+        drop(writer);
+        let all = segments(&folder.0);
+        // Where each record lies, before anything is damaged.
+        let mut sound = std::collections::BTreeMap::new();
+        for path in &all {
+            let bytes = fs::read(path).unwrap();
+            let mut at = 64;
+            let mut number = first_of(path);
+            while bytes.get(at + 8..at + 16) == Some(&number.to_le_bytes()[..])
+                && bytes[at..at + 40].iter().any(|byte| *byte != 0)
+            {
+                let length = 40 + u32::from_le_bytes(bytes[at + 4..at + 8].try_into().unwrap()) as usize;
+                sound.insert(number, (path.clone(), at..at + length));
+                (at, number) = (at + length, number + 1);
+            }
+        }
+        prop_assert_eq!(sound.len() as u64, count);
+        for (segment, at, length, byte) in &places {
+            let path = segment.get(&all);
+            let mut bytes = fs::read(path).unwrap();
+            let from = at.index(bytes.len());
+            let until = (from + length).min(bytes.len());
+            let before = bytes.clone();
+            bytes[from..until].fill(*byte);
+            fs::write(path, &bytes).unwrap();
+            sound.retain(|_, (of, range)| of != path || bytes[range.clone()] == before[range.clone()]);
+        }
+        let sound: Vec<u64> = sound.into_keys().collect();
+        prop_assert_eq!(&found(&folder.0).0, &sound);
+        let verified = verify(&folder.0).unwrap();
+        prop_assert_eq!(verified.records, sound.len() as u64);
+        if reopened {
+            let (mut writer, opened) = JournalWriter::open(&folder.0, SMALL).unwrap();
+            prop_assert!(sound.last().is_none_or(|last| opened.next > *last));
+            append(&mut writer, opened.next);
+            drop(writer);
+            let mut expected = sound.clone();
+            expected.push(opened.next);
+            prop_assert_eq!(&found(&folder.0).0, &expected);
+        }
+        let before = found(&folder.0).0;
+        let repaired = repair(&folder.0).unwrap();
+        prop_assert_eq!(&found(&folder.0).0, &before);
+        prop_assert!(repaired.left > 0 || verify(&folder.0).unwrap().damage.is_empty());
     }
 
     #[test]

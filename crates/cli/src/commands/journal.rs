@@ -7,9 +7,10 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use serde_json::json;
 use tapeworks_market::Nanos;
+use tapeworks_plant::live::check_snapshots;
 use tapeworks_plant::live::export::{self, ExportError, ExportOptions, Exported};
 use tapeworks_store::Schema;
-use tapeworks_store::journal::{self, JournalError, JournalOptions, JournalWriter};
+use tapeworks_store::journal::{self, JournalError};
 
 use crate::commands::plant::load;
 use crate::ending::{Ending, Failure, Result};
@@ -31,13 +32,13 @@ enum Command {
     Export(Export),
 }
 
-/// Check every record of a journal.
+/// Check every record of a journal, and the state snapshots beside it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
   tapeworks journal verify examples/plant/journal
 
-Exit code 3: something does not hold together.")]
+Exit code 3: something is damaged, or records were lost.")]
 struct Verify {
     /// The journal's folder.
     #[arg(value_name = "FOLDER")]
@@ -47,7 +48,10 @@ struct Verify {
     json: bool,
 }
 
-/// Cut off a torn record at the end, which a crash may leave. A plant does it too when it starts.
+/// Mend a journal: cut off a torn record at the end, and write down what is lost where it is damaged.
+///
+/// The bytes that were there are copied into files beside the segments first: NUMBER.torn-OFFSET and NUMBER.damaged-OFFSET. A plant
+/// needs no repair to start: it cuts off a torn record too, and passes over damage elsewhere.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -124,6 +128,13 @@ pub(crate) fn run(arguments: Arguments) -> Result {
 
 fn verify(arguments: &Verify) -> Result {
     let verified = journal::verify(&arguments.folder)?;
+    let snapshots = check_snapshots(&arguments.folder)
+        .map_err(|error| Failure::Failed(format!("{}: {error}", arguments.folder.display())))?;
+    let unusable: Vec<String> = snapshots
+        .iter()
+        .filter_map(|snapshot| Some(format!("{}: {}", snapshot.path.display(), snapshot.damage.as_ref()?)))
+        .collect();
+    let is_sound = verified.damage.is_empty() && unusable.is_empty();
     let text = if arguments.json {
         let damage: Vec<String> = verified.damage.iter().map(ToString::to_string).collect();
         format!(
@@ -137,9 +148,14 @@ fn verify(arguments: &Verify) -> Result {
                 "from": verified.times.map(|(from, _)| time(from)),
                 "to": verified.times.map(|(_, to)| time(to)),
                 "lost": verified.lost,
+                "damaged": verified.damaged,
                 "damage": damage,
+                "snapshots": snapshots.len(),
+                "damaged_snapshots": unusable,
             })
         )
+    } else if verified.segments == 0 && snapshots.is_empty() {
+        format!("{}: empty: no segment of a journal is in it\n", arguments.folder.display())
     } else {
         let mut text = format!(
             "{}: {}, {}, {} bytes of payload",
@@ -152,31 +168,70 @@ fn verify(arguments: &Verify) -> Result {
             text.push_str(&format!("\nfrom {} to {}", time(from), time(to)));
         }
         if verified.lost > 0 {
-            text.push_str(&format!("\n{} could not be written at their time", thousands(verified.lost)));
+            text.push_str(&format!("\n{} lost, as it says itself", thousands(verified.lost)));
         }
-        for damage in &verified.damage {
+        if verified.damaged > 0 {
+            text.push_str(&format!(
+                "\n{} damaged or missing",
+                counted(verified.damaged, "record", "records")
+            ));
+        }
+        if !snapshots.is_empty() {
+            text.push_str(&format!(
+                "\n{}, {} of them sound",
+                counted(snapshots.len() as u64, "state snapshot", "state snapshots"),
+                snapshots.len() - unusable.len()
+            ));
+        }
+        for damage in verified.damage.iter().map(ToString::to_string).chain(unusable) {
             text.push_str(&format!("\n{damage}"));
         }
-        text.push_str(if verified.damage.is_empty() { "\nsound\n" } else { "\n" });
+        text.push_str(if is_sound { "\nsound\n" } else { "\n" });
         text
     };
     output::print(&text)?;
-    Ok(if verified.damage.is_empty() && verified.lost == 0 { Ending::Complete } else { Ending::WithProblems })
+    Ok(if is_sound && verified.lost == 0 { Ending::Complete } else { Ending::WithProblems })
 }
 
 fn repair(arguments: &Repair) -> Result {
     if !arguments.folder.is_dir() {
         return Err(Failure::Failed(format!("{}: no such folder", arguments.folder.display())));
     }
-    let (_, opened) = JournalWriter::open(&arguments.folder, JournalOptions::default())?;
-    let text = match opened.torn_bytes {
-        0 => format!("{}: nothing to mend\n", arguments.folder.display()),
-        bytes => {
-            format!("{}: {} bytes of a torn record cut off\n", arguments.folder.display(), thousands(bytes))
-        }
-    };
+    let folder = arguments.folder.display();
+    if journal::segment_starts(&arguments.folder)?.is_empty() {
+        output::print(&format!("{folder}: empty: no segment of a journal is in it\n"))?;
+        return Ok(Ending::Complete);
+    }
+    let repaired = journal::repair(&arguments.folder)?;
+    let mut text = String::new();
+    if repaired.torn_bytes > 0 {
+        let bytes = thousands(repaired.torn_bytes);
+        text.push_str(&format!("{folder}: {bytes} bytes of a torn record at the end cut off\n"));
+    }
+    if repaired.places > 0 {
+        let (places, records) =
+            (counted(repaired.places, "place", "places"), counted(repaired.records, "record", "records"));
+        text.push_str(&format!(
+            "{folder}: damage in {places}: {records} lost, and the journal says so now\n"
+        ));
+    }
+    if repaired.headers > 0 {
+        let headers = counted(repaired.headers, "header", "headers");
+        text.push_str(&format!("{folder}: {headers} of segments written anew\n"));
+    }
+    if repaired.left > 0 {
+        let places = counted(repaired.left, "place", "places");
+        text.push_str(&format!("{folder}: {places} left as they are; readers pass over them\n"));
+    }
+    for path in &repaired.set_aside {
+        text.push_str(&format!("kept: {}\n", path.display()));
+    }
+    if text.is_empty() {
+        text = format!("{folder}: nothing to mend\n");
+    }
     output::print(&text)?;
-    Ok(Ending::Complete)
+    let is_lossless = repaired.records == 0 && repaired.left == 0;
+    Ok(if is_lossless { Ending::Complete } else { Ending::WithProblems })
 }
 
 fn export(arguments: Export) -> Result {

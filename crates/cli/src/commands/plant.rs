@@ -170,6 +170,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
             events = replayed.events,
             torn_bytes = replayed.torn_bytes,
             lost = replayed.lost,
+            damaged = replayed.damaged,
             milliseconds = replayed.took_ns / 1_000_000,
             "the journal is replayed"
         );
@@ -281,11 +282,12 @@ pub(crate) fn show(status: &Status) -> String {
     if let Some(journal) = &status.journal {
         let _infallible = writeln!(
             out,
-            "\njournal: {} records, {} bytes written, {} lost, {} in doubt",
+            "\njournal: {} records, {} bytes written, {} lost, {} in doubt, {} damaged",
             thousands(journal.next),
             thousands(journal.written_bytes),
             thousands(journal.lost),
             thousands(journal.in_doubt),
+            thousands(journal.damaged),
         );
     }
     if let Some(questdb) = &status.questdb {

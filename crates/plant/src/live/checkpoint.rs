@@ -472,7 +472,7 @@ pub(super) fn move_away(folder: &Path, first: u64, to: &Path) -> io::Result<()> 
 }
 
 /// The newest snapshot that a plant with these options can go on from with the journal that was opened, and what is to be said
-/// of newer ones.
+/// of newer ones. It may stand for more records than a damaged journal has.
 pub(super) fn newest(
     folder: &Path,
     opened: &Opened,
@@ -484,11 +484,7 @@ pub(super) fn newest(
         Err(error) => return (None, vec![format!("{}: {error}", folder.display())]),
     };
     for (record, path) in all.into_iter().rev() {
-        if record > opened.next {
-            // Its number will be that of another record.
-            let _not_used = fs::remove_file(&path);
-        }
-        let restored = if record < opened.first || record > opened.next {
+        let restored = if record < opened.first || opened.next == 0 && record > 0 {
             Err(format!("the journal has the records from {} to {}", opened.first, opened.next))
         } else {
             fs::read(&path)
@@ -498,6 +494,10 @@ pub(super) fn newest(
         match restored {
             Ok(restored) => return (Some(restored), refused),
             Err(why) => refused.push(format!("{}: {why}", path.display())),
+        }
+        if record > opened.next {
+            // Its number will be that of another record: it keeps a name by which nobody takes it for that one's state.
+            let _not_used = fs::rename(&path, path.with_extension(format!("{ENDING}.unused")));
         }
     }
     (None, refused)
@@ -522,6 +522,42 @@ pub(super) fn behind(folder: &Path, record: u64, options: &PlantOptions) -> Opti
     oldest(folder, record.saturating_add(1), options)
 }
 
+/// A state snapshot beside a journal, as [`check`] found it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CheckedSnapshot {
+    /// The file.
+    pub path: PathBuf,
+    /// The record of the journal that comes next.
+    pub record: u64,
+    /// Why it cannot be used; `None` when it is sound.
+    pub damage: Option<String>,
+}
+
+/// Checks the state snapshots in a journal's folder: header, length and CRC. Whether their state is of a plant's configuration
+/// needs that configuration, and is not looked at.
+///
+/// # Errors
+/// A folder that cannot be listed.
+pub fn check(folder: &Path) -> io::Result<Vec<CheckedSnapshot>> {
+    let check = |(record, path): (u64, PathBuf)| {
+        let bytes = fs::read(&path).map_err(|error| error.to_string());
+        let damage = bytes.and_then(|bytes| body_of(&bytes, record).map(|_| ())).err();
+        CheckedSnapshot { path, record, damage }
+    };
+    Ok(list(folder)?.into_iter().map(check).collect())
+}
+
+/// The header and the body of a file, both sound.
+fn body_of(bytes: &[u8], record: u64) -> Result<(Header, &[u8]), String> {
+    let body = bytes.get(HEADER_BYTES..).ok_or("it is too short")?;
+    let header = Header::read(bytes).ok_or("not a snapshot of this version")?;
+    let crc = crc32fast::hash(bytes.get(12..).unwrap_or_default());
+    if header.length != body.len() as u64 || header.crc != crc || header.record != record {
+        return Err("it is damaged".to_owned());
+    }
+    Ok((header, body))
+}
+
 /// The time in a file's header.
 fn time_of(path: &Path) -> Option<Nanos> {
     let mut header = [0; HEADER_BYTES];
@@ -531,12 +567,7 @@ fn time_of(path: &Path) -> Option<Nanos> {
 
 /// The state in a file's bytes.
 fn restore(bytes: &[u8], record: u64, options: &PlantOptions) -> Result<Restored, String> {
-    let body = bytes.get(HEADER_BYTES..).ok_or("it is too short")?;
-    let header = Header::read(bytes).ok_or("not a snapshot of this version")?;
-    let crc = crc32fast::hash(bytes.get(12..).unwrap_or_default());
-    if header.length != body.len() as u64 || header.crc != crc || header.record != record {
-        return Err("it is damaged".to_owned());
-    }
+    let (header, body) = body_of(bytes, record)?;
     let body: Body<MarketImage> = postcard::from_bytes(body).map_err(|error| error.to_string())?;
     if header.events != body.counters.events || header.time.0 != body.market.now {
         return Err("its header is of another state".to_owned());
@@ -645,7 +676,7 @@ mod tests {
 
     use super::super::export::tests::{Temporary, plant, records, session};
     use super::super::export::{ExportOptions, earlier_journals, export};
-    use super::super::journal::JournalSetting;
+    use super::super::journal::{self, JournalReplayed, JournalSetting};
     use super::super::shared::MarketStage;
     use super::super::{EventConsumer, JournalHistory, Plant, Topology};
     use super::*;
@@ -674,7 +705,7 @@ mod tests {
     }
 
     fn opened(next: u64) -> Opened {
-        Opened { first: 0, next, torn_bytes: 0 }
+        Opened { first: 0, next, ..Opened::default() }
     }
 
     /// Inputs of these packets into the engine, and its events into the books.
@@ -973,7 +1004,7 @@ mod tests {
         let mut whole = Vec::new();
         let mut reader = history(&of_all).open(Nanos(0)).unwrap();
         while reader.read(&mut whole).unwrap() == Read::Events {}
-        let ends = Opened { first: 0, next: u64::MAX, torn_bytes: 0 };
+        let ends = Opened { first: 0, next: u64::MAX, ..Opened::default() };
         let newest = newest(&folder.0, &ends, &options).0.unwrap();
         let (newest, first_time) = (newest.engine.counters().events, newest.market.time());
         // The ring begins with what the newest snapshot has not, or some events before: it was taken since.
@@ -1065,10 +1096,12 @@ mod tests {
             fs::write(last, &sound[..at]).unwrap();
             assert_eq!(used(1_000, &plant()), (Some(200), 1), "up to byte {at}");
         }
-        // The journal lost what came behind it: another record will have its number.
+        // The journal is damaged and ends before it: the state is all that is left.
         fs::write(last, sound).unwrap();
-        assert_eq!(used(250, &plant()), (Some(200), 1));
-        assert!(!last.exists());
+        assert_eq!(used(250, &plant()), (Some(300), 0));
+        // One that cannot be used gives its name to another record's, and is kept.
+        assert_eq!(used(250, &others), (None, 2));
+        assert!(!last.exists() && last.with_extension("snapshot.unused").exists());
         fs::write(last, b"").unwrap();
         fs::write(first, b"TAPESNP1").unwrap();
         assert_eq!(used(1_000, &plant()), (None, 2));
@@ -1080,6 +1113,71 @@ mod tests {
         assert_eq!(moved, [300], "those of records that are there");
         move_away(&to.0, 301, &folder.0).unwrap();
         assert!(list(&folder.0).unwrap().is_empty() && list(&to.0).unwrap().is_empty());
+    }
+
+    /// Starts as a plant does, up to where it would listen. Returns the books, what was replayed, and the state's record.
+    fn start_of(options: &PlantOptions) -> (MarketStage, JournalReplayed, Option<u64>) {
+        let setting = options.journal.as_ref().unwrap();
+        let mut opened = journal::open_at(setting, without_heartbeats().last().unwrap().1).unwrap();
+        let (mut engine, mut market) = (Engine::new(options.live_feed()), stage_of(options));
+        let (restored, _) = newest(&setting.folder, &opened.opened, options);
+        let from = restored.as_ref().map(|restored| restored.record);
+        if let Some(restored) = restored {
+            opened.go_on_from(&restored).unwrap();
+            engine = restored.engine;
+            market.restore(restored.market);
+        }
+        let replayed = journal::replay(&mut engine, &setting.folder, &opened.opened, from, |events| {
+            market.apply(events);
+            events.clear();
+            Ok(())
+        });
+        (market, replayed.unwrap(), from)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_plant_starts_whatever_is_damaged_and_loses_nothing_behind_its_newest_sound_state(
+            segment_bytes in prop::sample::select(vec![4_096u64, 1 << 20]),
+            damage in prop::collection::vec(
+                (any::<prop::sample::Index>(), any::<prop::sample::Index>(), 1usize..3_000, any::<u8>()),
+                1..4,
+            ),
+        ) {
+            let folder = Temporary::new();
+            let options = keeping(&folder, segment_bytes, None);
+            keep(&options, 6);
+            let (straight, _, _) = start_of(&options);
+            let mut files: Vec<PathBuf> =
+                fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().path()).collect();
+            files.retain(|path| path.extension().is_some());
+            files.sort();
+            for (file, at, length, byte) in damage {
+                let path = file.get(&files);
+                let mut bytes = fs::read(path).unwrap();
+                let from = at.index(bytes.len());
+                let until = (from + length).min(bytes.len());
+                bytes[from..until].fill(byte);
+                fs::write(path, bytes).unwrap();
+            }
+            let (market, replayed, from) = start_of(&options);
+            let left = tapeworks_store::journal::verify(&folder.0).unwrap();
+            if replayed.damaged == 0 && left.numbers.is_some_and(|(_, next)| next >= without_heartbeats().len() as u64) {
+                // Whatever is damaged lies before the state.
+                same_market(&market, &straight);
+            }
+            prop_assert!(from.is_some() || left.records > 0 || left.segments == 0);
+            // A replay for a client comes to an end, or waits for the state behind the loss.
+            if let Ok(mut reader) = JournalHistory::new(&options).unwrap().open(Nanos(0)) {
+                let mut events = Vec::new();
+                while reader.read(&mut events).unwrap() == Read::Events {
+                    reader.start();
+                    events.clear();
+                }
+            }
+        }
     }
 
     /// All events of a plant that was stopped.

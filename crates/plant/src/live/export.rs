@@ -806,10 +806,12 @@ pub(super) mod tests {
         assert_eq!(names(second), [first.to_string(), format!("{first}.2")]);
         assert_eq!(names(clock::day_after(second).unwrap()).len(), 4);
         // One that cannot be read is told, and the others are there.
-        fs::write(folder.0.join("2024-03-01.2").join(format!("{:020}.journal", 0)), [7; 64]).unwrap();
+        let segment = folder.0.join("2024-03-01.2").join(format!("{:020}.journal", 0));
+        fs::remove_file(&segment).unwrap();
+        fs::create_dir(&segment).unwrap();
         let (due, unreadable) = days_before(second, &folder.0);
         assert_eq!(due.len(), 1);
         assert!(unreadable[0].0 == "2024-03-01".parse().unwrap(), "{unreadable:?}");
-        assert!(unreadable[0].1.contains("not a segment of a journal"), "{unreadable:?}");
+        assert!(unreadable[0].1.contains("cannot be read"), "{unreadable:?}");
     }
 }

@@ -194,13 +194,16 @@ impl Ingest {
             events.clear();
             Ok(())
         })?;
-        if replayed.lost > 0 {
+        if replayed.lost > 0 || replayed.damaged > 0 {
             // Readers of the journal come over what it lost by the state that is taken next.
             self.snapshots.add_holes(1);
         }
         // Whoever is gone from the ring is met again, and told of, at the first live event.
         let _met_again = gone;
         self.tell(engine);
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        status.at_start = status.channels.clone();
+        drop(status);
         Ok(replayed)
     }
 

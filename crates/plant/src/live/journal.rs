@@ -13,8 +13,8 @@ use tapeworks_market::{Event, Nanos};
 use tapeworks_ring::disruptor::PollError;
 use tapeworks_ring::spsc;
 use tapeworks_store::journal::{
-    Chore, Finished, JournalError, JournalOptions, JournalReader, JournalWriter, LOST, Opened, last_time,
-    segment_starts,
+    Chore, Finished, JournalError, JournalOptions, JournalReader, JournalWriter, LOST, NUMBERED, Opened,
+    is_journal_file, last_time, segment_starts,
 };
 
 use super::checkpoint::{self, Agreement, Restored};
@@ -92,6 +92,12 @@ pub struct JournalStatus {
     pub failed_removals: u64,
     /// Segments removed because there were too many.
     pub removed_segments: u64,
+    /// Records that were found damaged or missing at the start.
+    pub damaged: u64,
+    /// Bytes of a torn record that were cut off at the start, and kept in a file.
+    pub torn_bytes: u64,
+    /// What was to be written last could not be.
+    pub is_failing: bool,
     /// What went wrong last.
     pub error: Option<String>,
 }
@@ -103,10 +109,12 @@ pub struct JournalReplayed {
     pub inputs: u64,
     /// Events that they gave.
     pub events: u64,
-    /// Bytes of a torn record at the end, which were cut off.
+    /// Bytes of a torn record at the end, which were cut off. A copy lies beside the segment.
     pub torn_bytes: u64,
-    /// Inputs that the journal says it lost.
+    /// Inputs that could not be written at their time, as the journal says.
     pub lost: u64,
+    /// Records that were found damaged or missing. What they changed is not known.
+    pub damaged: u64,
     /// How long it took, in ns.
     pub took_ns: u64,
 }
@@ -118,6 +126,18 @@ pub(super) struct OpenJournal {
     pub(super) opened: Opened,
 }
 
+impl OpenJournal {
+    /// Goes on from a state that stands for more records than the journal has: those that are not there are lost, and the
+    /// journal says so.
+    pub(super) fn go_on_from(&mut self, restored: &Restored) -> Result<(), JournalError> {
+        let missing = restored.record.saturating_sub(self.opened.next);
+        self.writer.lose_until(restored.record, restored.market.time())?;
+        self.opened.damaged += missing;
+        self.opened.next += missing;
+        Ok(())
+    }
+}
+
 /// The folder in which an earlier day's journal is collected before it gets the name of its day.
 const MOVING: &str = "moving";
 
@@ -126,7 +146,7 @@ pub(super) fn open(setting: &JournalSetting) -> Result<OpenJournal, JournalError
     open_at(setting, now())
 }
 
-fn open_at(setting: &JournalSetting, now: Nanos) -> Result<OpenJournal, JournalError> {
+pub(super) fn open_at(setting: &JournalSetting, now: Nanos) -> Result<OpenJournal, JournalError> {
     let moving = setting.folder.join(MOVING);
     let (writer, opened) = JournalWriter::open(&setting.folder, setting.options)?;
     // Begun, and not ended: the process was killed.
@@ -157,7 +177,7 @@ fn move_away(folder: &Path, moving: &Path) -> Result<(), JournalError> {
     fs::create_dir_all(moving).map_err(failed(moving, "cannot be created"))?;
     let entries = fs::read_dir(folder).map_err(failed(folder, "cannot list the journal"))?;
     for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
-        if path.extension().is_some_and(|ending| ending == "journal")
+        if is_journal_file(&path)
             && let Some(name) = path.file_name()
         {
             fs::rename(&path, moving.join(name)).map_err(failed(&path, "cannot be moved away"))?;
@@ -205,6 +225,8 @@ pub(super) struct Keeper {
     status: Arc<Mutex<Status>>,
     told: Instant,
     synced: Instant,
+    opened: Opened,
+    is_failing: bool,
     error: Option<String>,
     idle: Wait,
     bell: Arc<Bell>,
@@ -317,6 +339,8 @@ impl Keeper {
             status,
             told: Instant::now(),
             synced: Instant::now(),
+            opened: journal.opened,
+            is_failing: false,
             error: None,
             idle,
             bell,
@@ -331,6 +355,7 @@ impl Keeper {
             let published = self.events.lag();
             let mut failure = None;
             let mut left = self.inputs.len();
+            let has_written = left > 0;
             let mut state = None;
             let Self { inputs, writer, snapshots, .. } = &mut self;
             writer.need_from(snapshots.needed_from());
@@ -360,6 +385,11 @@ impl Keeper {
             }
             if let Err(error) = self.write() {
                 failure = Some(error);
+            }
+            if failure.is_some() {
+                self.is_failing = true;
+            } else if has_written {
+                self.is_failing = false;
             }
             if let Some(removal) = self.writer.begin_removal() {
                 self.disk.send(Errand::Chore(removal));
@@ -473,6 +503,9 @@ impl Keeper {
             in_doubt: self.writer.in_doubt(),
             failed_removals: self.writer.failed_removals(),
             removed_segments: self.writer.removed_segments(),
+            damaged: self.opened.damaged,
+            torn_bytes: self.opened.torn_bytes,
+            is_failing: self.is_failing,
             error: self.error.clone(),
         };
         self.status.lock().unwrap_or_else(PoisonError::into_inner).journal = Some(status);
@@ -614,7 +647,7 @@ pub(super) fn replay(
     let mut lost = 0;
     while let Some(record) = reader.next()? {
         if record.kind == LOST {
-            lost += record.extra;
+            lost += if record.line == NUMBERED { 0 } else { record.extra };
             engine.inputs_lost(record.time, &mut events);
         }
         if let Some(input) = input_of(&record) {
@@ -631,6 +664,7 @@ pub(super) fn replay(
         events: engine.counters().events - before.events,
         torn_bytes: opened.torn_bytes,
         lost,
+        damaged: reader.damaged(),
         took_ns: u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX),
     })
 }

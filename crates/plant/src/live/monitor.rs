@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use crate::clients::server::Stats;
 use crate::text::iso_time;
 
+use super::journal::JournalStatus;
 use super::status::{ChannelStatus, QuestDbStatus, Status};
+use tapeworks_market::Nanos;
 
 /// How much somebody must hear of it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -29,35 +31,49 @@ pub struct Notice {
     pub text: String,
 }
 
+/// How often a failing journal is told of, in ns.
+const FAILING_EVERY: u64 = 60 * Nanos::SECOND;
+
 /// Compares looks.
 #[derive(Debug, Default)]
 pub struct Monitor {
     before: Option<Status>,
+    failing: Option<Failing>,
     clients: Vec<(u64, SocketAddr, String)>,
 }
 
+/// A journal that is not written.
+#[derive(Clone, Copy, Debug)]
+struct Failing {
+    /// Inputs that were lost before.
+    lost_before: u64,
+    /// When it was last told of.
+    told: Nanos,
+}
+
 impl Monitor {
-    /// What happened since the last look.
+    /// What happened since the last look; at the first, since the journal was replayed.
     pub fn look(&mut self, status: &Status, clients: Option<&Stats>) -> Vec<Notice> {
         let mut notices = Vec::new();
+        let is_first = self.before.is_none();
         let before = self.before.take().unwrap_or_default();
         for (at, channel) in status.channels.iter().enumerate() {
             let mut say = |severity, text: String| {
                 notices.push(Notice { severity, subject: channel.name.clone(), text });
             };
-            compare(before.channels.get(at), channel, &mut say);
+            let was = if is_first { status.at_start.get(at).map(as_begun) } else { None };
+            compare(was.as_ref().or(before.channels.get(at)), channel, &mut say);
         }
         let in_doubt = |status: &Status| status.journal.as_ref().map_or(0, |journal| journal.in_doubt);
         if in_doubt(status) > in_doubt(&before) {
             let text = format!("the disk failed to sync {} records", in_doubt(status) - in_doubt(&before));
             notices.push(Notice { severity: Severity::Error, subject: "journal".to_owned(), text });
         }
-        if let (Some(now), was) = (&status.journal, before.journal.unwrap_or_default())
-            && now.lost > was.lost
-        {
-            let why = now.error.as_deref().unwrap_or("the disk fails");
-            let text = format!("{} inputs were not journaled: {why}", now.lost - was.lost);
-            notices.push(Notice { severity: Severity::Error, subject: "journal".to_owned(), text });
+        if let Some(now) = &status.journal {
+            let was = before.journal.unwrap_or_default();
+            self.compare_journal(&was, now, status.time, &mut |severity, text| {
+                notices.push(Notice { severity, subject: "journal".to_owned(), text });
+            });
         }
         if let (Some(now), was) = (&status.interface, before.interface.unwrap_or_default())
             && now.kernel_drops > was.kernel_drops
@@ -111,6 +127,45 @@ impl Monitor {
         notices
     }
 
+    /// Tells of a journal that fails once when it begins to, then once a minute, and once when it is written again.
+    fn compare_journal(
+        &mut self,
+        was: &JournalStatus,
+        now: &JournalStatus,
+        time: Nanos,
+        say: &mut dyn FnMut(Severity, String),
+    ) {
+        if now.torn_bytes > was.torn_bytes {
+            let text = format!(
+                "{} bytes of a torn record at the end are cut off and kept in a file",
+                now.torn_bytes
+            );
+            say(Severity::Warning, text);
+        }
+        if now.damaged > was.damaged {
+            let text = format!("{} records are damaged: what they changed is lost", now.damaged);
+            say(Severity::Error, text);
+        }
+        let why = now.error.as_deref().unwrap_or("the disk fails");
+        if now.is_failing || now.lost > was.lost {
+            let failing = self.failing.get_or_insert(Failing { lost_before: was.lost, told: Nanos(0) });
+            let lost = now.lost - failing.lost_before.min(now.lost);
+            if failing.told == Nanos(0) {
+                say(Severity::Error, format!("it cannot be written, and inputs are lost for it: {why}"));
+                failing.told = time;
+            } else if time.since(failing.told) >= FAILING_EVERY {
+                say(Severity::Error, format!("it still cannot be written, {lost} inputs are lost: {why}"));
+                failing.told = time;
+            }
+        }
+        if !now.is_failing
+            && let Some(failing) = self.failing.take()
+        {
+            let lost = now.lost - failing.lost_before.min(now.lost);
+            say(Severity::Warning, format!("it is written again, {lost} inputs were lost"));
+        }
+    }
+
     fn compare_clients(&mut self, stats: &Stats, notices: &mut Vec<Notice>) {
         let known: Vec<(u64, SocketAddr, String)> = stats
             .clients
@@ -135,6 +190,17 @@ impl Monitor {
             .for_each(|client| say(client, "client left"));
         self.clients = known;
     }
+}
+
+/// A channel as the journal left it: its counters are known, its lines are not heard yet.
+fn as_begun(at_start: &ChannelStatus) -> ChannelStatus {
+    let mut was = at_start.clone();
+    (was.session, was.is_silent, was.is_joining) = (String::new(), false, false);
+    // What the kernel granted their sockets is news.
+    was.lines
+        .iter_mut()
+        .for_each(|line| (line.is_silent, line.kernel_drops, line.buffer_bytes) = (false, 0, 0));
+    was
 }
 
 fn compare(before: Option<&ChannelStatus>, now: &ChannelStatus, say: &mut impl FnMut(Severity, String)) {
@@ -184,7 +250,7 @@ fn compare(before: Option<&ChannelStatus>, now: &ChannelStatus, say: &mut impl F
     }
     for (at, line) in now.lines.iter().enumerate() {
         let before = was.lines.get(at);
-        if before.is_none() && line.buffer_bytes / 2 < line.wanted_bytes {
+        if before.is_none_or(|line| line.buffer_bytes == 0) && line.buffer_bytes / 2 < line.wanted_bytes {
             let megabytes = |bytes: usize| bytes as f64 / 1_048_576.0;
             let text = format!(
                 "the kernel's receive buffer of {} has {:.1} MB where {:.1} are wanted: net.core.rmem_max allows no more without \
@@ -260,6 +326,21 @@ mod tests {
     }
 
     #[test]
+    fn what_was_before_a_restart_is_not_told_again() {
+        let mut status = Status { channels: vec![channel()], ..Status::default() };
+        status.channels[0].counters.gaps = 3;
+        status.channels[0].counters.missing = 30;
+        status.channels[0].snapshots.failed = 2;
+        status.at_start = status.channels.clone();
+        // Before the first look something happens.
+        status.channels[0].counters.missing = 31;
+        status.channels[0].counters.gaps = 4;
+        let told = Monitor::default().look(&status, None);
+        let told: Vec<&str> = told.iter().map(|notice| notice.text.as_str()).collect();
+        assert_eq!(told, ["session S1 begins", "messages missing that were not to be had again: 1"]);
+    }
+
+    #[test]
     fn each_change_is_told_once() {
         let mut monitor = Monitor::default();
         let mut status = Status { channels: vec![channel()], ..Status::default() };
@@ -303,6 +384,26 @@ mod tests {
         ];
         assert_eq!(texts(monitor.look(&status, None)), expected);
         assert_eq!(monitor.look(&status, None), []);
+        let failing = |lost, is_failing| JournalStatus {
+            lost,
+            is_failing,
+            error: Some("the disk is full".to_owned()),
+            ..Default::default()
+        };
+        let mut told = Vec::new();
+        // A look each 200 ms for two minutes and a half, then the disk has room again.
+        for look in 0..900u64 {
+            status.time = Nanos(1_763_130_600_000_000_000 + look * 200_000_000);
+            status.journal = Some(failing(4 + look.min(750), look < 750));
+            told.extend(texts(monitor.look(&status, None)));
+        }
+        let expected = [
+            "it cannot be written, and inputs are lost for it: the disk is full",
+            "it still cannot be written, 304 inputs are lost: the disk is full",
+            "it still cannot be written, 604 inputs are lost: the disk is full",
+            "it is written again, 754 inputs were lost",
+        ];
+        assert_eq!(told, expected);
         let questdb = QuestDbStatus { failures: 1, error: Some("refused".to_owned()), ..Default::default() };
         status.questdb = Some(questdb.clone());
         assert_eq!(texts(monitor.look(&status, None)), ["the server takes no rows: refused"]);

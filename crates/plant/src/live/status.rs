@@ -181,6 +181,8 @@ pub struct Status {
     pub started: Nanos,
     /// The channels.
     pub channels: Vec<ChannelStatus>,
+    /// The channels when the journal had been replayed: what their counters say is not news.
+    pub at_start: Vec<ChannelStatus>,
     /// Messages published.
     pub messages: u64,
     /// Events published, which is the number of the next one.

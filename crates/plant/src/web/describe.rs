@@ -13,7 +13,7 @@ use super::App;
 use crate::clients::server::Stats;
 use crate::live::describe::{self, feed_name};
 use crate::live::view::{SymbolView, View};
-use crate::live::{DelayPoint, Status, now};
+use crate::live::{ChannelStatus, DelayPoint, Status, now};
 use crate::multicast::server::MulticastStats;
 
 /// A status older than this, in ns, means that the plant's thread stands still.
@@ -51,40 +51,88 @@ impl Look {
         }
     }
 
-    /// What must happen before the plant's output is whole; nothing when it is.
-    pub(super) fn why_not_ready(&self) -> Vec<String> {
-        if !self.has_replayed {
-            return vec!["the journal is being replayed".to_owned()];
-        }
-        if self.status.channels.is_empty() {
-            return vec!["no channel has been told of yet".to_owned()];
-        }
-        let mut reasons = Vec::new();
-        if self.now.since(self.status.time) > OLD {
-            let seconds = self.now.since(self.status.time) / Nanos::SECOND;
-            reasons.push(format!("the plant has told nothing for {seconds} s"));
-        }
-        for channel in &self.status.channels {
-            if channel.is_joining {
-                reasons.push(format!("venue '{}' waits for a snapshot", channel.name));
-            } else if channel.next.is_none() {
-                reasons.push(format!("nothing was heard of venue '{}' yet", channel.name));
+    /// What must hold for the plant's output to be whole, each with the reasons why it does not. Whether the process lives is
+    /// another question: `/health` answers that.
+    pub(super) fn conditions(&self) -> [Condition; 6] {
+        let all = &self.status.channels;
+        let reasons_of = |name, is_unmet: fn(&ChannelStatus) -> bool, what: &str| {
+            let unmet = all.iter().filter(|channel| is_unmet(channel));
+            Condition {
+                name,
+                reasons: unmet.map(|channel| format!("venue '{}' {what}", channel.name)).collect(),
             }
-        }
-        reasons
+        };
+        let if_so = |name, is_unmet: bool, reason: &dyn Fn() -> String| Condition {
+            name,
+            reasons: if is_unmet { vec![reason()] } else { Vec::new() },
+        };
+        let age = self.now.since(self.status.time);
+        let is_begun = self.has_replayed && !all.is_empty();
+        let journal = self.status.journal.as_ref().filter(|journal| journal.is_failing);
+        [
+            if_so("journal_replayed", !is_begun, &|| "the journal is being replayed".to_owned()),
+            if_so("plant_reports", is_begun && age > OLD, &|| {
+                format!("the plant has reported nothing for {} s", age / Nanos::SECOND)
+            }),
+            if_so("journal_written", journal.is_some(), &|| {
+                let why = journal.and_then(|journal| journal.error.as_deref()).unwrap_or("the disk fails");
+                format!("the journal loses inputs: {why}")
+            }),
+            reasons_of(
+                "venues_followed",
+                |channel| channel.is_joining || channel.next.is_none(),
+                "is not followed yet: no packet or no snapshot has come",
+            ),
+            reasons_of("venues_heard", |channel| channel.is_silent, "is silent"),
+            reasons_of(
+                "books_sound",
+                |channel| channel.is_stale,
+                "has stale books: messages of it are missing",
+            ),
+        ]
+    }
+
+    /// What `/ready` answers, and whether all is well.
+    pub(super) fn readiness(&self) -> (bool, Value) {
+        let conditions = self.conditions();
+        let is_ready = conditions.iter().all(Condition::is_met);
+        let told: Vec<Value> = conditions
+            .iter()
+            .map(|condition| {
+                json!({ "name": condition.name, "is_met": condition.is_met(), "reasons": condition.reasons })
+            })
+            .collect();
+        let reasons: Vec<&String> = conditions.iter().flat_map(|condition| &condition.reasons).collect();
+        (is_ready, json!({ "is_ready": is_ready, "reasons": reasons, "conditions": told }))
+    }
+}
+
+/// One of the conditions of readiness.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Condition {
+    /// The name, as in `/ready` and in the metric `ready_condition`.
+    pub(super) name: &'static str,
+    /// Why it is not met; nothing when it is.
+    pub(super) reasons: Vec<String>,
+}
+
+impl Condition {
+    pub(super) const fn is_met(&self) -> bool {
+        self.reasons.is_empty()
     }
 }
 
 /// Everything but the books and the curve. Times in ns.
 pub(super) fn status(look: &Look) -> Value {
-    let reasons = look.why_not_ready();
+    let (is_ready, readiness) = look.readiness();
     let web: serde_json::Map<String, Value> =
         look.web.iter().map(|(name, _, count)| ((*name).to_owned(), (*count).into())).collect();
     let mut all = describe::status(&look.status, look.clients.as_ref(), look.multicast.as_ref());
     all["now_ns"] = look.now.0.into();
     all["has_replayed"] = look.has_replayed.into();
-    all["is_ready"] = reasons.is_empty().into();
-    all["reasons"] = reasons.into();
+    all["is_ready"] = is_ready.into();
+    all["reasons"] = readiness["reasons"].clone();
+    all["conditions"] = readiness["conditions"].clone();
     all["web"] = web.into();
     all
 }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use tapeworks_feed::arbitration::{ArbiterCounters, LineCounters};
 use tapeworks_feed::live::SnapshotCounters;
 
-use super::describe::Look;
+use super::describe::{Condition, Look};
 use crate::clients::control::Reason;
 use crate::clients::distributor::{ClientView, Counters};
 use crate::clients::server::Stats;
@@ -132,8 +132,13 @@ fn plant(text: &mut Text, look: &Look) {
     text.one("start_time_seconds", Gauge, since, seconds(status.started.0));
     let told = "When the plant told of itself last, in seconds since the epoch";
     text.one("status_time_seconds", Gauge, told, seconds(status.time.0));
-    let ready = u8::from(look.why_not_ready().is_empty());
-    text.one("ready", Gauge, "1 when the journal is replayed and every channel is followed", ready);
+    let conditions = look.conditions();
+    let ready = u8::from(conditions.iter().all(Condition::is_met));
+    text.one("ready", Gauge, "1 when every condition of readiness is met", ready);
+    text.family("ready_condition", Gauge, "1 when the condition of readiness is met");
+    for condition in &conditions {
+        text.sample("ready_condition", &[("condition", condition.name)], u8::from(condition.is_met()));
+    }
     text.one("messages_total", Counter, "Messages published", status.messages);
     text.one("events_total", Counter, "Events published", status.events);
     text.one("symbols", Gauge, "Symbols known", status.symbols);
@@ -168,6 +173,17 @@ fn plant(text: &mut Text, look: &Look) {
         text.one("journal_failed_removals_total", Counter, failed, journal.failed_removals);
         let removed = "Segments removed as the journal was too long";
         text.one("journal_removed_segments_total", Counter, removed, journal.removed_segments);
+        let damaged = "Records of the journal that were found damaged or missing at the start";
+        text.one("journal_damaged_total", Counter, damaged, journal.damaged);
+        let torn = "Bytes of a torn record that were cut off the journal at the start and kept in a file";
+        text.one("journal_torn_bytes_total", Counter, torn, journal.torn_bytes);
+        let healthy = u8::from(!journal.is_failing);
+        text.one(
+            "journal_healthy",
+            Gauge,
+            "1 while the journal takes what it is given, 0 while it loses inputs",
+            healthy,
+        );
         let failing = u8::from(journal.error.is_some());
         text.one("journal_failed", Gauge, "1 after something went wrong with the journal", failing);
     }

@@ -5,10 +5,8 @@ use std::path::{Path, PathBuf};
 
 use tapeworks_market::Nanos;
 
-use super::{
-    BUFFER_BYTES, Found, JournalError, LOST, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader,
-    failed, find, read_at, segments,
-};
+use super::scan::scan;
+use super::{Head, JournalError, LOST, Segment, SegmentHeader, failed, segments};
 
 /// Something in a journal that does not hold together.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,7 +30,7 @@ impl std::fmt::Display for Damage {
 pub struct Verified {
     /// Its segments.
     pub segments: u64,
-    /// Records that hold together.
+    /// Records that are sound.
     pub records: u64,
     /// Bytes of their payloads.
     pub payload_bytes: u64,
@@ -40,81 +38,80 @@ pub struct Verified {
     pub numbers: Option<(u64, u64)>,
     /// The times of the first and the last record.
     pub times: Option<(Nanos, Nanos)>,
-    /// Records that could not be written at their time, as the journal itself says.
+    /// Records that are not there, as the journal itself says: they could not be written, or [`repair`](super::repair) put
+    /// this in the place of damaged ones.
     pub lost: u64,
-    /// What does not hold together. A torn record at the very end is mended when the journal is next written to.
+    /// Records that are damaged.
+    pub damaged: u64,
+    /// What is damaged, torn or missing.
     pub damage: Vec<Damage>,
 }
 
-/// Reads every record of the journal in `folder` and checks it. Behind a damaged record the rest of its segment is passed
-/// over.
+/// Reads every record of the journal in `folder` and checks it.
 ///
 /// # Errors
 /// A folder or file that cannot be read.
 pub fn verify(folder: &Path) -> Result<Verified, JournalError> {
     let mut verified = Verified::default();
-    let mut buffer = vec![0; BUFFER_BYTES];
-    for segment in segments(folder)? {
+    let all = segments(folder)?;
+    for (at, Segment { path, first }) in all.iter().enumerate() {
         verified.segments += 1;
-        let path = segment.path;
-        let mut damaged = |offset: u64, what: String| {
-            verified.damage.push(Damage { path: path.clone(), offset, what });
-        };
+        let mut damage = Vec::new();
+        let mut note = |offset: u64, what: String| damage.push(Damage { path: path.clone(), offset, what });
         if let Some((_, next)) = verified.numbers
-            && next != segment.first
+            && next != *first
         {
-            damaged(0, format!("begins with record {}, where {next} should come", segment.first));
+            verified.damaged += first.saturating_sub(next);
+            note(0, missing_segment(next, *first));
         }
-        let file = File::open(&path).map_err(failed(&path, "cannot be opened"))?;
-        match SegmentHeader::read(&file, &path) {
-            Ok(Some(header)) if header.first == segment.first => {}
-            Ok(Some(_)) => damaged(0, "its header has another number than its name".to_owned()),
-            // Begun, and nothing written.
-            Ok(None) => continue,
-            Err(JournalError::NotASegment { what, .. }) => {
-                damaged(0, what.to_owned());
-                continue;
-            }
-            Err(error) => return Err(error),
+        let file = File::open(path).map_err(failed(path, "cannot be opened"))?;
+        let head = SegmentHeader::read(&file, path, *first)?;
+        if let Head::Damaged(what) = head {
+            note(0, what.to_owned());
         }
-        let mut offset = SEGMENT_HEADER_BYTES;
-        let mut next = segment.first;
-        'segment: loop {
-            let filled = read_at(&file, &mut buffer, offset).map_err(failed(&path, "cannot be read"))?;
-            let mut used = 0;
-            loop {
-                match find(&buffer[used..filled], next) {
-                    Found::Record(record, length) => {
-                        used += length;
-                        next += 1;
-                        verified.records += 1;
-                        verified.payload_bytes += record.payload.len() as u64;
-                        let first = verified.times.map_or(record.time, |(first, _)| first);
-                        verified.times = Some((first, record.time));
-                        if record.kind == LOST {
-                            verified.lost += record.extra;
-                        }
-                    }
-                    Found::Cut { needed } if used == 0 && filled == buffer.len() => {
-                        buffer.resize(needed.max(RECORD_HEADER_BYTES), 0);
-                        break;
-                    }
-                    Found::Cut { .. } if used > 0 => break,
-                    // No record fits into what is left of the segment.
-                    Found::Cut { .. } if buffer[used..filled].iter().all(|byte| *byte == 0) => break 'segment,
-                    Found::Nothing => break 'segment,
-                    Found::Cut { .. } | Found::Bad => {
-                        let at = offset + used as u64;
-                        let what = format!("record {next} does not hold together");
-                        verified.damage.push(Damage { path: path.clone(), offset: at, what });
-                        break 'segment;
-                    }
-                }
-            }
-            offset += used as u64;
+        let (mut records, mut payload_bytes, mut lost, mut damaged) = (0, 0, 0, 0);
+        let mut times = verified.times;
+        let tail = scan(
+            &file,
+            path,
+            *first,
+            |record| {
+                records += 1;
+                payload_bytes += record.payload.len() as u64;
+                times = Some((times.map_or(record.time, |(begin, _)| begin), record.time));
+                lost += if record.kind == LOST { record.extra } else { 0 };
+            },
+            |place| {
+                damaged += place.records.end - place.records.start;
+                note(place.bytes.start, place.to_string());
+            },
+        )?;
+        if head == Head::Unwritten && (records > 0 || tail.torn_bytes > 0) {
+            note(0, "its header is damaged".to_owned());
         }
-        let first = verified.numbers.map_or(segment.first, |(first, _)| first);
-        verified.numbers = Some((first, next));
+        if tail.torn_bytes > 0 {
+            let bytes = tail.torn_bytes;
+            let is_last = at + 1 == all.len();
+            let what =
+                if is_last { "no sound record follows" } else { "no sound record follows in this segment" };
+            note(tail.offset, format!("record {} is torn or damaged: {bytes} bytes; {what}", tail.next));
+        }
+        verified.records += records;
+        verified.payload_bytes += payload_bytes;
+        verified.lost += lost;
+        verified.damaged += damaged;
+        verified.times = times;
+        verified.damage.extend(damage);
+        let begin = verified.numbers.map_or(*first, |(begin, _)| begin);
+        verified.numbers = Some((begin, tail.next));
     }
     Ok(verified)
+}
+
+fn missing_segment(next: u64, first: u64) -> String {
+    if first > next {
+        format!("begins with record {first}: {} records before it are missing", first - next)
+    } else {
+        format!("begins with record {first}, where {next} should come")
+    }
 }

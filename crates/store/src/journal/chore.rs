@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{JournalError, failed, segments};
+use super::{JournalError, failed, segments, set_aside_of};
 
 /// Work of a journal that waits for the disk: see [`JournalWriter::begin_sync`](super::JournalWriter::begin_sync) and
 /// [`JournalWriter::begin_removal`](super::JournalWriter::begin_removal).
@@ -87,6 +87,10 @@ fn remove_oldest(
     for ((segment, successor), size) in all.iter().zip(successors).zip(sizes) {
         if total <= keep_bytes || successor.first > needed_from {
             break;
+        }
+        // What was set aside of it first: without the segment nobody would know that it is there.
+        for path in set_aside_of(folder, segment.first)? {
+            fs::remove_file(&path).map_err(failed(&path, "cannot be removed"))?;
         }
         fs::remove_file(&segment.path).map_err(failed(&segment.path, "cannot be removed"))?;
         total -= size;

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use tapeworks_market::Nanos;
 
+use super::scan::{Sound, next_sound};
 use super::{
-    Found, JournalError, RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, failed,
-    find, read_at, segment_path, segments,
+    Found, Head, JournalError, LOST, NUMBERED, RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES, Segment,
+    SegmentHeader, failed, find, read_at, segment_path, segments,
 };
 
 /// Bytes read at once.
@@ -23,14 +24,33 @@ struct Open {
     file: File,
     /// Where the next record begins.
     offset: u64,
+    /// Whether an end of this segment was looked behind: what is written later is not damaged yet.
+    is_searched: bool,
+}
+
+/// What [`JournalReader::step`] came to.
+enum Step {
+    /// A record, and where it lies in the buffer.
+    Record { start: usize, end: usize },
+    /// So many records are not there; the last of them has this number.
+    Lost { number: u64, records: u64 },
+    /// There is no more yet.
+    End,
 }
 
 /// Reads the records of a journal in order. At the end of one that is still written, ask again later.
+///
+/// In the place of records that are damaged or missing, and are followed by sound ones, it gives one of the kind [`LOST`].
 #[derive(Debug)]
 pub struct JournalReader {
     folder: PathBuf,
     open: Option<Open>,
     next: u64,
+    /// The records from `next` to before this one are damaged or missing.
+    lost_until: u64,
+    /// The time of the last record; behind damage, of the first that follows it.
+    time: Nanos,
+    damaged: u64,
     /// Bytes of the segment from `open.offset` on.
     buffer: Vec<u8>,
     filled: usize,
@@ -52,6 +72,9 @@ impl JournalReader {
             folder: folder.to_owned(),
             open: None,
             next: first,
+            lost_until: 0,
+            time: Nanos(0),
+            damaged: 0,
             buffer: vec![0; READ_BYTES],
             filled: 0,
             used: 0,
@@ -66,11 +89,22 @@ impl JournalReader {
         let all = segments(folder)?;
         let at = all.partition_point(|segment| segment.first <= number).saturating_sub(1);
         let mut reader = Self::at_segment(folder, all.get(at).map_or(number, |segment| segment.first));
-        while reader.next < number && reader.next()?.is_some() {}
+        while reader.next < number {
+            match reader.step()? {
+                Step::Record { .. } => {}
+                Step::Lost { .. } => {
+                    // Damage that reaches behind `number` is told from there on.
+                    reader.lost_until = reader.next;
+                    reader.next = reader.next.min(number);
+                }
+                Step::End => break,
+            }
+        }
+        reader.damaged = 0;
         Ok(reader)
     }
 
-    /// At the record `number`; `None` when it is not there, because it was removed to make room or is still to come behind others.
+    /// At the record `number`; `None` when it was removed to make room, or is still to come behind others.
     ///
     /// # Errors
     /// As [`JournalReader::next`].
@@ -80,7 +114,7 @@ impl JournalReader {
     }
 
     /// At the first record of the segment in which `time` lies, or of the one before it: all records from `time` on
-    /// follow. Segments are the index.
+    /// follow. Segments are the index; one whose header is damaged is none of it.
     ///
     /// # Errors
     /// As [`JournalReader::next`].
@@ -88,13 +122,16 @@ impl JournalReader {
         let mut at = None;
         for Segment { path, first } in segments(folder)? {
             let file = File::open(&path).map_err(failed(&path, "cannot be opened"))?;
-            let Some(header) = SegmentHeader::read(&file, &path)? else { break };
+            let Head::Sound(header) = SegmentHeader::read(&file, &path, first)? else { continue };
             if at.is_some() && header.time.0 > time.0.saturating_sub(SLACK) {
                 break;
             }
             at = Some(first);
         }
-        Ok(Self::at_segment(folder, at.unwrap_or(0)))
+        match at {
+            Some(first) => Ok(Self::at_segment(folder, first)),
+            None => Self::open(folder),
+        }
     }
 
     /// The number of the record that comes next.
@@ -103,42 +140,71 @@ impl JournalReader {
         self.next
     }
 
+    /// Records that were damaged or missing so far.
+    #[must_use]
+    pub const fn damaged(&self) -> u64 {
+        self.damaged
+    }
+
     /// The next record; `None` when there is no more yet.
     ///
     /// # Errors
-    /// A file that cannot be read; a record that is damaged though others follow it in a later segment.
+    /// A file that cannot be read.
     #[expect(clippy::should_implement_trait, reason = "the record borrows the reader's buffer")]
     pub fn next(&mut self) -> Result<Option<Record<'_>>, JournalError> {
+        Ok(match self.step()? {
+            Step::End => None,
+            Step::Lost { number, records } => Some(Record {
+                number,
+                time: self.time,
+                kind: LOST,
+                line: NUMBERED,
+                extra: records,
+                ..Record::default()
+            }),
+            Step::Record { start, end } => match find(&self.buffer[start..end], self.next - 1) {
+                Found::Record(record, _) => Some(record),
+                // The same bytes were a record a moment ago.
+                _ => None,
+            },
+        })
+    }
+
+    /// Goes one record further, or over a place of damage.
+    fn step(&mut self) -> Result<Step, JournalError> {
         loop {
+            if self.lost_until > self.next {
+                let records = self.lost_until - self.next;
+                (self.next, self.damaged) = (self.lost_until, self.damaged.saturating_add(records));
+                return Ok(Step::Lost { number: self.next - 1, records });
+            }
             let Some(open) = &mut self.open else {
-                if !self.open_segment()? {
-                    return Ok(None);
+                if self.open_segment()? || self.pass_missing_segments()? {
+                    continue;
                 }
-                continue;
+                return Ok(Step::End);
             };
-            let (needed, is_whole) = match find(&self.buffer[self.used..self.filled], self.next) {
-                Found::Record(_, length) => (length, true),
-                Found::Cut { needed } => (needed, false),
-                Found::Nothing | Found::Bad => (0, false),
+            let needed = match find(&self.buffer[self.used..self.filled], self.next) {
+                Found::Record(record, length) => {
+                    let start = self.used;
+                    self.used += length;
+                    open.offset += length as u64;
+                    self.time = record.time;
+                    if [record.kind, record.line] == [LOST, NUMBERED] {
+                        self.lost_until = record.number.saturating_add(1);
+                        continue;
+                    }
+                    self.next = record.number.saturating_add(1);
+                    return Ok(Step::Record { start, end: self.used });
+                }
+                Found::Cut { needed } => needed,
+                Found::Nothing | Found::Bad => 0,
             };
-            if is_whole {
-                let start = self.used;
-                self.used += needed;
-                open.offset += needed as u64;
-                self.next += 1;
-                return match find(&self.buffer[start..start + needed], self.next - 1) {
-                    Found::Record(record, _) => Ok(Some(record)),
-                    // The same bytes were a record a moment ago.
-                    _ => Ok(None),
-                };
-            }
             // What the buffer holds may be older than what the file holds now.
-            if self.refill(needed.max(RECORD_HEADER_BYTES))? {
+            if self.refill(needed.max(RECORD_HEADER_BYTES))? || self.next_segment()? || self.pass_damage()? {
                 continue;
             }
-            if !self.next_segment()? {
-                return Ok(None);
-            }
+            return Ok(Step::End);
         }
     }
 
@@ -166,40 +232,77 @@ impl JournalReader {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(failed(&path, "cannot be opened")(error)),
         };
-        match SegmentHeader::read(&file, &path)? {
-            None => Ok(false),
-            Some(header) if header.first != self.next => {
-                Err(JournalError::NotASegment { path, what: "its header has another number than its name" })
-            }
-            Some(_) => {
-                self.open = Some(Open { path, file, offset: SEGMENT_HEADER_BYTES });
-                (self.used, self.filled) = (0, 0);
-                Ok(true)
-            }
+        let is_begun = match SegmentHeader::read(&file, &path, self.next)? {
+            Head::Sound(_) => true,
+            // Records tell more than their segment's header.
+            Head::Damaged(_) => true,
+            Head::Unwritten => next_sound(&file, &path, SEGMENT_HEADER_BYTES, self.next)?.is_some(),
+        };
+        if is_begun {
+            self.open = Some(Open { path, file, offset: SEGMENT_HEADER_BYTES, is_searched: false });
+            (self.used, self.filled) = (0, 0);
         }
+        Ok(is_begun)
     }
 
-    /// At the end of what this segment holds: goes to the next one, if it is there.
+    /// At the end of what this segment holds: goes to the one that begins with the next record, if it is there.
     fn next_segment(&mut self) -> Result<bool, JournalError> {
         let Some(open) = &self.open else { return Ok(false) };
-        if segment_path(&self.folder, self.next) != open.path
-            && segment_path(&self.folder, self.next).exists()
-        {
-            // The segment may have grown between the look into it and the look for its successor.
-            if self.refill(RECORD_HEADER_BYTES)? {
-                return Ok(true);
-            }
+        let path = segment_path(&self.folder, self.next);
+        if path == open.path || !path.exists() {
+            return Ok(false);
+        }
+        // The segment may have grown between the look into it and the look for its successor.
+        if !self.refill(RECORD_HEADER_BYTES)? {
             self.open = None;
+        }
+        Ok(true)
+    }
+
+    /// At the end of what is sound in this segment: goes on behind it, if something sound follows.
+    fn pass_damage(&mut self) -> Result<bool, JournalError> {
+        let has_successor = self.successor()?.is_some();
+        let next = self.next;
+        let Some(open) = &mut self.open else { return Ok(false) };
+        // The end of what a writer goes on with is looked behind once: what comes later is not damaged yet.
+        let is_end = matches!(find(&self.buffer[self.used..self.filled], next), Found::Nothing);
+        if is_end && std::mem::replace(&mut open.is_searched, true) && !has_successor {
+            return Ok(false);
+        }
+        let sound = next_sound(&open.file, &open.path, open.offset, next)?;
+        if sound.is_none() && !has_successor {
+            return Ok(false);
+        }
+        // What was half written at the look before is whole before anything follows it.
+        if self.refill(RECORD_HEADER_BYTES)? {
             return Ok(true);
         }
-        // A later segment that does not continue this one shows that something is missing here.
-        if segments(&self.folder)?.iter().any(|segment| segment.first > self.next) {
-            if self.refill(RECORD_HEADER_BYTES)? {
-                return Ok(true);
-            }
-            let Some(Open { path, offset, .. }) = self.open.take() else { return Ok(false) };
-            return Err(JournalError::Damaged { path, offset, number: self.next });
+        let (Some(Sound { offset, number, time }), Some(open)) = (sound, &mut self.open) else {
+            self.open = None;
+            return self.pass_missing_segments();
+        };
+        (open.offset, self.lost_until, self.time) = (offset, number, time);
+        (self.used, self.filled) = (0, 0);
+        Ok(true)
+    }
+
+    /// No segment begins with the next record: goes on with a later one, if there is one.
+    fn pass_missing_segments(&mut self) -> Result<bool, JournalError> {
+        let Some(Segment { path, first }) = self.successor()? else { return Ok(false) };
+        // It may have come meanwhile.
+        if segment_path(&self.folder, self.next).exists() && self.open_segment()? {
+            return Ok(true);
         }
-        Ok(false)
+        let file = File::open(&path).map_err(failed(&path, "cannot be opened"))?;
+        if let Head::Sound(header) = SegmentHeader::read(&file, &path, first)? {
+            self.time = header.time;
+        }
+        self.lost_until = first;
+        Ok(true)
+    }
+
+    /// The segment with the lowest number above the next record's.
+    fn successor(&self) -> Result<Option<Segment>, JournalError> {
+        Ok(segments(&self.folder)?.into_iter().find(|segment| segment.first > self.next))
     }
 }

@@ -9,9 +9,11 @@ use std::sync::Arc;
 use tapeworks_market::Nanos;
 
 use super::chore::{Outcome, Work};
+use super::scan::{scan, torn_bytes};
 use super::{
-    BUFFER_BYTES, Chore, Finished, Found, JournalError, LOST, MAX_PAYLOAD_BYTES, RECORD_HEADER_BYTES, Record,
-    SEGMENT_HEADER_BYTES, Segment, SegmentHeader, failed, find, read_at, segment_path, segments,
+    BUFFER_BYTES, Chore, DAMAGED, Finished, Head, JournalError, LOST, MAX_PAYLOAD_BYTES, NUMBERED,
+    RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, TORN, failed, segment_path,
+    segments, set_aside,
 };
 
 /// How a journal is written.
@@ -36,8 +38,10 @@ pub struct Opened {
     pub first: u64,
     /// The number of the next record.
     pub next: u64,
-    /// Bytes of a torn record that were cut off at the end.
+    /// Bytes of a torn record that were cut off at the end. A copy lies beside the segment.
     pub torn_bytes: u64,
+    /// Records of the last segment that are damaged, and are followed by sound ones. They stay as they are.
+    pub damaged: u64,
 }
 
 /// Appends records. One process writes a journal at a time.
@@ -102,11 +106,11 @@ impl Refused {
 const REFUSED_FOR: u64 = Nanos::SECOND;
 
 impl JournalWriter {
-    /// Opens the journal in `folder`, which is made if it is not there. A torn record at the end is cut off.
+    /// Opens the journal in `folder`, which is made if it is not there. A torn record at the end, which no sound one follows, is
+    /// cut off; a copy stays beside the segment. Nothing more is written into a last segment that is damaged elsewhere.
     ///
     /// # Errors
-    /// [`JournalError::Locked`] when another process writes to it; a folder or file that cannot be used; a segment whose
-    /// records do not hold together though others follow.
+    /// [`JournalError::Locked`] when another process writes to it; a folder or file that cannot be used.
     pub fn open(folder: &Path, options: JournalOptions) -> Result<(Self, Opened), JournalError> {
         fs::create_dir_all(folder).map_err(failed(folder, "cannot be created"))?;
         let lock_path = folder.join("lock");
@@ -154,73 +158,65 @@ impl JournalWriter {
 
     /// Finds the end of the last segment.
     fn resume(&mut self) -> Result<Opened, JournalError> {
-        let mut all = segments(&self.folder)?;
-        let first = all.first().map_or(0, |segment| segment.first);
-        let Some(Segment { path, first: mut next }) = all.pop() else { return Ok(Opened::default()) };
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(&path)
-            .map_err(failed(&path, "cannot be opened"))?;
-        match SegmentHeader::read(&file, &path)? {
-            // It was made and nothing was written: it begins anew with the next record.
-            None => {
-                fs::remove_file(&path).map_err(failed(&path, "cannot be removed"))?;
-                self.next = next;
-                return Ok(Opened { first: first.min(next), next, torn_bytes: 0 });
+        let all = segments(&self.folder)?;
+        let Some(Segment { path, first }) = all.last() else { return Ok(Opened::default()) };
+        let file =
+            OpenOptions::new().read(true).write(true).open(path).map_err(failed(path, "cannot be opened"))?;
+        let head = SegmentHeader::read(&file, path, *first)?;
+        let (mut records, mut damaged, mut is_damaged) = (0u64, 0, false);
+        let tail = scan(
+            &file,
+            path,
+            *first,
+            |_| records += 1,
+            |place| {
+                is_damaged = true;
+                damaged += place.records.end - place.records.start;
+            },
+        )?;
+        let mut opened = Opened {
+            first: all.first().map_or(*first, |segment| segment.first),
+            next: tail.next,
+            torn_bytes: 0,
+            damaged,
+        };
+        self.next = tail.next;
+        if records == 0 && !matches!(head, Head::Sound(_)) {
+            // It was made, and nothing was written, or nothing of it is sound: it begins anew with the next record.
+            opened.torn_bytes = torn_bytes(&file, path, 0)?;
+            if opened.torn_bytes > 0 {
+                set_aside(&file, path, DAMAGED, 0..opened.torn_bytes)?;
             }
-            Some(header) if header.first != next => {
-                return Err(JournalError::NotASegment {
-                    path,
-                    what: "its header has another number than its name",
-                });
-            }
-            Some(_) => {}
+            fs::remove_file(path).map_err(failed(path, "cannot be removed"))?;
+            return Ok(opened);
         }
-        let bytes = file.metadata().map_err(failed(&path, "cannot be read"))?.len();
-        let mut offset = SEGMENT_HEADER_BYTES;
-        let mut buffer = vec![0; BUFFER_BYTES];
-        let mut torn_bytes = 0;
-        'reading: loop {
-            let filled = read_at(&file, &mut buffer, offset).map_err(failed(&path, "cannot be read"))?;
-            let mut used = 0;
-            loop {
-                match find(&buffer[used..filled], next) {
-                    Found::Record(_, length) => {
-                        used += length;
-                        next += 1;
-                    }
-                    Found::Cut { needed } if used == 0 && filled == buffer.len() => {
-                        buffer.resize(needed.max(RECORD_HEADER_BYTES), 0);
-                        break;
-                    }
-                    Found::Cut { .. } if used > 0 => break,
-                    Found::Cut { .. } | Found::Bad => {
-                        // What is not zero behind here was not wholly written.
-                        offset += used as u64;
-                        torn_bytes = torn(&file, &path, offset, bytes)?;
-                        break 'reading;
-                    }
-                    Found::Nothing => {
-                        offset += used as u64;
-                        break 'reading;
-                    }
-                }
-            }
-            offset += used as u64;
-            if offset >= bytes {
-                break;
-            }
-        }
-        if torn_bytes > 0 {
+        let bytes = file.metadata().map_err(failed(path, "cannot be read"))?.len();
+        if tail.torn_bytes > 0 {
+            opened.torn_bytes = tail.torn_bytes;
+            set_aside(&file, path, TORN, tail.offset..tail.offset + tail.torn_bytes)?;
             // Cut off and reserved again: zeros.
-            file.set_len(offset).map_err(failed(&path, "cannot be cut"))?;
-            reserve(&file, &path, bytes)?;
-            file.sync_data().map_err(failed(&path, "cannot be synced"))?;
+            file.set_len(tail.offset).map_err(failed(path, "cannot be cut"))?;
+            reserve(&file, path, bytes)?;
+            file.sync_data().map_err(failed(path, "cannot be synced"))?;
         }
-        (self.next, self.offset, self.reserved_bytes) = (next, offset, bytes);
-        self.segment = Some((path, Arc::new(file)));
-        Ok(Opened { first, next, torn_bytes })
+        (self.offset, self.reserved_bytes) = (tail.offset, bytes);
+        self.is_over = is_damaged || !matches!(head, Head::Sound(_));
+        self.segment = Some((path.clone(), Arc::new(file)));
+        Ok(opened)
+    }
+
+    /// Says in the journal that the records before `number` that it does not have are lost: a state that is known to lie behind
+    /// them must not be followed by records with their numbers. Does nothing where it has them.
+    ///
+    /// # Errors
+    /// A disk that is full or fails.
+    pub fn lose_until(&mut self, number: u64, time: Nanos) -> Result<(), JournalError> {
+        let Some(lost) = number.checked_sub(self.next).filter(|lost| *lost > 0) else { return Ok(()) };
+        self.fit(time, RECORD_HEADER_BYTES as u64)?;
+        let stands_for = Record { kind: LOST, line: NUMBERED, extra: lost, time, ..Record::default() };
+        Record { number: number - 1, ..stands_for }.encode(&mut self.buffer);
+        self.next = number;
+        self.flush()
     }
 
     /// The number that the next record gets.
@@ -507,23 +503,6 @@ fn reserve(file: &File, path: &Path, bytes: u64) -> Result<(), JournalError> {
         }
         Err(error) => Err(failed(path, "cannot reserve its room")(error.into())),
     }
-}
-
-/// Bytes from `offset` to the last one that is not zero.
-fn torn(file: &File, path: &Path, offset: u64, end: u64) -> Result<u64, JournalError> {
-    let mut buffer = vec![0; BUFFER_BYTES];
-    let (mut at, mut last) = (offset, offset);
-    while at < end {
-        let read = read_at(file, &mut buffer, at).map_err(failed(path, "cannot be read"))?;
-        if read == 0 {
-            break;
-        }
-        if let Some(position) = buffer[..read].iter().rposition(|byte| *byte != 0) {
-            last = at + position as u64 + 1;
-        }
-        at += read as u64;
-    }
-    Ok(last - offset)
 }
 
 #[cfg(test)]

@@ -1,0 +1,152 @@
+//! Mending a damaged journal.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use tapeworks_market::Nanos;
+
+use super::scan::{DamagedPlace, scan};
+use super::{
+    DAMAGED, Head, JournalError, JournalOptions, JournalWriter, LOST, MAX_PAYLOAD_BYTES, NUMBERED,
+    RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, failed, segment_path,
+    segments, set_aside, set_aside_of,
+};
+
+/// What was mended.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Repaired {
+    /// Bytes of a torn record that were cut off at the end.
+    pub torn_bytes: u64,
+    /// Places of damage in whose stead a record now says what is lost.
+    pub places: u64,
+    /// Records that were lost there.
+    pub records: u64,
+    /// Headers of segments that were written anew.
+    pub headers: u64,
+    /// Places of damage that no record fits into. They stay as they are; readers pass over them.
+    pub left: u64,
+    /// The files that hold the bytes which were there.
+    pub set_aside: Vec<PathBuf>,
+}
+
+/// Mends the journal in `folder`: cuts off a torn record at the end, and puts a record of the kind [`LOST`] in the place of
+/// what is damaged or missing elsewhere. The bytes that were there are copied into files beside the segments first, so nothing
+/// is destroyed. A journal that is sound is left as it is.
+///
+/// # Errors
+/// As [`JournalWriter::open`]; a disk that is full or fails.
+pub fn repair(folder: &Path) -> Result<Repaired, JournalError> {
+    let last = segments(folder)?.last().map_or(0, |segment| segment.first);
+    let before = set_aside_of(folder, last)?;
+    // It cuts off what is torn, and keeps other writers out.
+    let (_writer, opened) = JournalWriter::open(folder, JournalOptions::default())?;
+    let mut repaired = Repaired { torn_bytes: opened.torn_bytes, ..Repaired::default() };
+    repaired.set_aside.extend(set_aside_of(folder, last)?.into_iter().filter(|path| !before.contains(path)));
+    let mut next: Option<u64> = None;
+    for Segment { path, first } in segments(folder)? {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .map_err(failed(&path, "cannot be opened"))?;
+        let (mut places, mut begin) = (Vec::new(), None);
+        let tail = scan(
+            &file,
+            &path,
+            first,
+            |record| begin = begin.or(Some(record.time)),
+            |place| places.push(place),
+        )?;
+        let time = begin.or(places.first().map(|place| place.time)).unwrap_or(Nanos(0));
+        for place in places {
+            mend(&file, &path, &place, &mut repaired)?;
+        }
+        if tail.torn_bytes > 0 {
+            // Not the last: what is behind the last sound record of a segment belongs to the records that are missing.
+            let bytes = tail.offset..tail.offset + tail.torn_bytes;
+            repaired.set_aside.push(set_aside(&file, &path, DAMAGED, bytes.clone())?);
+            zero(&file, &path, bytes)?;
+        }
+        let head = SegmentHeader::read(&file, &path, first)?;
+        if let Head::Damaged(_) = head {
+            repaired.set_aside.push(set_aside(&file, &path, DAMAGED, 0..SEGMENT_HEADER_BYTES)?);
+        }
+        if tail.next > first && !matches!(head, Head::Sound(_)) {
+            let header = SegmentHeader { first, time }.encode();
+            file.write_all_at(&header, 0).map_err(failed(&path, "cannot be written"))?;
+            repaired.headers += 1;
+        }
+        file.sync_all().map_err(failed(&path, "cannot be synced"))?;
+        if let Some(next) = next.filter(|next| *next < first) {
+            stand_for(folder, next, first, time)?;
+            repaired.places += 1;
+            repaired.records += first - next;
+        }
+        next = Some(tail.next.max(next.unwrap_or_default()));
+    }
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed(folder, "cannot be synced"))?;
+    Ok(repaired)
+}
+
+/// Writes records that say what is lost over a place of damage: they fill it, so that the record behind it follows.
+fn mend(file: &File, path: &Path, place: &DamagedPlace, repaired: &mut Repaired) -> Result<(), JournalError> {
+    let DamagedPlace { bytes, records, time } = place;
+    let (length, lost) = (bytes.end - bytes.start, records.end - records.start);
+    let (header, most) = (RECORD_HEADER_BYTES as u64, (RECORD_HEADER_BYTES + MAX_PAYLOAD_BYTES) as u64);
+    let pieces = length.div_ceil(most);
+    // Each piece stands for a record at least, and has room for its header.
+    if lost < pieces || length < header * pieces {
+        repaired.left += 1;
+        return Ok(());
+    }
+    repaired.set_aside.push(set_aside(file, path, DAMAGED, bytes.clone())?);
+    let (mut at, mut number, mut to_fill) = (bytes.start, records.start, length);
+    for piece in (0..pieces).rev() {
+        // The last takes all records that are left; each leaves the ones behind it room for their headers.
+        let stands_for = if piece == 0 { records.end - number } else { 1 };
+        let size = to_fill.min(most).min(to_fill - header * piece);
+        let payload = vec![0; usize::try_from(size - header).unwrap_or_default()];
+        number += stands_for;
+        let mut encoded = Vec::new();
+        lost_record(number, stands_for, *time, &payload).encode(&mut encoded);
+        file.write_all_at(&encoded, at).map_err(failed(path, "cannot be written"))?;
+        at += size;
+        to_fill -= size;
+    }
+    repaired.places += 1;
+    repaired.records += lost;
+    Ok(())
+}
+
+/// The record that stands for so many before the one numbered `next`.
+fn lost_record(next: u64, stands_for: u64, time: Nanos, payload: &[u8]) -> Record<'_> {
+    let number = next.saturating_sub(1);
+    Record { number, time, kind: LOST, line: NUMBERED, extra: stands_for, payload, ..Record::default() }
+}
+
+/// Makes a segment that stands for the records from `next` on and before `first`, which no file has.
+fn stand_for(folder: &Path, next: u64, first: u64, time: Nanos) -> Result<(), JournalError> {
+    let path = segment_path(folder, next);
+    let mut bytes = SegmentHeader { first: next, time }.encode().to_vec();
+    lost_record(first, first - next, time, &[]).encode(&mut bytes);
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(&path)
+        .map_err(failed(&path, "cannot be created"))?;
+    file.write_all_at(&bytes, 0).map_err(failed(&path, "cannot be written"))?;
+    file.sync_all().map_err(failed(&path, "cannot be synced"))
+}
+
+fn zero(file: &File, path: &Path, bytes: std::ops::Range<u64>) -> Result<(), JournalError> {
+    let zeros = vec![0; 64 << 10];
+    let mut at = bytes.start;
+    while at < bytes.end {
+        let length = usize::try_from(bytes.end - at).unwrap_or(usize::MAX).min(zeros.len());
+        file.write_all_at(&zeros[..length], at).map_err(failed(path, "cannot be written"))?;
+        at += length as u64;
+    }
+    Ok(())
+}

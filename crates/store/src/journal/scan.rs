@@ -1,0 +1,219 @@
+//! Reading one segment from end to end, past what is damaged.
+//!
+//! A place where the expected record is not sound is *damage* if a sound record follows it in the segment, and otherwise the
+//! *tail*: zeros, or a record that a crash tore. Records are numbered through, so the next sound record tells how many the
+//! damage cost.
+//!
+//! Cost: one pass. The search for the next sound record compares the number at every byte and computes a CRC only where a
+//! header is plausible; it skips what the file system knows to be a hole.
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+use std::{fmt, io};
+
+use rustix::fs::SeekFrom;
+use tapeworks_market::Nanos;
+
+use super::{
+    BUFFER_BYTES, Found, JournalError, MAX_PAYLOAD_BYTES, RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES,
+    failed, find, first_number, read_at, u32_at, u64_at,
+};
+
+/// Bytes that the search reads at once.
+const SEARCH_BYTES: usize = 1 << 20;
+
+/// A sound record behind damage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Sound {
+    /// Where it begins.
+    pub(super) offset: u64,
+    pub(super) number: u64,
+    pub(super) time: Nanos,
+}
+
+/// A place of a segment that holds no sound record, and is followed by one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct DamagedPlace {
+    pub(super) bytes: Range<u64>,
+    /// The numbers of the records that it cost.
+    pub(super) records: Range<u64>,
+    /// The time of the record behind it.
+    pub(super) time: Nanos,
+}
+
+impl fmt::Display for DamagedPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { bytes, records, .. } = self;
+        let length = bytes.end - bytes.start;
+        match records.end - records.start {
+            0 => write!(f, "{length} bytes between two records are damaged; no record is lost"),
+            1 => write!(f, "record {} is damaged: {length} bytes", records.start),
+            _ => write!(f, "records {} to {} are damaged: {length} bytes", records.start, records.end - 1),
+        }
+    }
+}
+
+/// How a segment ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Tail {
+    /// Where the last sound record ends.
+    pub(super) offset: u64,
+    /// The number after it.
+    pub(super) next: u64,
+    /// Bytes from there to the last one that is not zero: a record that was not wholly written.
+    pub(super) torn_bytes: u64,
+}
+
+/// Goes through the segment in `file` whose first record should be `first`.
+pub(super) fn scan(
+    file: &File,
+    path: &Path,
+    first: u64,
+    mut record: impl FnMut(&Record<'_>),
+    mut damage: impl FnMut(DamagedPlace),
+) -> Result<Tail, JournalError> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let (mut offset, mut next) = (SEGMENT_HEADER_BYTES, first);
+    loop {
+        let filled = read_at(file, &mut buffer, offset).map_err(failed(path, "cannot be read"))?;
+        let mut used = 0;
+        let is_sound = loop {
+            match find(&buffer[used..filled], next) {
+                Found::Record(found, length) => {
+                    used += length;
+                    next = found.number.saturating_add(1);
+                    record(&found);
+                }
+                Found::Cut { needed } if used == 0 && filled == buffer.len() => {
+                    buffer.resize(needed.max(RECORD_HEADER_BYTES), 0);
+                    break true;
+                }
+                Found::Cut { .. } if used > 0 => break true,
+                Found::Cut { .. } | Found::Nothing | Found::Bad => break false,
+            }
+        };
+        offset += used as u64;
+        if is_sound {
+            continue;
+        }
+        match next_sound(file, path, offset, next)? {
+            // A writer went on meanwhile.
+            Some(Sound { offset: behind, number, .. }) if (behind, number) == (offset, next) => {}
+            Some(Sound { offset: behind, number, time }) => {
+                damage(DamagedPlace { bytes: offset..behind, records: next..number, time });
+                (offset, next) = (behind, number);
+            }
+            None => return Ok(Tail { offset, next, torn_bytes: torn_bytes(file, path, offset)? }),
+        }
+    }
+}
+
+/// The first sound record at or behind `from` that is numbered `least` or higher.
+pub(super) fn next_sound(
+    file: &File,
+    path: &Path,
+    from: u64,
+    least: u64,
+) -> Result<Option<Sound>, JournalError> {
+    let cannot_be_read = || failed(path, "cannot be read");
+    let length = file.metadata().map_err(cannot_be_read())?.len();
+    // Each record before it takes a header at least.
+    let most = least.saturating_add(length.saturating_sub(from) / RECORD_HEADER_BYTES as u64);
+    let (mut window, mut whole) = (vec![0; SEARCH_BYTES], Vec::new());
+    let mut at = from;
+    while let Some(begin) = data_from(file, at) {
+        let filled = read_at(file, &mut window, begin).map_err(cannot_be_read())?;
+        let headers = filled.saturating_sub(RECORD_HEADER_BYTES - 1);
+        for block in (0..headers).step_by(BLOCK_BYTES) {
+            let until = (block + BLOCK_BYTES).min(headers);
+            // Room that nothing was written into yet.
+            if is_zero(&window[block..until + RECORD_HEADER_BYTES - 1]) {
+                continue;
+            }
+            for place in block..until {
+                let header = &window[place..place + RECORD_HEADER_BYTES];
+                let number = u64_at(header, 8);
+                let length = u32_at(header, 4) as usize;
+                if number < least || number > most || length > MAX_PAYLOAD_BYTES || header[36..] != [0; 4] {
+                    continue;
+                }
+                let Some(number) = first_number(header).filter(|first| *first >= least) else { continue };
+                let (offset, end) = (begin + place as u64, place + RECORD_HEADER_BYTES + length);
+                let bytes = if end <= filled {
+                    &window[place..end]
+                } else {
+                    whole.resize(end - place, 0);
+                    let read = read_at(file, &mut whole, offset).map_err(cannot_be_read())?;
+                    &whole[..read]
+                };
+                if let Found::Record(record, _) = find(bytes, number) {
+                    return Ok(Some(Sound { offset, number, time: record.time }));
+                }
+            }
+        }
+        if filled < window.len() {
+            return Ok(None);
+        }
+        // A header may begin in the last bytes of the window.
+        at = begin + headers as u64;
+    }
+    Ok(None)
+}
+
+/// Bytes in which zeros are skipped at once.
+const BLOCK_BYTES: usize = 4_096;
+
+/// Whether there are at most a block's bytes and a header's, and all are zero.
+fn is_zero(bytes: &[u8]) -> bool {
+    const ZEROS: [u8; BLOCK_BYTES + RECORD_HEADER_BYTES] = [0; BLOCK_BYTES + RECORD_HEADER_BYTES];
+    // A comparison of slices is as fast without optimisation as with it.
+    ZEROS.get(..bytes.len()).is_some_and(|zeros| zeros == bytes)
+}
+
+/// Bytes from `from` to the last one that is not zero.
+pub(super) fn torn_bytes(file: &File, path: &Path, from: u64) -> Result<u64, JournalError> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let (mut at, mut last) = (from, from);
+    while let Some(begin) = data_from(file, at) {
+        let read = read_at(file, &mut buffer, begin).map_err(failed(path, "cannot be read"))?;
+        if read == 0 {
+            break;
+        }
+        let mut blocks = buffer[..read].chunks(BLOCK_BYTES).enumerate();
+        if let Some((block, bytes)) = blocks.rfind(|(_, bytes)| !is_zero(bytes)) {
+            let position = bytes.iter().rposition(|byte| *byte != 0).unwrap_or_default();
+            last = begin + (block * BLOCK_BYTES + position) as u64 + 1;
+        }
+        at = begin + read as u64;
+    }
+    Ok(last - from)
+}
+
+/// Where data begins at or behind `offset`: a file system that knows its holes skips them. `None` when there is no more.
+fn data_from(file: &File, offset: u64) -> Option<u64> {
+    match rustix::fs::seek(file, SeekFrom::Data(offset)) {
+        Ok(begin) => Some(begin),
+        Err(rustix::io::Errno::NXIO) => None,
+        // A file system that does not know its holes: all of it is data.
+        Err(_) => Some(offset),
+    }
+}
+
+/// Copies `bytes` of a segment into `to`, which must not exist, and waits until the disk has them.
+pub(super) fn copy_aside(file: &File, bytes: Range<u64>, to: &Path) -> io::Result<()> {
+    use std::io::Write as _;
+    let mut copy = File::create_new(to)?;
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut at = bytes.start;
+    while at < bytes.end {
+        let most = usize::try_from(bytes.end - at).unwrap_or(usize::MAX).min(buffer.len());
+        let read = read_at(file, &mut buffer[..most], at)?;
+        if read == 0 {
+            break;
+        }
+        copy.write_all(&buffer[..read])?;
+        at += read as u64;
+    }
+    copy.sync_all()
+}
