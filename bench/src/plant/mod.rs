@@ -7,6 +7,7 @@
 //! fewer cores than busy threads they wait for each other; ratios within a run say more than the figures.
 
 mod clients;
+mod cpu;
 mod engine;
 mod rates;
 mod warm;
@@ -39,6 +40,9 @@ pub fn run(options: &Options) {
     let wants = |name| part.is_none_or(|part| part == name);
     if wants("engine") {
         engine::run(options);
+    }
+    if wants("cpu") {
+        cpu::run();
     }
     if wants("warm") {
         warm::run();

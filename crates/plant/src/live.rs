@@ -66,6 +66,7 @@ pub use status::{
     ChannelStatus, DELAY_BOUNDS, DelayBuckets, DelayPoint, InterfaceStatus, LineStatus, QuestDbStatus, Status,
 };
 pub use waiting::{Bell, Waiting};
+pub(crate) use waiting::{MANY_EVENTS, Rest, UNWATCHED};
 pub(crate) use warm::Rhythm;
 pub use warm::Warmer;
 
@@ -451,10 +452,11 @@ impl Plant {
             replay = Some((setting.folder.clone(), opened.opened, from));
             let (producer, inputs) = spsc::with_strategies(
                 setting.queue.max(64).next_power_of_two(),
-                Waiting::with_bells(wait, &[(News::Published, Arc::clone(&journal_bell))]),
+                // Ingest wakes the journal's thread once in a turn: see `Ingest::turn`.
+                Waiting::with_bells(wait, &[]),
                 Waiting::with_bells(wait, &[]),
             );
-            to_journal = Some(producer);
+            to_journal = Some((producer, Arc::clone(&journal_bell)));
             let (states, jobs) = channel();
             let (to, books) = channel();
             books_part = Some(checkpoint::BooksPart::new(Arc::clone(&snapshots), to, Arc::clone(&status)));

@@ -31,7 +31,7 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -54,8 +54,10 @@ pub use self::report::{Report, RetransmissionReport, SnapshotReport, VenueReport
 const SLEEP_FROM: Duration = Duration::from_micros(200);
 /// How much a sleep may last longer than asked for.
 const OVERSLEEP: Duration = Duration::from_micros(100);
-/// The longest sleep: so soon a request for a snapshot or the end is noticed.
-const LONGEST_SLEEP: Duration = Duration::from_millis(1);
+/// How long [`Wait::Park`] sleeps at least.
+const SHORT_SLEEP: Duration = Duration::from_millis(1);
+/// The longest wait: so soon the end is noticed. A request for a snapshot ends a wait.
+const LONGEST_WAIT: Duration = Duration::from_millis(50);
 /// How often the report is renewed.
 const REPORT_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -477,12 +479,12 @@ impl Market {
                     self.tell();
                     self.shared.is_finished.store(true, Ordering::Release);
                 }
-                std::thread::sleep(LONGEST_SLEEP);
+                waiting.extend(self.wait_for_request(LONGEST_WAIT, &waiting));
                 continue;
             };
             let now_ns = self.now_ns();
             if due_ns > now_ns {
-                self.rest(due_ns - now_ns);
+                waiting.extend(self.rest(due_ns - now_ns, &waiting));
                 continue;
             }
             self.live.advance(now_ns, &mut self.wires);
@@ -502,15 +504,32 @@ impl Market {
         self.shared.is_finished.store(true, Ordering::Release);
     }
 
-    /// Nothing is due for so long.
-    fn rest(&self, nanoseconds: u64) {
+    /// Nothing is due for so long. Returns who asked for an image meanwhile.
+    fn rest(&self, nanoseconds: u64, waiting: &[ImageRequest]) -> Option<ImageRequest> {
         let left = Duration::from_nanos(nanoseconds);
         match self.wait {
-            Wait::Rest => std::thread::sleep(left.clamp(SLEEP_FROM, LONGEST_SLEEP)),
-            Wait::Sleep if left > SLEEP_FROM => {
-                std::thread::sleep((left - OVERSLEEP).min(LONGEST_SLEEP));
+            Wait::Park | Wait::Rest | Wait::Sleep if left > SHORT_SLEEP => {
+                return self.wait_for_request((left - OVERSLEEP).min(LONGEST_WAIT), waiting);
             }
+            // What falls due meanwhile goes together.
+            Wait::Park => std::thread::sleep(SHORT_SLEEP),
+            Wait::Rest => std::thread::sleep(left.max(SLEEP_FROM)),
+            Wait::Sleep if left > SLEEP_FROM => std::thread::sleep(left - OVERSLEEP),
             Wait::Sleep | Wait::Spin => std::hint::spin_loop(),
+        }
+        None
+    }
+
+    /// Waits for who asks for an image; not for long while others wait for theirs.
+    fn wait_for_request(&self, longest: Duration, waiting: &[ImageRequest]) -> Option<ImageRequest> {
+        let longest = if waiting.is_empty() { longest } else { longest.min(SHORT_SLEEP) };
+        match self.asked.recv_timeout(longest) {
+            Ok(request) => Some(request),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => {
+                std::thread::sleep(longest);
+                None
+            }
         }
     }
 

@@ -426,6 +426,11 @@ impl Distributor {
         if self.clients.iter().flatten().any(is_fed) { longest.min(REPLAY_LOOK) } else { longest }
     }
 
+    /// Whether anybody is connected.
+    pub fn has_clients(&self) -> bool {
+        self.clients.iter().any(Option::is_some)
+    }
+
     /// Whether nothing waits for any client.
     pub fn is_idle(&self) -> bool {
         self.clients.iter().flatten().all(Client::has_all)

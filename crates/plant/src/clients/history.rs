@@ -11,6 +11,7 @@ use tapeworks_market::instrument::Symbol;
 use tapeworks_market::{BookStage, Event, InstrumentId, Instruments, Nanos, NbboStage};
 use tapeworks_store::live::Carried;
 
+use crate::live::Bell;
 use crate::text::iso_time;
 
 /// Why the events of the day cannot be read.
@@ -122,6 +123,8 @@ pub struct Begin {
     /// Events before the one with this number are of the past, and make books and mappings only. As long as it is
     /// [`u64::MAX`] that number is not known yet, and every event is taken for one of them.
     pub live_from: Arc<AtomicU64>,
+    /// What wakes the reader when there are events; without it the reader looks again and again.
+    pub bell: Option<Arc<Bell>>,
 }
 
 impl std::fmt::Debug for Begin {

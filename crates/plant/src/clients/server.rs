@@ -9,7 +9,7 @@ use tapeworks_market::{Event, Nanos};
 use tapeworks_ring::disruptor::{Consumer, PollError, Single};
 use tapeworks_ring::wait::WaitStrategy;
 
-use crate::live::{Bell, Rhythm, now};
+use crate::live::{Bell, MANY_EVENTS, Rhythm, UNWATCHED, now};
 use crate::worker::Worker;
 
 use super::distributor::{ClientView, Counters, Distributor, DistributorError, MissingEvents, Options};
@@ -31,8 +31,6 @@ pub struct ServerOptions {
     pub nap: Duration,
     /// How long clients may take to read what waits for them when the engine has ended.
     pub linger: Duration,
-    /// Woken by this when there are events, the thread needs no naps.
-    pub bell: Option<Arc<Bell>>,
     /// Keeps the way to a client in the caches while there is nothing to do: the thread then sleeps half a millisecond at most.
     pub warm: bool,
 }
@@ -41,7 +39,7 @@ impl ServerOptions {
     /// From the first event of the day on; naps of 50 us, 5 s for farewells.
     pub fn new(address: SocketAddr, distributor: Options) -> Self {
         let (nap, linger) = (Duration::from_micros(50), Duration::from_secs(5));
-        Self { address, distributor, begin: Begin::default(), nap, linger, bell: None, warm: false }
+        Self { address, distributor, begin: Begin::default(), nap, linger, warm: false }
     }
 }
 
@@ -187,7 +185,8 @@ pub fn start_on<W: WaitStrategy + 'static>(
     options: ServerOptions,
     consumer: Consumer<Event, W, Single>,
 ) -> Result<Server, ServerError> {
-    let ServerOptions { address, distributor, begin, nap, linger, bell, warm } = options;
+    let ServerOptions { address, distributor, begin, nap, linger, warm } = options;
+    let bell = begin.bell.clone();
     let bind = |source| ServerError::Bind { address, source };
     let bound = listener.local_addr().map_err(bind)?;
     let mut distributor = Distributor::new(distributor)?;
@@ -239,35 +238,30 @@ impl<W: WaitStrategy> Work<W> {
             if self.stop.load(Ordering::Acquire) {
                 break Ok(());
             }
-            match self.turn() {
-                Ok(Some(0)) => self.warm_up(),
-                Ok(Some(_)) => looks = 0,
+            let taken = match self.turn() {
+                Ok(Some(0)) => {
+                    self.warm_up();
+                    0
+                }
+                Ok(Some(taken)) => {
+                    looks = 0;
+                    taken
+                }
                 Ok(None) => break self.say_farewell(),
                 Err(error) => break Err(error),
-            }
-            if let Err(error) = self.distributor.serve(now(), self.steady(), Duration::ZERO) {
-                break Err(ServeError::Poll(error));
-            }
+            };
             if self.told.elapsed() >= STATS_EVERY {
                 self.tell();
             }
             if let Some(bell) = self.bell.clone() {
-                bell.arm();
-                // Once more: what came before the bell was armed rings nothing.
-                let taken = self.turn();
-                if matches!(taken, Ok(Some(0))) {
-                    let longest = if self.warm.is_some() { Rhythm::EVERY } else { SLEEP };
-                    let wait = self.distributor.patience(longest);
-                    if let Err(error) = self.distributor.serve(now(), self.steady(), wait) {
-                        break Err(ServeError::Poll(error));
-                    }
-                }
-                bell.disarm();
-                match taken {
-                    Ok(Some(_)) => continue,
-                    Ok(None) => break self.say_farewell(),
+                match self.sleep(&bell, taken) {
+                    Ok(true) => continue,
+                    Ok(false) => break self.say_farewell(),
                     Err(error) => break Err(error),
                 }
+            }
+            if let Err(error) = self.distributor.serve(now(), self.steady(), Duration::ZERO) {
+                break Err(ServeError::Poll(error));
             }
             looks += 1;
             if looks > LOOKS {
@@ -278,6 +272,26 @@ impl<W: WaitStrategy> Work<W> {
         };
         self.tell();
         result
+    }
+
+    /// Serves the sockets, and sleeps until there is something: events or what a client sends. `taken` events were there just now.
+    /// `false` when no more will come.
+    fn sleep(&mut self, bell: &Bell, taken: usize) -> Result<bool, ServeError> {
+        let serve = |work: &mut Self, wait| {
+            work.distributor.serve(now(), work.steady(), wait).map_err(ServeError::Poll)
+        };
+        if !self.distributor.has_clients() && self.warm.is_none() && taken < MANY_EVENTS {
+            serve(self, UNWATCHED)?;
+            return Ok(true);
+        }
+        bell.arm();
+        // Once more: what came before the bell was armed rings nothing.
+        let taken = self.turn()?;
+        let longest = if self.warm.is_some() { Rhythm::EVERY } else { SLEEP };
+        let wait = if taken == Some(0) { self.distributor.patience(longest) } else { Duration::ZERO };
+        serve(self, wait)?;
+        bell.disarm();
+        Ok(taken.is_some())
     }
 
     /// Nothing is to be done: goes the way to a client, so that its code is in the caches when it is needed.

@@ -29,7 +29,7 @@ use super::records::{Owned, Queued};
 use super::shared::MarketStage;
 use super::snapshots::{Asks, Wanted};
 use super::status::{ChannelStatus, DelayBuckets, DelayPoint, LineStatus, Status};
-use super::waiting::Waiting;
+use super::waiting::{Bell, Waiting};
 use super::warm::Warmer;
 use super::{PlantError, PlantFailure, PlantOptions, Topology, now};
 
@@ -119,6 +119,8 @@ pub(super) struct Ingest {
     events: Vec<Event>,
     producer: Producer<Event, Waiting>,
     journal: Option<spsc::Producer<Queued, Waiting>>,
+    /// It wakes the journal's thread.
+    journal_bell: Option<Arc<Bell>>,
     market: Option<MarketStage>,
     wanted: Sender<Wanted>,
     answers: Receiver<Owned>,
@@ -142,7 +144,7 @@ impl Ingest {
     pub(super) fn open(
         options: &PlantOptions,
         producer: Producer<Event, Waiting>,
-        journal: Option<spsc::Producer<Queued, Waiting>>,
+        journal: Option<(spsc::Producer<Queued, Waiting>, Arc<Bell>)>,
         market: Option<MarketStage>,
         snapshots: Arc<Agreement>,
         status: Arc<Mutex<Status>>,
@@ -150,6 +152,7 @@ impl Ingest {
         let (receivers, servers) = Receivers::open(options)?;
         let (wanted, wanted_out) = channel();
         let (answers_in, answers) = sync_channel(ANSWERS);
+        let (journal, journal_bell) = journal.unzip();
         let now = now();
         {
             let mut first = status.lock().unwrap_or_else(PoisonError::into_inner);
@@ -162,6 +165,7 @@ impl Ingest {
             events: Vec::with_capacity(4_096),
             producer,
             journal,
+            journal_bell,
             market,
             wanted,
             answers,
@@ -265,6 +269,7 @@ impl Ingest {
         let taken = Taken::new(engine, market, under_way);
         let pause = nanos(began);
         let pushed = taken.map(|taken| journal.try_push(Queued::State(Box::new(taken))).is_ok());
+        self.journal_bell.iter().for_each(|bell| bell.tell());
         if !has_books && pushed == Ok(true) {
             // Every event so far is published, and none of those to come.
             self.snapshots.ask_for_books(engine.counters().events);
@@ -334,6 +339,10 @@ impl Ingest {
         while let Some(ask) = engine.take_ask() {
             self.send(ask);
         }
+        if taken > 0 {
+            // Inputs without events wake nobody by the ring.
+            self.journal_bell.iter().for_each(|bell| bell.tell());
+        }
         Ok(taken)
     }
 
@@ -347,6 +356,8 @@ impl Ingest {
             // Before its events are published: see `Keeper::run`.
             if let Err(full) = journal.try_push(Queued::Input(owned)) {
                 self.stalls += 1;
+                // Its thread may sleep: it is woken by events, or at the end of the turn.
+                self.journal_bell.iter().for_each(|bell| bell.tell());
                 // Closed means that the keeper has failed, and tells why itself.
                 if journal.push(full.into_inner()).is_err() {
                     self.journal = None;

@@ -81,6 +81,8 @@ pub(super) struct Receivers {
     told: Events,
     /// Of each line, whether it may have something: the kernel tells once, and then it is read until it has nothing.
     ready: Vec<bool>,
+    /// The kernel was asked just now, by who waited.
+    is_told: bool,
     frames: Option<Frames>,
     by_address: HashMap<SocketAddr, usize>,
     frame_buffer: Vec<Packet>,
@@ -137,6 +139,7 @@ impl Receivers {
         }
         let receivers = Self {
             ready: vec![true; lines.len()],
+            is_told: false,
             lines,
             pool: Pool::new(options.receive.buffers.max(2 * MAX_BATCH), options.receive.datagram_bytes),
             poll,
@@ -159,6 +162,7 @@ impl Receivers {
     pub(super) fn wait(&mut self, longest: Duration) {
         let longest = if self.frames.is_some() { longest.min(Duration::from_micros(50)) } else { longest };
         self.ask(longest);
+        self.is_told = true;
     }
 
     /// Asks the kernel which sockets have something new. All, when it does not say.
@@ -181,10 +185,11 @@ impl Receivers {
         if self.frames.is_some() {
             sources += usize::from(self.receive_frames(arrived)?);
         }
-        if self.lines.len() > MOST_ASKED_EACH {
-            self.ask(Duration::ZERO);
-        } else {
+        let is_told = std::mem::take(&mut self.is_told);
+        if self.lines.len() <= MOST_ASKED_EACH {
             self.ready.fill(true);
+        } else if !is_told {
+            self.ask(Duration::ZERO);
         }
         for (from, ready) in self.lines.iter_mut().zip(&mut self.ready) {
             if !*ready || from.by_frames {

@@ -132,6 +132,13 @@ impl Service {
             first_time: plant.first_time(),
             history: JournalHistory::new(&config.plant).map(|history| Arc::new(history) as Arc<dyn History>),
             live_from: plant.live_from(),
+            bell: None,
+        };
+        // Where the plant's threads park, each reader of the ring is woken by a bell of its own.
+        let begin_of = |reader: &str| {
+            let place = readers.iter().position(|name| *name == reader);
+            let bell = place.filter(|_| config.plant.wait == Wait::Park).and_then(|place| plant.bell(place));
+            Begin { bell, ..begin.clone() }
         };
         let mut consumers = consumers.into_iter();
         let for_clients = if config.clients.is_some() { consumers.next() } else { None };
@@ -144,7 +151,7 @@ impl Service {
                     setting,
                     &config.books(),
                     consumer,
-                    begin.clone(),
+                    begin_of("multicast"),
                     on_refusal.clone(),
                 )?)
             }
@@ -156,21 +163,20 @@ impl Service {
         let questdb = match (&config.questdb, for_questdb) {
             (Some(setting), Some(consumer)) => {
                 let (setting, told) = (setting.clone(), Some(plant.status_handle()));
-                Some(crate::questdb::start(setting, &config.books(), consumer, begin.clone(), told)?)
+                Some(crate::questdb::start(setting, &config.books(), consumer, begin_of("questdb"), told)?)
             }
             _ => None,
         };
         #[cfg(feature = "web")]
         let streaming = consumers
             .next()
-            .map(|consumer| crate::web::stream::start(consumer, &config.books(), begin.clone()))
+            .map(|consumer| crate::web::stream::start(consumer, &config.books(), begin_of("stream")))
             .transpose()?;
         let clients = match (&config.clients, listening, for_clients) {
             (Some(setting), Some(listener), Some(consumer)) => {
                 let options = ServerOptions {
                     nap: setting.nap,
-                    bell: (config.plant.wait == Wait::Park).then(|| plant.bell(0)).flatten(),
-                    begin: begin.clone(),
+                    begin: begin_of("clients"),
                     warm: config.plant.warm,
                     ..ServerOptions::new(
                         setting.address,

@@ -118,6 +118,14 @@ impl Bell {
         self.is_asleep.store(false, Ordering::Relaxed);
     }
 
+    /// Wakes the thread if it sleeps, after something was written that it is to see.
+    #[inline]
+    pub fn tell(&self) {
+        // What was written is seen by who looks after it said that it sleeps, or its word is seen here.
+        fence(Ordering::SeqCst);
+        self.ring();
+    }
+
     /// Wakes the thread if it sleeps.
     #[inline]
     fn ring(&self) {
@@ -135,6 +143,70 @@ impl Bell {
                 Some(Sleeper::Poll(waker)) => drop(waker.wake()),
                 None => {}
             }
+        }
+    }
+}
+
+/// How long a thread sleeps when nobody wants what it makes of the events: it keeps up, and takes no more of the processor.
+pub(crate) const UNWATCHED: Duration = Duration::from_millis(5);
+
+/// Events of one look above which a thread that nobody watches does not sleep so long: the ring would fill.
+pub(crate) const MANY_EVENTS: usize = 1_024;
+
+/// How a thread that reads the ring rests when there is nothing in it.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    /// It wakes the thread, where the plant's threads park.
+    bell: Option<Arc<Bell>>,
+    nap: Duration,
+    looks: u32,
+}
+
+/// Looks in vain before a thread that nothing wakes naps.
+const LOOKS_BEFORE_NAP: u32 = 100;
+
+impl Rest {
+    /// Rests of this thread.
+    pub(crate) fn new(bell: Option<Arc<Bell>>, nap: Duration) -> Self {
+        bell.iter().for_each(|bell| bell.is_for_this_thread());
+        Self { bell, nap, looks: 0 }
+    }
+
+    /// There was something.
+    pub(crate) const fn worked(&mut self) {
+        self.looks = 0;
+    }
+
+    /// There was nothing. Where the thread is woken, it looks once more and sleeps for `longest` at most unless there was something
+    /// then; otherwise it naps.
+    pub(crate) fn rest<E>(
+        &mut self,
+        longest: Duration,
+        look: impl FnOnce() -> Result<bool, E>,
+    ) -> Result<(), E> {
+        let Some(bell) = &self.bell else {
+            self.looks = self.looks.saturating_add(1);
+            if self.looks > LOOKS_BEFORE_NAP {
+                std::thread::sleep(self.nap);
+            } else {
+                std::thread::yield_now();
+            }
+            return Ok(());
+        };
+        bell.arm();
+        let looked = look();
+        if matches!(looked, Ok(false)) {
+            std::thread::park_timeout(longest);
+        }
+        bell.disarm();
+        looked.map(|_| ())
+    }
+
+    /// There was little, and nobody wants what comes of it.
+    pub(crate) fn rest_unwatched(&self) {
+        match self.bell {
+            Some(_) => std::thread::sleep(UNWATCHED),
+            None => std::thread::sleep(self.nap),
         }
     }
 }

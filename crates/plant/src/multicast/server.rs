@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream, UdpSocket};
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Interest, Poll, Token, Waker};
 use tapeworks_exchange::snapshot::Credentials;
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::{Event, InstrumentId};
@@ -22,7 +22,7 @@ use super::sequence::{Sequence, session_name};
 use super::soupbintcp::{SoupClient, SoupEnd};
 use crate::clients::history::{Begin, HistoryError, Past, catch_up};
 use crate::clients::replica::{BookOptions, Mode, Replica, Special};
-use crate::live::now;
+use crate::live::{Bell, now};
 use crate::refusals::{OnRefusal, Refusals};
 use crate::worker::Worker;
 
@@ -275,6 +275,9 @@ pub fn start<W: WaitStrategy + 'static>(
     if let Some(listener) = &mut soupbintcp {
         registry.register(listener, SOUPBINTCP, Interest::READABLE).map_err(MulticastError::Thread)?;
     }
+    if let Some(bell) = &begin.bell {
+        bell.is_for_poll(Waker::new(registry, WAKER).map_err(MulticastError::Thread)?);
+    }
     let mut replica = Replica::new(books);
     // Records need to know what was before; those of before the session are not sent.
     setting.schemas.iter().for_each(|schema| replica.set_mode(*schema, Mode::idle(*schema)));
@@ -296,6 +299,10 @@ pub fn start<W: WaitStrategy + 'static>(
         sender,
         quiet_since: began,
         poll,
+        ready: Events::with_capacity(128),
+        is_asked: true,
+        is_called: true,
+        offered: 0,
         retransmission,
         listener: soupbintcp,
         clients: BTreeMap::new(),
@@ -317,7 +324,8 @@ pub fn start<W: WaitStrategy + 'static>(
 
 const RETRANSMISSION: Token = Token(0);
 const SOUPBINTCP: Token = Token(1);
-const FIRST_CLIENT: usize = 2;
+const WAKER: Token = Token(2);
+const FIRST_CLIENT: usize = 3;
 
 /// After so long without another packet a heartbeat goes.
 const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -348,6 +356,10 @@ struct Client {
     stream: TcpStream,
     address: SocketAddr,
     soup: SoupClient,
+    /// There may be something to read.
+    is_readable: bool,
+    /// It may take something.
+    is_writable: bool,
     /// All was sent; what the client still sends is thrown away until it closes too, or this time. A connection that is
     /// closed with something unread takes away what the client has not read.
     closing: Option<Instant>,
@@ -370,6 +382,13 @@ struct Work<W: WaitStrategy> {
     /// When a packet was sent last.
     quiet_since: Instant,
     poll: Poll,
+    ready: Events,
+    /// There may be requests for messages.
+    is_asked: bool,
+    /// There may be new connections.
+    is_called: bool,
+    /// The messages before this one were offered to the TCP clients.
+    offered: u64,
     retransmission: Option<UdpSocket>,
     listener: Option<TcpListener>,
     clients: BTreeMap<usize, Client>,
@@ -383,6 +402,19 @@ struct Work<W: WaitStrategy> {
     began: Instant,
     told: Instant,
     ticked: Instant,
+}
+
+/// Why the thread has nothing more to wait for.
+enum Ended {
+    Ring(PollError),
+    Failed(MulticastFailure),
+}
+
+impl Client {
+    /// Whether it has something to do that its socket will not tell of again.
+    fn has_work(&self) -> bool {
+        self.closing.is_none() && (self.is_readable || self.is_writable && !self.soup.output().is_empty())
+    }
 }
 
 impl<W: WaitStrategy> Work<W> {
@@ -401,7 +433,15 @@ impl<W: WaitStrategy> Work<W> {
             }
             self.pass_time();
             self.send();
-            if let Err(error) = self.serve() {
+            if let Some(bell) = self.begin.bell.clone() {
+                match self.sleep(&bell) {
+                    Ok(()) => continue,
+                    Err(Ended::Ring(PollError::Closed)) => break self.say_farewell(),
+                    Err(Ended::Ring(PollError::Failed(failed))) => break Err(MulticastFailure::Ring(failed)),
+                    Err(Ended::Failed(error)) => break Err(error),
+                }
+            }
+            if let Err(error) = self.serve(Duration::ZERO) {
                 break Err(error);
             }
             looks += 1;
@@ -413,6 +453,25 @@ impl<W: WaitStrategy> Work<W> {
         };
         self.tell_to(&self.stats);
         result
+    }
+
+    /// Serves the sockets, and sleeps until there are events, or a socket or the time has something to do.
+    fn sleep(&mut self, bell: &Bell) -> Result<(), Ended> {
+        bell.arm();
+        // Once more: what came before the bell was armed rings nothing.
+        let has_more = self.turn().map_err(Ended::Ring)? || self.has_work();
+        if has_more {
+            self.send();
+        }
+        self.serve(if has_more { Duration::ZERO } else { TICK }).map_err(Ended::Failed)?;
+        bell.disarm();
+        Ok(())
+    }
+
+    /// Whether there is something to do that no socket tells of.
+    fn has_work(&self) -> bool {
+        let has_new = !self.clients.is_empty() && self.offered < self.sequence.kept().end;
+        has_new || self.is_asked || self.is_called || self.clients.values().any(Client::has_work)
     }
 
     /// Makes books and mappings of the events of the day so far.
@@ -457,8 +516,10 @@ impl<W: WaitStrategy> Work<W> {
         for part in rest.chunks(MOST_EVENTS) {
             self.take(part);
             self.send();
-            // Who asks again holds records up behind the hole.
-            self.answer();
+            // Who asks again holds records up behind the sequence gap.
+            if rest.len() > MOST_EVENTS {
+                self.answer();
+            }
         }
         self.buffer = events;
         Ok(taken > 0)
@@ -576,23 +637,41 @@ impl<W: WaitStrategy> Work<W> {
         self.quiet_since = Instant::now();
     }
 
-    /// Serves whoever asks.
-    fn serve(&mut self) -> Result<(), MulticastFailure> {
-        let mut events = Events::with_capacity(128);
-        match self.poll.poll(&mut events, Some(Duration::ZERO)) {
+    /// Serves whoever asks; waits for that up to `wait`.
+    fn serve(&mut self, wait: Duration) -> Result<(), MulticastFailure> {
+        match self.poll.poll(&mut self.ready, Some(wait)) {
             Err(error) if error.kind() != ErrorKind::Interrupted => {
                 return Err(MulticastFailure::Poll(error));
             }
             _ => {}
         }
-        // Readiness is told once: what a turn leaves is looked at in the next, and a look in vain costs little.
-        self.answer();
-        self.accept();
+        // Readiness is told once, and remembered until a socket has no more.
+        for event in &self.ready {
+            match event.token() {
+                RETRANSMISSION => self.is_asked = true,
+                SOUPBINTCP => self.is_called = true,
+                Token(number) => {
+                    if let Some(client) = self.clients.get_mut(&number) {
+                        client.is_readable |= event.is_readable() || event.is_read_closed();
+                        client.is_writable |= event.is_writable();
+                    }
+                }
+            }
+        }
         let is_tick = self.ticked.elapsed() >= TICK;
         if is_tick {
             self.ticked = Instant::now();
+            // Where there were no more descriptors it is tried again.
+            self.is_called = true;
+        }
+        if self.is_asked {
+            self.answer();
+        }
+        if self.is_called {
+            self.accept();
         }
         let now_ns = self.now_ns();
+        self.offered = self.sequence.kept().end;
         let Self { clients, sequence, bytes, counters, refused_clients, .. } = self;
         clients.retain(|_, client| {
             if let Some(until) = client.closing {
@@ -628,15 +707,26 @@ impl<W: WaitStrategy> Work<W> {
     fn answer(&mut self) {
         let now_ns = self.now_ns();
         let Self {
-            retransmission: Some(socket), bytes, message, sequence, counters, refused_requests, ..
+            retransmission: Some(socket),
+            is_asked,
+            bytes,
+            message,
+            sequence,
+            counters,
+            refused_requests,
+            ..
         } = self
         else {
+            self.is_asked = false;
             return;
         };
         for _ in 0..MOST_IN_TURN {
             let (length, asker) = match socket.recv_from(bytes) {
                 Ok(received) => received,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    *is_asked = false;
+                    return;
+                }
                 // What an earlier answer met with, such as a port that nobody listens at.
                 Err(_) => continue,
             };
@@ -659,10 +749,16 @@ impl<W: WaitStrategy> Work<W> {
 
     fn accept(&mut self) {
         let now_ns = self.now_ns();
-        let Some(listener) = &self.listener else { return };
+        let Some(listener) = &self.listener else {
+            self.is_called = false;
+            return;
+        };
         for _ in 0..MOST_IN_TURN {
-            // None there, or no more descriptors: it is tried again in the next turn.
-            let Ok((mut stream, address)) = listener.accept() else { return };
+            // None there, or no more descriptors: it is tried again at the next tick.
+            let Ok((mut stream, address)) = listener.accept() else {
+                self.is_called = false;
+                return;
+            };
             self.counters.connections += 1;
             let number = self.next_client;
             let is_full = self.clients.len() >= self.setting.max_connections;
@@ -677,7 +773,10 @@ impl<W: WaitStrategy> Work<W> {
             let _ = stream.set_nodelay(true);
             self.next_client += 1;
             let soup = SoupClient::new(self.setting.login.clone(), now_ns);
-            self.clients.insert(number, Client { stream, address, soup, closing: None });
+            self.clients.insert(
+                number,
+                Client { stream, address, soup, is_readable: true, is_writable: true, closing: None },
+            );
         }
     }
 
@@ -703,8 +802,7 @@ impl<W: WaitStrategy> Work<W> {
                 self.sequence.heartbeat();
                 self.send();
             }
-            self.serve()?;
-            std::thread::sleep(Duration::from_millis(1));
+            self.serve(if self.has_work() { Duration::ZERO } else { Duration::from_millis(1) })?;
         }
         Ok(())
     }
@@ -741,22 +839,25 @@ fn is_open(client: &mut Client, bytes: &mut [u8]) -> bool {
 
 /// Reads what a client sent, and sends what it is to get. Says how it ended, if it did.
 fn move_bytes(client: &mut Client, sequence: &Sequence, bytes: &mut [u8], now_ns: u64) -> Option<SoupEnd> {
-    let Client { stream, soup, .. } = client;
-    match stream.read(bytes) {
-        Ok(0) => soup.closed(),
-        Ok(length) => soup.receive(bytes.get(..length).unwrap_or_default(), sequence, now_ns),
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-        Err(_) => soup.closed(),
+    let Client { stream, soup, is_readable, is_writable, .. } = client;
+    if *is_readable {
+        match stream.read(bytes) {
+            Ok(0) => soup.closed(),
+            Ok(length) => soup.receive(bytes.get(..length).unwrap_or_default(), sequence, now_ns),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => *is_readable = false,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => soup.closed(),
+        }
     }
     for _ in 0..MOST_IN_TURN {
         soup.fill(sequence, now_ns);
-        if soup.output().is_empty() || soup.over().is_some() {
+        if soup.output().is_empty() || soup.over().is_some() || !*is_writable {
             break;
         }
         match stream.write(soup.output()) {
             Ok(0) => soup.closed(),
             Ok(length) => soup.sent(length, now_ns),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => *is_writable = false,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => soup.closed(),
         }

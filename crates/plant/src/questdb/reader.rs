@@ -15,6 +15,7 @@ use super::{QuestDbFailure, TELL_EVERY};
 use crate::clients::history::{Begin, History, HistoryError, Past, Read, catch_up};
 use crate::clients::replica::{BookOptions, Mode, Replica, Special, lane_of};
 use crate::live::config::QuestDbSetting;
+use crate::live::{MANY_EVENTS, Rest};
 
 /// Bytes of records after which they go to the sender.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -22,10 +23,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// Events after which it is looked whether records are due.
 const MOST_EVENTS: usize = 4_096;
 
-/// Looks for work in vain before the thread naps.
-const LOOKS: u32 = 100;
-
-/// How long it naps.
+/// How long the thread naps where nothing wakes it.
 const NAP: Duration = Duration::from_micros(100);
 
 /// How long the end of a group of events is waited for before what is held of it is sent.
@@ -39,6 +37,7 @@ pub(super) struct Reading<W: WaitStrategy> {
     queue: Arc<Queue>,
     consumer: Consumer<Event, W, Single>,
     making: Making,
+    events: Vec<Event>,
     told: Instant,
 }
 
@@ -71,7 +70,7 @@ impl<W: WaitStrategy> Reading<W> {
         let now = Instant::now();
         let making =
             Making { queue: Arc::clone(&queue), setting, replica, begin, first: None, next: 0, flushed: now };
-        Self { queue, consumer, making, told: now }
+        Self { queue, consumer, making, events: Vec::new(), told: now }
     }
 
     pub(super) fn run(mut self) -> Result<(), QuestDbFailure> {
@@ -85,12 +84,12 @@ impl<W: WaitStrategy> Reading<W> {
 
     fn read(&mut self) -> Result<(), QuestDbFailure> {
         self.catch_up()?;
-        let (mut looks, mut events) = (0, Vec::new());
+        let rest = Rest::new(self.making.begin.bell.clone(), NAP);
         while !self.queue.is_stopped() {
-            events.clear();
-            match self.consumer.poll(|event, _, _| events.push(*event)) {
-                Ok(0) => looks += 1,
-                Ok(_) => looks = 0,
+            match self.turn() {
+                // Rows go in batches: there is time to let events gather.
+                Ok(taken) if taken < MANY_EVENTS => rest.rest_unwatched(),
+                Ok(_) => {}
                 Err(PollError::Closed) => {
                     self.making.replica.release();
                     self.making.flush();
@@ -98,19 +97,22 @@ impl<W: WaitStrategy> Reading<W> {
                 }
                 Err(PollError::Failed(failed)) => return Err(QuestDbFailure::Ring(failed)),
             }
-            self.making.take(&events);
-            if self.told.elapsed() >= TELL_EVERY {
-                self.told = Instant::now();
-                let lag = self.consumer.lag();
-                self.queue.progress(|status| status.ring_lag = lag);
-            }
-            if looks > LOOKS {
-                std::thread::sleep(NAP);
-            } else if looks > 0 {
-                std::thread::yield_now();
-            }
         }
         Ok(())
+    }
+
+    /// Takes what the ring has. Returns the number of events.
+    fn turn(&mut self) -> Result<usize, PollError> {
+        self.events.clear();
+        let Self { consumer, events, .. } = self;
+        let taken = consumer.poll(|event, _, _| events.push(*event))?;
+        self.making.take(&self.events);
+        if self.told.elapsed() >= TELL_EVERY {
+            self.told = Instant::now();
+            let lag = self.consumer.lag();
+            self.queue.progress(|status| status.ring_lag = lag);
+        }
+        Ok(taken)
     }
 
     /// Takes the events of the day so far, and those that come meanwhile.

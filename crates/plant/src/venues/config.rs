@@ -29,16 +29,19 @@ pub enum Wait {
     Sleep,
     /// It always sleeps, 200 us at least: messages go together and late by so much, and the core is left to others.
     Rest,
+    /// It always sleeps, 1 ms at least.
+    Park,
 }
 
 impl Wait {
-    const ALL: [Self; 3] = [Self::Spin, Self::Sleep, Self::Rest];
+    const ALL: [Self; 4] = [Self::Spin, Self::Sleep, Self::Rest, Self::Park];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Spin => "spin",
             Self::Sleep => "sleep",
             Self::Rest => "rest",
+            Self::Park => "park",
         }
     }
 }

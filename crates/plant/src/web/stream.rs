@@ -26,6 +26,7 @@ use super::counters::StreamCounters;
 use crate::clients::distributor::BookOptions;
 use crate::clients::history::{Begin, HistoryError, Past, Start, catch_up};
 use crate::clients::replica::{Market, Special};
+use crate::live::{MANY_EVENTS, Rest};
 use crate::worker::Worker;
 
 pub(super) mod endpoint;
@@ -44,11 +45,14 @@ pub const QUEUE_RECORDS: usize = 8_192;
 /// Clients at once.
 pub const MOST_CLIENTS: usize = 256;
 
-/// Looks for work in vain before the thread naps.
-const LOOKS: u32 = 100;
-
-/// How long it naps.
+/// How long the thread naps where nothing wakes it.
 const NAP: Duration = Duration::from_micros(100);
+
+/// How long it sleeps at most until it is woken.
+const SLEEP: Duration = Duration::from_millis(20);
+
+/// How often it looks whether a client that was given too much has room again.
+const ROOM: Duration = Duration::from_millis(1);
 
 /// Where the thread of the stream and the web's server meet.
 #[derive(Debug, Default)]
@@ -189,31 +193,42 @@ impl<W: WaitStrategy> Work<W> {
             }
             Ok::<(), HistoryError>(())
         })?;
-        let mut looks = 0;
+        let mut rest = Rest::new(self.begin.bell.clone(), NAP);
         while !self.stop.load(Ordering::Acquire) {
-            let is_late = self.consumer.lag() > self.behind;
-            let Self { consumer, buffer, .. } = self;
-            buffer.clear();
-            match consumer.poll(|event, _, _| buffer.push(*event)) {
-                Ok(0) => looks += 1,
-                Ok(_) => looks = 0,
+            let turned = self.turn().and_then(|taken| {
+                if taken < MANY_EVENTS && self.maker.subscribers.is_empty() {
+                    rest.rest_unwatched();
+                } else if taken > 0 {
+                    rest.worked();
+                } else {
+                    let longest = if self.maker.owes() { ROOM } else { SLEEP };
+                    rest.rest(longest, || self.turn().map(|taken| taken > 0))?;
+                }
+                Ok(())
+            });
+            match turned {
+                Ok(()) => {}
                 Err(PollError::Closed) => break,
                 Err(PollError::Failed(failed)) => return Err(StreamFailure::Ring(failed)),
-            }
-            if is_late {
-                self.maker.fall_behind(&self.hub.counters);
-            }
-            self.maker.events(&self.buffer, &self.hub.counters);
-            self.admit();
-            self.maker.catch_up(&self.hub.counters);
-            if looks > LOOKS {
-                std::thread::sleep(NAP);
-            } else if looks > 0 {
-                std::thread::yield_now();
             }
         }
         self.maker.catch_up(&self.hub.counters);
         Ok(())
+    }
+
+    /// Takes what the ring has, and gives clients what they are to have. Returns the number of events.
+    fn turn(&mut self) -> Result<usize, PollError> {
+        let is_late = self.consumer.lag() > self.behind;
+        let Self { consumer, buffer, .. } = self;
+        buffer.clear();
+        let taken = consumer.poll(|event, _, _| buffer.push(*event))?;
+        if is_late {
+            self.maker.fall_behind(&self.hub.counters);
+        }
+        self.maker.events(&self.buffer, &self.hub.counters);
+        self.admit();
+        self.maker.catch_up(&self.hub.counters);
+        Ok(taken)
     }
 
     fn admit(&mut self) {
@@ -402,6 +417,11 @@ impl Maker {
             }
         }
         self.subscribers.push(subscriber);
+    }
+
+    /// Whether a client is still to be given something.
+    fn owes(&self) -> bool {
+        self.subscribers.iter().any(Subscriber::is_owed)
     }
 
     /// All clients have missed what comes now, and get the last of it later.

@@ -81,7 +81,8 @@ pub(super) fn run(out: &Path, choice: &Choice) -> Result {
     let mut venues =
         VenuesConfig::parse("examples/exchange/loopback.toml", VENUES).map_err(|errors| config(&errors))?;
     venues.rate = choice.rate;
-    venues.wait = Wait::Rest;
+    // Who serves until Ctrl-C shares the machine with others.
+    venues.wait = if choice.seconds.is_none() { Wait::Park } else { Wait::Rest };
     venues.injected = Some(out.join("injected.json"));
     // What a user does not name is this demonstration's own, so that several can run.
     let groups = Groups::choose()?;

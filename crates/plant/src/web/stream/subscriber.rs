@@ -47,6 +47,11 @@ impl Subscriber {
         self.request.trades
     }
 
+    /// Whether something waits for it that had no room in its queue.
+    pub(super) fn is_owed(&self) -> bool {
+        self.is_lagging || !self.waiting.is_empty()
+    }
+
     pub(super) fn is_gone(&self) -> bool {
         self.is_gone || self.queue.is_closed()
     }
@@ -142,7 +147,7 @@ impl Subscriber {
         counters: &StreamCounters,
         last: impl Fn(InstrumentId, bool) -> Record,
     ) {
-        if self.waiting.is_empty() && !self.is_lagging {
+        if !self.is_owed() {
             return;
         }
         if self.is_lagging && self.queue.capacity() < self.queue.max_capacity() / 2 {
