@@ -6,6 +6,11 @@ use crate::tools::{self, Lack};
 /// Where the unit says that the binary is.
 const INSTALLED: &str = "/usr/local/bin/tapeworks";
 
+pub(crate) fn needs() -> Result<(), Lack> {
+    tools::debian("systemd-analyze", "systemd")?;
+    tools::python().map(drop)
+}
+
 pub(crate) fn run() -> Result<String, Lack> {
     let binary = tools::release_binary()?;
     let failed = |error: std::io::Error| Lack::Failed(error.to_string());
@@ -20,7 +25,6 @@ pub(crate) fn run() -> Result<String, Lack> {
             }
         }
     }
-    tools::debian("systemd-analyze", "systemd")?;
     let unit =
         std::fs::read_to_string(root.join("deploy/systemd/tapeworks-plant.service")).map_err(failed)?;
     let folder = process::target_folder().join("deploy");

@@ -11,7 +11,6 @@ const PYTHON: [&str; 3] = ["with_databento.py", "with_duckdb.py", "with_polars.p
 
 /// What tshark shows, against what `tapeworks dump` says; and what it says of checksums after a flow's rewriting.
 pub(crate) fn tshark() -> Result<String, Lack> {
-    tools::debian("tshark", "tshark")?;
     let python = if process::is_installed("python3") { "python3" } else { "python" };
     script(python.as_ref(), "with_tshark.py")?;
     script(python.as_ref(), "with_tshark_flow.py")?;
@@ -29,9 +28,13 @@ pub(crate) fn python() -> Result<String, Lack> {
     Ok(format!("{} counterparts read the same records", PYTHON.len()))
 }
 
+pub(crate) fn needs_of_page() -> Result<(), Lack> {
+    tools::debian("chromium", "chromium")?;
+    tools::node("interop/page").map(drop)
+}
+
 /// The plant's page in Chromium, as a person uses it.
 pub(crate) fn page() -> Result<String, Lack> {
-    tools::debian("chromium", "chromium")?;
     let folder = tools::node("interop/page")?;
     process::program("node")
         .arg(folder.join("test.mjs"))
@@ -79,11 +82,14 @@ pub(crate) fn live() -> Result<String, Lack> {
         .into())
 }
 
-/// The Java client of the stream, built by Maven: the same records in both encodings.
-pub(crate) fn java() -> Result<String, Lack> {
+pub(crate) fn needs_of_java() -> Result<(), Lack> {
     tools::debian("mvn", "maven")?;
     tools::debian("javac", "openjdk-17-jdk-headless")?;
-    tools::debian("python3", "python3")?;
+    tools::debian("python3", "python3")
+}
+
+/// The Java client of the stream, built by Maven: the same records in both encodings.
+pub(crate) fn java() -> Result<String, Lack> {
     let folder = process::root().join("clients/java");
     let maven = ["--quiet", "--batch-mode", "--file", "clients/java/pom.xml", "package"];
     process::program("mvn").args(maven).run().map_err(Lack::Failed)?;
@@ -100,10 +106,14 @@ pub(crate) fn java() -> Result<String, Lack> {
     Ok("the Java client reads the same records in both encodings".into())
 }
 
-/// A real QuestDB, fetched by Maven: what a plant wrote into it, against the files of the plant's journal.
-pub(crate) fn questdb() -> Result<String, Lack> {
+pub(crate) fn needs_of_questdb() -> Result<(), Lack> {
     tools::debian("mvn", "maven")?;
     tools::debian("java", "openjdk-17-jre-headless")?;
+    tools::python().map(drop)
+}
+
+/// A real QuestDB, fetched by Maven: what a plant wrote into it, against the files of the plant's journal.
+pub(crate) fn questdb() -> Result<String, Lack> {
     let python = tools::python()?;
     let server = process::target_folder().join("interop-questdb");
     let maven = ["--quiet", "--batch-mode", "--file", "interop/questdb/pom.xml", "package"];

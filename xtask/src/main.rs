@@ -27,9 +27,13 @@ The chores of the workspace.
 Usage: cargo xtask <CHORE> [ARGUMENTS]
 
 Chores:
-  test [STEP]...           Run every step that must pass before a change lands, or only the named ones.
-                           `test --list` tells the steps. With CI=true what is missing is installed, or the run
-                           fails; otherwise a step that lacks a tool is skipped, and says so.
+  test [STEP]...           Run what must hold, or only the named steps. `test --list` tells the steps. With CI=true what
+                           is missing is installed, or the run fails; otherwise a step that lacks a tool is skipped
+                           before anything is built for it, and says so.
+      --long               The steps that take minutes too. Other people's programs are run over what changed since
+                           the last landed commit.
+      --since COMMIT       That commit; where the branch leaves origin/main unless given.
+      --all                All of other people's programs, whatever changed.
   deps                     Check which crate uses which against the rule of the house.
   tidy                     Check the house rules that text alone can break.
   bench [ARGUMENTS]        Run the benches (release build).
@@ -40,6 +44,7 @@ Chores:
 
 Examples:
   cargo xtask test
+  cargo xtask test --long
   cargo xtask test tests tidy
   cargo xtask instructions --bless
 ";
@@ -59,7 +64,7 @@ fn main() -> ExitCode {
             steps::list();
             Ok(())
         }
-        ["test", names @ ..] => steps::test(names),
+        ["test", rest @ ..] => wanted(rest).and_then(|wanted| steps::test(&wanted)),
         ["deps"] => deps::run().map(told),
         ["tidy"] => tidy::run().map(told),
         ["bench", rest @ ..] => bench(rest),
@@ -78,6 +83,24 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The flags and steps behind `test`.
+fn wanted<'a>(arguments: &[&'a str]) -> Result<steps::Wanted<'a>, String> {
+    let mut wanted = steps::Wanted::default();
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match *argument {
+            "--long" => wanted.long = true,
+            "--all" => (wanted.long, wanted.all) = (true, true),
+            "--since" => wanted.since = Some(rest.next().ok_or("--since takes a commit")?),
+            flag if flag.starts_with('-') => {
+                return Err(format!("`{flag}` is no flag of test; `cargo xtask --help` lists them"));
+            }
+            name => wanted.names.push(name),
+        }
+    }
+    Ok(wanted)
 }
 
 fn words_of(chore: &str, words: &[&str]) -> String {

@@ -1,7 +1,8 @@
 //! `cargo xtask test`: everything that must hold before a change lands, step by step.
 //!
 //! Every step runs, whatever became of the ones before, so that one run tells all; the summary at the end has a line
-//! for each with its time. What is cheap to check comes first.
+//! for each with its time. What is cheap to check comes first; what takes minutes runs with `--long`, as in continuous
+//! integration. A step looks for the tools that it needs before anything is built for it.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,33 @@ struct Step {
     name: &'static str,
     /// What must hold.
     what: &'static str,
+    when: When,
+    /// Whether the tools that it needs are there: asked before anything is built for it.
+    needs: fn() -> Result<(), Lack>,
     run: fn() -> Result<String, Lack>,
+}
+
+/// In which runs a step takes part.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum When {
+    Always,
+    /// It takes minutes: only with `--long`, or when it is named.
+    Long,
+    /// As `Long`; other people's programs, which are run only where something below one of these paths changed since the last
+    /// landed commit, or with `--all`.
+    Covers(&'static [&'static str]),
+}
+
+/// What a person asks for.
+#[derive(Default)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) names: Vec<&'a str>,
+    /// The long steps too.
+    pub(crate) long: bool,
+    /// All of the interop, whatever changed.
+    pub(crate) all: bool,
+    /// The last landed commit; where it leaves the branch `origin/main` unless given.
+    pub(crate) since: Option<&'a str>,
 }
 
 /// How a step ended, and what it says.
@@ -22,6 +49,8 @@ enum Outcome {
     Passed(String),
     Failed(String),
     Skipped(String),
+    /// Nothing that it covers has changed.
+    Unchanged,
 }
 
 /// The version of mdbook that is installed where none is.
@@ -33,105 +62,259 @@ const FUZZ_INPUTS: &str = "100000";
 /// The feature that needs more than the toolchain to build.
 const AF_XDP: &str = "af-xdp";
 
+const fn nothing() -> Result<(), Lack> {
+    Ok(())
+}
+
+/// The sources from which market data comes out of the program: protocols, feeds, books, files.
+const DATA: [&str; 8] = [
+    "crates/wire",
+    "crates/packet",
+    "crates/market",
+    "crates/feed",
+    "crates/store",
+    "crates/exchange",
+    "crates/plant",
+    "crates/cli",
+];
+
 const STEPS: &[Step] = &[
-    Step { name: "format", what: "the sources are formatted", run: format },
+    Step {
+        name: "format",
+        what: "the sources are formatted",
+        when: When::Always,
+        needs: nothing,
+        run: format,
+    },
     Step {
         name: "tidy",
         what: "the house rules of text are kept",
+        when: When::Always,
+        needs: nothing,
         run: || tidy::run().map_err(Lack::Failed),
     },
     Step {
         name: "deps",
         what: "each crate uses only what it may",
+        when: When::Always,
+        needs: nothing,
         run: || deps::run().map_err(Lack::Failed),
     },
     Step {
         name: "licences",
         what: "what we link has a licence that fits, and comes from one place",
+        when: When::Always,
+        needs: nothing,
         run: || licences::run().map_err(Lack::Failed),
     },
     Step {
         name: "tests",
         what: "the tests of the workspace pass, fuzz targets over their seeds among them",
+        when: When::Always,
+        needs: tools_of_tests,
         run: tests,
     },
-    Step { name: "models", what: "loom finds no order of two threads that breaks a ring", run: models },
-    Step { name: "lints", what: "clippy has nothing to say", run: lints },
+    Step { name: "lints", what: "clippy has nothing to say", when: When::Always, needs: nothing, run: lints },
+    Step {
+        name: "documentation",
+        what: "the API's documentation builds without warnings",
+        when: When::Always,
+        needs: nothing,
+        run: documentation,
+    },
+    Step { name: "book", what: "the book builds (mdbook)", when: When::Always, needs: nothing, run: book },
+    Step {
+        name: "models",
+        what: "loom finds no order of two threads that breaks a ring",
+        when: When::Long,
+        needs: nothing,
+        run: models,
+    },
     Step {
         name: "features",
         what: "each crate builds with each of its features alone; the tests of TLS",
+        when: When::Long,
+        needs: nothing,
         run: features,
     },
     Step {
         name: "af-xdp",
         what: "frames come by AF_XDP, a feature that is not in the default build",
+        when: When::Long,
+        needs: tools::af_xdp,
         run: af_xdp,
+    },
+    Step { name: "binary", what: "the release binary builds", when: When::Long, needs: nothing, run: binary },
+    Step {
+        name: "fuzz",
+        what: "every fuzz target takes its seeds and many mutations of them",
+        when: When::Long,
+        needs: nothing,
+        run: fuzz,
+    },
+    Step {
+        name: "fuzzers",
+        what: "the fuzz targets compile for libFuzzer, without a lint",
+        when: When::Long,
+        needs: nothing,
+        run: fuzzers,
+    },
+    Step {
+        name: "benches",
+        what: "the benches compile, without a lint",
+        when: When::Long,
+        needs: nothing,
+        run: benches,
+    },
+    Step {
+        name: "instructions",
+        what: "instructions per message are what they were",
+        when: When::Long,
+        needs: || tools::debian("valgrind", "valgrind"),
+        run: counted,
+    },
+    Step {
+        name: "deploy",
+        what: "the service's unit, the container's file and the shipped configurations are sound",
+        when: When::Long,
+        needs: deploy::needs,
+        run: deploy::run,
+    },
+    Step {
+        name: "tshark",
+        what: "tshark shows the fields that `tapeworks dump` tells, and reads the multicast",
+        when: When::Covers(&DATA),
+        needs: || tools::debian("tshark", "tshark"),
+        run: interop::tshark,
+    },
+    Step {
+        name: "python",
+        what: "databento, DuckDB and Polars read what was written",
+        when: When::Covers(&DATA),
+        needs: || tools::python().map(drop),
+        run: interop::python,
+    },
+    Step {
+        name: "live",
+        what: "the official clients get from the live server what the files hold",
+        when: When::Covers(&DATA),
+        needs: || tools::python().map(drop),
+        run: interop::live,
+    },
+    Step {
+        name: "page",
+        what: "the plant's page works in Chromium",
+        when: When::Covers(&["crates/plant", "crates/cli", "web"]),
+        needs: interop::needs_of_page,
+        run: interop::page,
+    },
+    Step {
+        name: "java",
+        what: "the Java client reads the stream in both encodings",
+        when: When::Covers(&["crates/plant", "clients"]),
+        needs: interop::needs_of_java,
+        run: interop::java,
     },
     Step {
         name: "questdb",
         what: "the plant's records are rows of a real QuestDB, a feature that is not in the default build",
+        when: When::Covers(&DATA),
+        needs: interop::needs_of_questdb,
         run: questdb,
     },
-    Step {
-        name: "documentation",
-        what: "the API's documentation builds without warnings",
-        run: documentation,
-    },
-    Step { name: "book", what: "the book builds (mdbook)", run: book },
-    Step { name: "binary", what: "the release binary builds", run: binary },
-    Step { name: "fuzz", what: "every fuzz target takes its seeds and many mutations of them", run: fuzz },
-    Step {
-        name: "tshark",
-        what: "tshark shows the fields that `tapeworks dump` tells, and reads the multicast",
-        run: interop::tshark,
-    },
-    Step { name: "python", what: "databento, DuckDB and Polars read what was written", run: interop::python },
-    Step { name: "page", what: "the plant's page works in Chromium", run: interop::page },
-    Step {
-        name: "live",
-        what: "the official clients get from the live server what the files hold",
-        run: interop::live,
-    },
-    Step { name: "java", what: "the Java client reads the stream in both encodings", run: interop::java },
-    Step {
-        name: "deploy",
-        what: "the service's unit, the container's file and the shipped configurations are sound",
-        run: deploy::run,
-    },
-    Step { name: "fuzzers", what: "the fuzz targets compile for libFuzzer, without a lint", run: fuzzers },
-    Step { name: "benches", what: "the benches compile, without a lint", run: benches },
-    Step { name: "instructions", what: "instructions per message are what they were", run: counted },
 ];
 
 /// Prints the steps.
 pub(crate) fn list() {
     for step in STEPS {
-        println!("{:14} {}", step.name, step.what);
+        let when = match step.when {
+            When::Always => "",
+            When::Long => " [long]",
+            When::Covers(_) => " [long, where what it covers changed]",
+        };
+        println!("{:14} {}{when}", step.name, step.what);
     }
 }
 
-/// Runs the named steps, or all.
-pub(crate) fn test(names: &[&str]) -> Result<(), String> {
+/// Runs the steps that are wanted.
+pub(crate) fn test(wanted: &Wanted<'_>) -> Result<(), String> {
+    let Wanted { names, long, all, since } = wanted;
     if let Some(unknown) = names.iter().find(|name| STEPS.iter().all(|step| step.name != **name)) {
         return Err(format!("`{unknown}` is no step; `cargo xtask test --list` tells them"));
     }
+    let changed = if *long && !all { changes(*since)? } else { None };
     let mut ended = Vec::new();
-    for step in STEPS.iter().filter(|step| names.is_empty() || names.contains(&step.name)) {
+    for step in STEPS {
+        let is_wanted = match step.when {
+            _ if !names.is_empty() => names.contains(&step.name),
+            When::Always => true,
+            When::Long | When::Covers(_) => *long,
+        };
+        if !is_wanted {
+            continue;
+        }
         println!("\n=== {}: {} ===", step.name, step.what);
         let started = Instant::now();
-        let outcome = match (step.run)() {
-            Ok(what) => Outcome::Passed(what),
-            Err(Lack::Failed(why)) => Outcome::Failed(why),
-            Err(Lack::Skipped(why)) => Outcome::Skipped(why),
+        let outcome = match step.when {
+            When::Covers(paths) if names.is_empty() && !touches(changed.as_deref(), paths) => {
+                Outcome::Unchanged
+            }
+            _ => match (step.needs)().and_then(|()| (step.run)()) {
+                Ok(what) => Outcome::Passed(what),
+                Err(Lack::Failed(why)) => Outcome::Failed(why),
+                Err(Lack::Skipped(why)) => Outcome::Skipped(why),
+            },
         };
         match &outcome {
             Outcome::Passed(what) => println!("{what}"),
             Outcome::Failed(why) => eprintln!("error: {why}"),
             Outcome::Skipped(why) => println!("SKIPPED: {why}"),
+            Outcome::Unchanged => println!("not run: {UNCHANGED}"),
         }
         ended.push((step.name, outcome, started.elapsed()));
     }
+    let left_out = STEPS.iter().filter(|step| step.when != When::Always).count();
+    if names.is_empty() && !long {
+        println!("\n{left_out} steps that take minutes were left out: `cargo xtask test --long` runs them");
+    }
     summarise(&ended)
+}
+
+/// Why a step of the interop was left out.
+const UNCHANGED: &str =
+    "nothing that it covers changed since the last landed commit; --all runs it all the same";
+
+/// The files that changed since the last landed commit; `None` where that commit is not known, and everything counts as changed.
+fn changes(since: Option<&str>) -> Result<Option<Vec<String>>, String> {
+    let git = |arguments: &[&str]| process::program("git").args(arguments).output();
+    let base = match since {
+        Some(commit) => git(&["rev-parse", "--verify", &format!("{commit}^{{commit}}")])?,
+        None => {
+            let (Ok(base), Ok(head)) =
+                (git(&["merge-base", "HEAD", "origin/main"]), git(&["rev-parse", "HEAD"]))
+            else {
+                return Ok(None);
+            };
+            // On the branch itself nobody knows what landed last.
+            if base == head {
+                return Ok(None);
+            }
+            base
+        }
+    };
+    let tracked = git(&["diff", "--name-only", base.trim()])?;
+    let others = git(&["ls-files", "--others", "--exclude-standard"])?;
+    Ok(Some(tracked.lines().chain(others.lines()).map(str::to_owned).collect()))
+}
+
+/// Whether one of the changed files lies below one of the paths, or could change anything.
+fn touches(changed: Option<&[String]>, paths: &[&str]) -> bool {
+    let Some(changed) = changed else { return true };
+    let of_all = ["Cargo.lock", "Cargo.toml", "interop", "xtask", "testdata"];
+    let is_below = |file: &str, path: &str| {
+        file.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    changed.iter().any(|file| paths.iter().chain(&of_all).any(|path| is_below(file, path)))
 }
 
 fn summarise(ended: &[(&str, Outcome, Duration)]) -> Result<(), String> {
@@ -139,9 +322,10 @@ fn summarise(ended: &[(&str, Outcome, Duration)]) -> Result<(), String> {
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     for (name, outcome, time) in ended {
         let (word, what, count) = match outcome {
-            Outcome::Passed(what) => ("passed", what, &mut passed),
-            Outcome::Failed(what) => ("FAILED", what, &mut failed),
-            Outcome::Skipped(what) => ("skipped", what, &mut skipped),
+            Outcome::Passed(what) => ("passed", what.as_str(), &mut passed),
+            Outcome::Failed(what) => ("FAILED", what.as_str(), &mut failed),
+            Outcome::Skipped(what) => ("skipped", what.as_str(), &mut skipped),
+            Outcome::Unchanged => ("skipped", UNCHANGED, &mut skipped),
         };
         *count += 1;
         let what = what.lines().next().unwrap_or_default();
@@ -168,14 +352,20 @@ fn format() -> Result<String, Lack> {
     ran(run(), "formatted")
 }
 
-fn tests() -> Result<String, Lack> {
-    // A test that finds no tshark has nothing to compare with, and one without `ip` no network of its own: they must be
-    // there where nothing may be skipped. `ip` does not know `--version`; `ss` comes with it.
+/// A test that finds no tshark has nothing to compare with, and one without `ip` no network of its own: they must be there where
+/// nothing may be skipped. `ip` does not know `--version`; `ss` comes with it.
+fn tools_of_tests() -> Result<(), Lack> {
     for (program, package) in [("tshark", "tshark"), ("ss", "iproute2")] {
-        if let Err(Lack::Failed(why)) = tools::debian(program, package) {
-            return Err(Lack::Failed(why));
+        match tools::debian(program, package) {
+            Err(Lack::Failed(why)) => return Err(Lack::Failed(why)),
+            Err(Lack::Skipped(why)) => println!("some tests are skipped: {why}"),
+            Ok(()) => {}
         }
     }
+    Ok(())
+}
+
+fn tests() -> Result<String, Lack> {
     ran(cargo(["test", "--workspace", "--no-fail-fast", "--locked"]).run(), "all tests pass")
 }
 
@@ -196,7 +386,6 @@ fn lints() -> Result<String, Lack> {
 
 /// The feature that lets frames past the kernel's stack: what is only there with it.
 fn af_xdp() -> Result<String, Lack> {
-    tools::af_xdp()?;
     let run = || {
         let build =
             ["--locked", "--package", "tapeworks-packet", "--package", "tapeworks", "--features", AF_XDP];
@@ -316,6 +505,34 @@ fn benches() -> Result<String, Lack> {
 }
 
 fn counted() -> Result<String, Lack> {
-    tools::debian("valgrind", "valgrind")?;
     instructions::run(false).map_err(Lack::Failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interop_runs_where_what_it_covers_changed_or_nobody_knows() {
+        let changed = |files: &[&str]| Some(files.iter().map(|file| (*file).to_owned()).collect::<Vec<_>>());
+        let covers = ["crates/plant", "web"];
+        for (files, expected) in [
+            (changed(&["crates/plant/src/live.rs"]), true),
+            (changed(&["docs/src/page.md", "crates/planter/src/lib.rs"]), false),
+            (changed(&["web/page.js"]), true),
+            (changed(&["interop/page/test.mjs"]), true),
+            (changed(&["Cargo.lock"]), true),
+            (changed(&[]), false),
+            (None, true),
+        ] {
+            assert_eq!(touches(files.as_deref(), &covers), expected, "{files:?}");
+        }
+    }
+
+    #[test]
+    fn every_step_has_a_name_of_its_own() {
+        for (at, step) in STEPS.iter().enumerate() {
+            assert!(STEPS.iter().skip(at + 1).all(|other| other.name != step.name), "{}", step.name);
+        }
+    }
 }
