@@ -661,6 +661,48 @@ fn one_stalled_client_of_many_delays_nobody() {
     same("what the stalled one got", &told.records, &all[..told.records.len()]);
 }
 
+/// It got 24 stray bytes and the end of the connection, as both warning and reason waited behind what it had not read.
+#[test]
+fn a_slow_client_reads_whole_records_then_why_its_session_ended_even_much_later() {
+    let events = events(&scenario(60_000, 20, 2));
+    let mut plant = Plant::with(|options| options.queue_bytes = 1 << 20);
+    let address = plant.server.address();
+    let line = "schema=mbo|symbols=ALL_SYMBOLS";
+    let stalled = ["", "|compression=zstd"].map(|more| Client::connect(address, more).subscribe(line));
+    let (mut rounds, deadline) = (0, Instant::now() + Duration::from_secs(60));
+    while plant.server.stats().counters.ended_slow < 2 {
+        for part in events.chunks(2000) {
+            plant.publish(part);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        rounds += 1;
+        assert!(Instant::now() < deadline, "nobody was too slow: {:?}", plant.server.stats());
+    }
+    let evicted = plant.server.stats().evicted;
+    assert!(
+        evicted.len() == 2 && evicted.iter().all(|one| one.reason.contains("is too slow")),
+        "{evicted:?}"
+    );
+    // Longer than others have to read why.
+    std::thread::sleep(Duration::from_secs(6));
+    let repeated: Vec<Event> = (0..rounds).flat_map(|_| events.iter().copied()).collect();
+    let all = expected(&repeated, Schema::Mbo);
+    for (place, stalled) in stalled.into_iter().enumerate() {
+        let told = stalled.rest().join().unwrap();
+        same("what the stalled one got", &told.records, &all[..told.records.len()]);
+        assert!(!told.records.is_empty() && told.records.len() < all.len());
+        assert!(
+            told.errors.last().is_some_and(|error| error.contains("too slow")),
+            "{place} {:?}",
+            told.errors
+        );
+        // In a compressed stream the warning waits with the rest.
+        let is_warned = told.system.iter().any(|message| message.contains("slow reader"));
+        assert!(is_warned || place == 1, "{:?}", told.system);
+    }
+    plant.end();
+}
+
 #[test]
 fn a_snapshot_that_is_larger_than_the_queue_makes_nobody_slow() {
     let events = events(&scenario(30_000, 20, 2));

@@ -12,6 +12,7 @@
 
 mod client;
 
+use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -187,6 +188,12 @@ const WAKER: Token = Token(usize::MAX - 1);
 /// How long a client that is told to go may take to read why.
 const FAREWELL_NS: u64 = 5 * Nanos::SECOND;
 
+/// The same of one that was too slow: it reads some day, or never.
+const SLOW_FAREWELL_NS: u64 = 30 * Nanos::SECOND;
+
+/// Sessions of slow clients that are remembered with the reason.
+const MOST_EVICTED: usize = 64;
+
 /// How often times are checked: heartbeats, answers that do not come.
 const CHECK_NS: u64 = 50_000_000;
 
@@ -235,6 +242,17 @@ impl Watchers {
     }
 }
 
+/// A session that ended because its client was too slow.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Evicted {
+    /// The session.
+    pub session: u64,
+    /// Where the client was.
+    pub address: SocketAddr,
+    /// What it was told.
+    pub reason: String,
+}
+
 /// Serves clients. See the [module](self).
 pub struct Distributor {
     options: Options,
@@ -254,6 +272,7 @@ pub struct Distributor {
     checked: Nanos,
     live: Arc<AtomicU64>,
     counters: Counters,
+    evicted: VecDeque<Evicted>,
     refusals: Refusals,
     input: Vec<u8>,
 }
@@ -318,6 +337,7 @@ impl Distributor {
             sessions: 0,
             now: Clocks::default(),
             checked: Nanos(0),
+            evicted: VecDeque::new(),
             live: Arc::new(AtomicU64::new(0)),
             counters: Counters::default(),
             refusals,
@@ -424,6 +444,11 @@ impl Distributor {
         let room = self.options.queue_bytes / 2;
         let is_fed = |client: &Client| client.replay.is_some() && client.queued() < room;
         if self.clients.iter().flatten().any(is_fed) { longest.min(REPLAY_LOOK) } else { longest }
+    }
+
+    /// The last sessions that ended because their clients were too slow.
+    pub fn evicted(&self) -> Vec<Evicted> {
+        self.evicted.iter().cloned().collect()
     }
 
     /// Whether anybody is connected.
@@ -964,7 +989,7 @@ impl Distributor {
                     "the client is too slow: it took nothing of its replay for {} s",
                     stall.as_secs_f64()
                 );
-                self.dismiss(place, ErrorCode::Other, &text);
+                self.evict(place, &text);
                 continue;
             }
             if client.heartbeat(now) {
@@ -982,7 +1007,7 @@ impl Distributor {
             Ok(true) => {
                 counters.ended_slow += 1;
                 let text = format!("the client is too slow: {limit} bytes wait for it");
-                self.dismiss(place, ErrorCode::Other, &text);
+                self.evict(place, &text);
             }
             Err(_) => self.close(place),
         }
@@ -1020,9 +1045,27 @@ impl Distributor {
         Nanos(self.now.steady.0.saturating_add(FAREWELL_NS))
     }
 
+    /// Ends the session of a client that is too slow: what waits for it is dropped, and it reads why when it reads.
+    fn evict(&mut self, place: usize, text: &str) {
+        let Some(client) = self.client(place) else { return };
+        let dropped = client.drop_waiting();
+        let text = format!("{text}; {dropped} bytes are dropped");
+        let (session, address) = (client.id(), client.address());
+        if self.evicted.len() == MOST_EVICTED {
+            self.evicted.pop_front();
+        }
+        self.evicted.push_back(Evicted { session, address, reason: text.clone() });
+        let until = Nanos(self.now.steady.0.saturating_add(SLOW_FAREWELL_NS));
+        self.end(place, ErrorCode::Other, &text, until);
+    }
+
     /// Ends the session of an admitted client with an error message.
     fn dismiss(&mut self, place: usize, code: ErrorCode, text: &str) {
-        let (now, until) = (self.now, self.now_plus_farewell());
+        self.end(place, code, text, self.now_plus_farewell());
+    }
+
+    fn end(&mut self, place: usize, code: ErrorCode, text: &str, until: Nanos) {
+        let now = self.now;
         let Some(client) = self.client(place) else { return };
         // Without a head nobody could read the error.
         if client.begin(now).is_err() {

@@ -19,13 +19,20 @@ const ZSTD_LEVEL: i32 = 1;
 
 type Compressor = zstd::stream::write::Encoder<'static, Vec<u8>>;
 
+/// The most bytes of a block of Zstandard (RFC 8878, section 3.1.1.2.3).
+const BLOCK_BYTES: usize = 128 << 10;
+
 /// A queue of bytes.
 pub(super) struct Outbox {
     queue: VecDeque<Bytes>,
     queued: usize,
+    /// Chunks behind the first that were put before those that waited.
+    put_before: usize,
     /// Bytes of this turn that are this client's alone.
     own: Vec<u8>,
     compressor: Option<Box<Compressor>>,
+    /// The compressed stream was cut: what is put ends it, as a block that refers to nothing before it.
+    is_cut: bool,
 }
 
 impl std::fmt::Debug for Outbox {
@@ -36,7 +43,14 @@ impl std::fmt::Debug for Outbox {
 
 impl Outbox {
     pub(super) const fn new() -> Self {
-        Self { queue: VecDeque::new(), queued: 0, own: Vec::new(), compressor: None }
+        Self {
+            queue: VecDeque::new(),
+            queued: 0,
+            put_before: 0,
+            own: Vec::new(),
+            compressor: None,
+            is_cut: false,
+        }
     }
 
     /// Whatever is put from now on is compressed.
@@ -78,6 +92,29 @@ impl Outbox {
         }
     }
 
+    /// Drops what waits, but for the chunk that is being sent, which ends with a whole record, and what was put right behind it. What is
+    /// put now follows, and is the last of a compressed stream. Returns the bytes dropped.
+    pub(super) fn cut(&mut self) -> usize {
+        let before = self.len();
+        self.queue.truncate(1 + self.put_before);
+        self.queued = self.queue.iter().map(Bytes::len).sum();
+        self.own.clear();
+        self.is_cut = self.compressor.take().is_some();
+        before - self.len()
+    }
+
+    /// Puts records before those that wait, behind the chunk that is being sent. A compressed stream cannot be parted: there they
+    /// follow what waits.
+    pub(super) fn put_next(&mut self, records: &[u8]) {
+        if self.compressor.is_some() || self.queue.is_empty() {
+            self.own.extend_from_slice(records);
+        } else {
+            self.queued += records.len();
+            self.put_before += 1;
+            self.queue.insert(self.put_before, Bytes::copy_from_slice(records));
+        }
+    }
+
     /// Makes what was put ready to be sent.
     pub(super) fn seal(&mut self) -> io::Result<()> {
         if self.own.is_empty() {
@@ -90,6 +127,7 @@ impl Outbox {
                 self.own.clear();
                 std::mem::take(compressor.get_mut())
             }
+            None if self.is_cut => raw_blocks(&std::mem::take(&mut self.own)),
             None => std::mem::take(&mut self.own),
         };
         self.enqueue(bytes.into());
@@ -127,8 +165,23 @@ impl Outbox {
             }
             written -= chunk.len();
             self.queue.pop_front();
+            self.put_before = self.put_before.saturating_sub(1);
         }
     }
+}
+
+/// Bytes as the last blocks of a frame of Zstandard, not compressed (RFC 8878, section 3.1.1.2).
+fn raw_blocks(bytes: &[u8]) -> Vec<u8> {
+    let mut blocks = Vec::with_capacity(bytes.len() + 3);
+    let mut parts = bytes.chunks(BLOCK_BYTES).peekable();
+    while let Some(part) = parts.next() {
+        let is_last = u32::from(parts.peek().is_none());
+        // At most 2^17 bytes: three bytes hold it.
+        let header = is_last | (part.len() as u32) << 3;
+        blocks.extend_from_slice(&header.to_le_bytes()[..3]);
+        blocks.extend_from_slice(part);
+    }
+    blocks
 }
 
 #[cfg(test)]
@@ -150,6 +203,63 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    /// Everything that is taken, decompressed if it was compressed.
+    fn all_of(outbox: &mut Outbox, mut slow: Slow, is_compressed: bool) -> Vec<u8> {
+        while outbox.write(&mut slow).unwrap() > 0 {}
+        assert!(outbox.is_empty());
+        if !is_compressed {
+            return slow.0;
+        }
+        // To the end of the frame, or it is an error.
+        zstd::decode_all(&slow.0[..]).unwrap()
+    }
+
+    #[test]
+    fn what_is_cut_ends_with_a_whole_chunk_and_the_last_word() {
+        for is_compressed in [false, true] {
+            let mut outbox = Outbox::new();
+            if is_compressed {
+                outbox.compress().unwrap();
+            }
+            for chunk in 0..5u8 {
+                outbox.own().extend_from_slice(&[chunk; 300]);
+                outbox.own().extend_from_slice(&(0..100).collect::<Vec<_>>());
+                outbox.seal().unwrap();
+            }
+            let mut slow = Slow(Vec::new(), 7);
+            outbox.write(&mut slow).unwrap();
+            let waiting = outbox.len();
+            let dropped = outbox.cut();
+            assert!(dropped > 0 && dropped < waiting);
+            outbox.own().extend_from_slice(b"too slow");
+            outbox.seal().unwrap();
+            let told = all_of(&mut outbox, slow, is_compressed);
+            let mut expected = vec![0; 300];
+            expected.extend(0..100);
+            expected.extend_from_slice(b"too slow");
+            assert_eq!(told, expected, "compressed: {is_compressed}");
+        }
+    }
+
+    #[test]
+    fn a_word_in_between_comes_behind_the_chunk_that_is_being_sent() {
+        let mut outbox = Outbox::new();
+        outbox.put_next(b"0");
+        for chunk in [b"aaaa", b"bbbb", b"cccc"] {
+            outbox.own().extend_from_slice(chunk);
+            outbox.seal().unwrap();
+        }
+        let mut slow = Slow(Vec::new(), 2);
+        outbox.write(&mut slow).unwrap();
+        outbox.put_next(b"!");
+        outbox.put_next(b"?");
+        outbox.write(&mut slow).unwrap();
+        assert!(outbox.cut() > 0);
+        outbox.own().extend_from_slice(b".");
+        outbox.seal().unwrap();
+        assert_eq!(all_of(&mut outbox, slow, false), b"0aaaa!?.");
     }
 
     proptest! {

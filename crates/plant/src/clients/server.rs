@@ -12,7 +12,9 @@ use tapeworks_ring::wait::WaitStrategy;
 use crate::live::{Bell, MANY_EVENTS, Rhythm, UNWATCHED, now};
 use crate::worker::Worker;
 
-use super::distributor::{ClientView, Counters, Distributor, DistributorError, MissingEvents, Options};
+use super::distributor::{
+    ClientView, Counters, Distributor, DistributorError, Evicted, MissingEvents, Options,
+};
 use super::history::{Begin, HistoryError, Past, catch_up};
 use super::warm::ClientWarmer;
 
@@ -94,6 +96,8 @@ pub struct Stats {
     pub counters: Counters,
     /// Every connection.
     pub clients: Vec<ClientView>,
+    /// The last sessions that ended because their clients were too slow.
+    pub evicted: Vec<Evicted>,
     /// The number of the next event.
     pub next_event: u64,
     /// Events in the ring that are not taken yet.
@@ -381,6 +385,7 @@ impl<W: WaitStrategy> Work<W> {
         let stats = Stats {
             counters: *self.distributor.counters(),
             clients: self.distributor.clients(),
+            evicted: self.distributor.evicted(),
             next_event: self.distributor.next_event(),
             ring_lag: self.consumer.lag(),
             queued_bytes: self.distributor.queued_bytes(),

@@ -40,6 +40,8 @@ pub struct Monitor {
     before: Option<Status>,
     failing: Option<Failing>,
     clients: Vec<(u64, SocketAddr, String)>,
+    /// Sessions of slow clients that were told of.
+    evicted: Vec<u64>,
 }
 
 /// A journal that is not written.
@@ -173,6 +175,14 @@ impl Monitor {
             .filter(|client| !client.key.is_empty())
             .map(|client| (client.session, client.address, client.key.clone()))
             .collect();
+        for evicted in stats.evicted.iter().filter(|evicted| !self.evicted.contains(&evicted.session)) {
+            notices.push(Notice {
+                severity: Severity::Warning,
+                subject: evicted.address.to_string(),
+                text: format!("client evicted: {}", evicted.reason),
+            });
+        }
+        self.evicted = stats.evicted.iter().map(|evicted| evicted.session).collect();
         let mut say = |(_, address, key): &(u64, SocketAddr, String), text: &str| {
             notices.push(Notice {
                 severity: Severity::Info,
@@ -186,7 +196,7 @@ impl Monitor {
             .for_each(|client| say(client, "client came"));
         self.clients
             .iter()
-            .filter(|client| !known.contains(client))
+            .filter(|client| !known.contains(client) && !self.evicted.contains(&client.0))
             .for_each(|client| say(client, "client left"));
         self.clients = known;
     }

@@ -611,6 +611,13 @@ impl Client {
         self.interests.iter_mut().for_each(|interest| *interest = None);
     }
 
+    /// Drops what waits for it, but for what is being sent, so that it reads whole records and then why its session ends. Returns
+    /// the bytes dropped.
+    pub(super) fn drop_waiting(&mut self) -> usize {
+        self.allowance = 0;
+        self.outbox.cut()
+    }
+
     pub(super) fn is_past_farewell(&self, now: Clocks) -> bool {
         matches!(self.phase, Phase::Closing { until } if now.steady >= until)
     }
@@ -834,7 +841,14 @@ impl Client {
         if self.slow_reader() != SlowReader::Skip && waiting > limit / 2 && !self.is_warned {
             self.is_warned = true;
             let text = format!("slow reader: {waiting} of {limit} bytes wait for it");
-            self.tell(|bytes| live::system(now, SystemCode::SlowReaderWarning, &text, bytes));
+            let mut warning = Vec::new();
+            live::system(now, SystemCode::SlowReaderWarning, &text, &mut warning);
+            if self.has_ts_out() {
+                let record = std::mem::take(&mut warning);
+                live::with_ts_out(&record, self.turn, &mut warning);
+            }
+            // Before what waits: behind it, it would come when it is too late.
+            self.outbox.put_next(&warning);
         }
         if waiting < limit / 4 {
             self.is_warned = false;
