@@ -15,6 +15,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+use tapeworks_packet::new_file;
 
 use crate::ending::{EXIT_CODES, Failure, Result};
 
@@ -54,6 +55,10 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     interrupt::listen();
+    new_file::on_leftover(|partial, kept| {
+        let became = kept.map_or("removed".to_owned(), |kept| format!("kept as {}", kept.display()));
+        complain(&format!("{}: left behind by a run that died, {became}", partial.display()));
+    });
     match run(arguments.command) {
         Ok(ending) => ExitCode::from(ending.code()),
         Err(failure) => {

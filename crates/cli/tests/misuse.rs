@@ -195,7 +195,11 @@ fn two_outputs_of_one_name_are_wrong_usage_and_write_nothing() {
 #[test]
 fn an_unwritable_output_is_named() {
     let session = ["exchange", "generate", "--messages", "5000", "--symbols", "5", "--out"];
-    assert_told(&run(&[&session[..], &["/nowhere/x.pcap"]].concat()), 1, "/nowhere/x.pcap: cannot create");
+    assert_told(
+        &run(&[&session[..], &["/nowhere/x.pcap"]].concat()),
+        1,
+        "/nowhere/x.pcap: cannot be created",
+    );
     assert_told(&run(&["replay", CAPTURE, "--out", "/nowhere/x.csv"]), 1, "/nowhere/x.csv");
     assert_told(&run(&["study", CAPTURE, "--no-measure", "--svg", "/nowhere/x.svg"]), 1, "/nowhere/x.svg");
 }

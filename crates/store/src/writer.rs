@@ -30,12 +30,12 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// Opens a file for `schema`; the ending of `path` tells the format.
+    /// Opens a file for `schema`; the ending of `path` tells the format, unless [`Options::format`] does. `-` is standard
+    /// output. What else may be at `path`: see [`new_file`](tapeworks_packet::new_file).
     ///
     /// # Errors
-    /// [`StoreError::UnknownEnding`], [`StoreError::IsDirectory`], [`StoreError::Exists`] unless
-    /// [`Options::overwrite`] is set, [`StoreError::Create`], and [`StoreError::Write`] for a head that cannot be
-    /// written.
+    /// [`StoreError::UnknownEnding`], [`StoreError::NoFormat`], [`StoreError::Terminal`], [`StoreError::File`], and
+    /// [`StoreError::Write`] for a head that cannot be written.
     pub fn create(path: &Path, schema: Schema, options: &Options) -> Result<Self, StoreError> {
         Self::create_with(path, schema, options, on_disk)
     }
@@ -46,8 +46,8 @@ impl Writer {
         options: &Options,
         opener: Opener,
     ) -> Result<Self, StoreError> {
-        let format = Format::from_path(path)?;
-        let target = Target::new(path, options.overwrite, opener)?;
+        let format = options.format.map_or_else(|| Format::from_path(path), Ok)?;
+        let target = Target::new(path, format, options.overwrite, opener)?;
         let table = shape::of_schema(schema, Open { target, format, schema, options })?;
         Ok(Self { table })
     }
@@ -86,7 +86,7 @@ impl Writer {
     /// Completes the file and gives it its name.
     ///
     /// # Errors
-    /// As [`Writer::put`], and [`StoreError::Create`] or [`StoreError::Exists`] when it cannot have its name.
+    /// As [`Writer::put`], and [`StoreError::File`] when it cannot have its name.
     pub fn finish(self, instruments: &Instruments) -> Result<Summary, StoreError> {
         self.table.finish(instruments)
     }
@@ -129,8 +129,10 @@ impl shape::Use for Open<'_> {
 fn open<S: Shape + 'static>(shape: S, open: Open<'_>) -> Result<Box<dyn Table>, StoreError> {
     let Open { mut target, format, schema, options } = open;
     let zstd_level = format.is_zstd().then_some(options.zstd_level);
-    let part = if matches!(format, Format::Dbn | Format::DbnZstd) { ".records" } else { "" };
-    let output = target.open(part, zstd_level)?;
+    let output = match format {
+        Format::Dbn | Format::DbnZstd => target.open_scratch(zstd_level)?,
+        _ => target.open(zstd_level)?,
+    };
     let encoder: Result<Box<dyn Encode<S::Row>>, Failure> = match format {
         Format::Dbn | Format::DbnZstd => Ok(Box::new(Binary::new(output, schema, zstd_level))),
         Format::Parquet => {
@@ -242,7 +244,7 @@ mod tests {
 
     /// A file on a disk with little room left.
     struct Limited {
-        file: File,
+        file: Box<dyn Write + Send>,
         left: usize,
     }
 
@@ -261,13 +263,12 @@ mod tests {
         }
     }
 
-    fn limited<const LEFT: usize>(path: &Path) -> io::Result<Box<dyn Write + Send>> {
-        Ok(Box::new(Limited { file: File::create(path)?, left: LEFT }))
+    fn limited<const LEFT: usize>(file: Box<dyn Write + Send>) -> io::Result<Box<dyn Write + Send>> {
+        Ok(Box::new(Limited { file, left: LEFT }))
     }
 
     #[cfg(target_os = "linux")]
-    fn on_a_full_disk(path: &Path) -> io::Result<Box<dyn Write + Send>> {
-        File::create(path)?;
+    fn on_a_full_disk(_file: Box<dyn Write + Send>) -> io::Result<Box<dyn Write + Send>> {
         Ok(Box::new(File::options().write(true).open("/dev/full")?))
     }
 

@@ -204,7 +204,7 @@ fn real_packets(out: &Path, width: usize) -> Result<bool> {
     for (name, content) in CAPTURES {
         let path = out.join("captures").join(name);
         folder(path.parent().unwrap_or(out))?;
-        fs::write(&path, content).map_err(|error| Failure::from_file(&path, &error))?;
+        output::write_file(&path, true, content)?;
         let options = Options { inputs: vec![path], ..Options::default() };
         let summary = replay::replay(&options, &mut |_| match interrupt::is_requested() {
             true => std::ops::ControlFlow::Break(()),

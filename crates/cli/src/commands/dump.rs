@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         paint: terminal::paint(),
     };
     let mut inputs = input::open_all(&arguments.files, arguments.protocol)?;
-    let mut out = output::stdout();
+    let mut out = output::stdout()?;
     let mut bar = Bar::new("Dumping");
     let dumped = dump::dump(&mut inputs, &options, &mut out, &mut |progress| {
         bar.show(progress.bytes_read, progress.total_bytes, None)

@@ -8,7 +8,7 @@ use tapeworks_feed::Application;
 use tapeworks_market::nbbo::{NbboRules, StaleBooks};
 use tapeworks_market::{Nanos, Publisher};
 use tapeworks_plant::replay::{self, Output, Summary};
-use tapeworks_store::Schema;
+use tapeworks_store::{Format, Schema};
 
 use crate::ending::{Ending, Failure, Result};
 use crate::terminal::{self, Bar};
@@ -25,6 +25,7 @@ Examples:
   tapeworks replay testdata/captures/nasdaq-itch50/Multiple.Packets.pcap
   tapeworks replay testdata/captures/nasdaq-itch50/*.pcap --schema mbo --out orders.dbn.zst
   tapeworks replay session.pcap --schema mbp-10,cmbp-1,trades --out day.{schema}.parquet --symbols AAPL,MSFT
+  tapeworks replay session.pcap --schema trades --out - --format csv | head
 
 Exit code 3: messages are missing, or some of the input could not be read or applied.")]
 pub(crate) struct Arguments {
@@ -32,9 +33,14 @@ pub(crate) struct Arguments {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Write records here; the ending chooses the format: .dbn, .parquet, .csv, .json, each but Parquet with .zst too.
-    /// {schema} stands for the schema's name; may be given several times.
+    /// {schema} stands for the schema's name; may be given several times. - is standard output, in --format; the report
+    /// goes to standard error then.
     #[arg(short, long, value_name = "OUT")]
     out: Vec<PathBuf>,
+    /// The format, instead of the one that the ending of --out chooses: csv, json, dbn, parquet, csv.zst, json.zst,
+    /// dbn.zst.
+    #[arg(long, value_name = "FORMAT", requires = "out")]
+    format: Option<Format>,
     /// What is written, one for each --out or all into a name with {schema}: mbo, mbp-1, mbp-10, bbo-1s, bbo-1m,
     /// tbbo, trades, cmbp-1 (the synthetic NBBO), cbbo-1s, cbbo-1m, status, imbalance, definition, ohlcv-1s.
     #[arg(long, value_name = "SCHEMA", value_delimiter = ',', default_value = "mbo")]
@@ -93,6 +99,7 @@ impl Arguments {
     fn outputs(&self) -> Result<Vec<Output>> {
         let options = tapeworks_store::Options {
             overwrite: self.force,
+            format: self.format,
             pretty: self.pretty,
             ..tapeworks_store::Options::default()
         };
@@ -190,7 +197,8 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         ]
         .concat()
     };
-    output::print(&text)?;
+    let written: Vec<_> = options.outputs.iter().map(|output| &output.path).collect();
+    output::report(&text, &written)?;
     Ok(ending(&summary))
 }
 

@@ -25,6 +25,7 @@ use rustix::io::Errno;
 use tapeworks_feed::clock;
 use tapeworks_flow::{Stage as _, Through};
 use tapeworks_market::{BookStage, Event, EventKind, Instruments, Nanos, NbboStage, NbboUpdate, Publisher};
+use tapeworks_packet::new_file::{self, NewFileError};
 use tapeworks_store::journal::{JournalError, JournalReader, LOST};
 use tapeworks_store::live::State;
 use tapeworks_store::{Format, Options, Schema, StoreError, Summary, Writer};
@@ -76,6 +77,9 @@ pub enum ExportError {
         /// What the system said.
         source: io::Error,
     },
+    /// Another run makes files of the same day.
+    #[error(transparent)]
+    Locked(#[from] NewFileError),
     /// The journal has no records, or they tell no date.
     #[error("{}: the journal is empty", journal.display())]
     Empty {
@@ -218,7 +222,12 @@ pub fn export(
         return Err(ExportError::Exists { path: folder });
     }
     let partial = options.folder.join(format!("{name}.partial"));
-    remove(&partial)?;
+    let _locked_until_the_end = new_file::lock_folder(&folder, &partial)?;
+    // Another run may have finished it meanwhile.
+    if folder.exists() && !options.overwrite {
+        let _empty_at_worst = fs::remove_dir(&partial);
+        return Err(ExportError::Exists { path: folder });
+    }
     let made = make(plant, journal, options, (begin, end), &partial, &mut go_on).and_then(|mut exported| {
         give_name(&partial, &folder)?;
         for file in &mut exported.files {
@@ -239,6 +248,8 @@ pub fn export(
 fn give_name(partial: &Path, folder: &Path) -> Result<(), ExportError> {
     let named = |source| failed(folder, "cannot get its name")(source);
     let parent = folder.parent().unwrap_or(folder);
+    // It gets the name of the partial folder for a moment, in which no other run may take it.
+    let _locked_until_the_end = fs::File::open(folder).and_then(|old| Ok(old.try_lock()?));
     let exchanged = renameat_with(CWD, partial, CWD, folder, RenameFlags::EXCHANGE);
     let old = match exchanged {
         Ok(()) => Some(partial.to_owned()),

@@ -1,6 +1,7 @@
 //! `tapeworks exchange generate`: a session into a file.
 
 use std::fmt::Write as _;
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -8,6 +9,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use tapeworks_exchange::{LineFaults, Report, Scenario, VenueConfig, VenueKind, write_itch, write_pcap};
 use tapeworks_market::Nanos;
+use tapeworks_packet::new_file;
 use tapeworks_plant::text::iso_time;
 
 use crate::ending::{Ending, Failure, Result};
@@ -25,7 +27,7 @@ Examples:
   tapeworks exchange generate --scenario benchmark --messages 20000000 --symbols 8000 --out day.itch
   tapeworks exchange generate --scenario demo --loss 500 --line-b --out lossy.pcap")]
 pub(super) struct Generate {
-    /// The file to write: .pcap or .itch, with .gz or .zst.
+    /// The file to write: .pcap or .itch, with .gz or .zst; - is standard output, a capture.
     #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
     /// What is generated.
@@ -126,6 +128,12 @@ impl Generate {
 
 /// Whether the file is to hold raw ITCH messages, by its name.
 fn is_raw(path: &Path) -> Result<bool> {
+    if new_file::is_stdout(path) {
+        return match std::io::stdout().is_terminal() {
+            true => Err(Failure::Usage("a capture is not text: redirect standard output".to_owned())),
+            false => Ok(false),
+        };
+    }
     let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
     let stem = name.strip_suffix(".zst").or_else(|| name.strip_suffix(".gz")).unwrap_or(&name);
     if stem.ends_with(".itch") {
@@ -153,7 +161,7 @@ pub(super) fn run(arguments: &Generate) -> Result {
     } else {
         show(&report, &arguments.out, seconds)
     };
-    output::print(&text)?;
+    output::report(&text, &[&arguments.out])?;
     Ok(Ending::Complete)
 }
 
