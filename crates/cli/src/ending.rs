@@ -30,6 +30,8 @@ pub(crate) enum Ending {
     /// Done, but the input has gaps or parts that could not be read.
     WithProblems,
     Interrupted,
+    /// Why was said on the way.
+    Failed,
 }
 
 impl Ending {
@@ -38,6 +40,7 @@ impl Ending {
             Self::Complete => 0,
             Self::WithProblems => 3,
             Self::Interrupted => 130,
+            Self::Failed => 1,
         }
     }
 }
@@ -131,6 +134,7 @@ impl From<StoreError> for Failure {
             StoreError::UnknownEnding { .. }
             | StoreError::UnknownSchema { .. }
             | StoreError::NoFormat
+            | StoreError::NeedsSchema { .. }
             | StoreError::Terminal { .. } => Self::Usage(error.to_string()),
             error => Self::Failed(error.to_string()),
         }

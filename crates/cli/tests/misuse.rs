@@ -176,6 +176,41 @@ fn unknown_names_are_wrong_usage() {
 }
 
 #[test]
+fn a_length_of_time_is_one_that_can_be_waited_for() {
+    for flag in [
+        &["top", "--interval"][..],
+        &["subscribe", "--seconds"],
+        &["tap", "/nowhere", "--seconds"],
+        &["plant", "nowhere.toml", "--seconds"],
+        &["demo", "--seconds"],
+        &["study", CAPTURE, "--window"],
+        &["study", CAPTURE, "--service-ns"],
+    ] {
+        for value in ["nan", "inf", "-1", "1e300", "99999999999999999999", "5 years", ""] {
+            let output = run(&[flag, &[value]].concat());
+            assert_told(&output, 2, "from ");
+            assert!(stderr(&output).contains("use a number of "), "{}", stderr(&output));
+        }
+    }
+    assert_told(&run(&["tap", "/nowhere", "--seconds", "500ms"]), 1, "/nowhere");
+}
+
+#[test]
+fn a_count_is_a_whole_number() {
+    for flag in
+        [&["replay", CAPTURE, "--limit"][..], &["dump", CAPTURE, "--limit"], &["subscribe", "--limit"]]
+    {
+        for (value, hint) in [
+            ("-1", "for '--limit <N>': use a whole number"),
+            ("x", "for '--limit <N>': use a whole number"),
+            ("99999999999999999999", "for '--limit <N>': use a smaller whole number"),
+        ] {
+            assert_told(&run(&[flag, &[value]].concat()), 2, hint);
+        }
+    }
+}
+
+#[test]
 fn two_outputs_of_one_name_are_wrong_usage_and_write_nothing() {
     let folder = Folder::new("same-name");
     let csv = folder.path("a.csv");

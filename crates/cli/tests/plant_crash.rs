@@ -111,6 +111,7 @@ fn subscribe(address: SocketAddr, start: Option<u64>) -> Subscriber {
         slow_reader: None,
         ts_out: false,
         timeout: Some(Duration::from_millis(200)),
+        patience: Duration::from_secs(5),
     })
     .unwrap()
 }

@@ -41,6 +41,14 @@ pub enum StoreError {
     /// Standard output has no ending that tells the format.
     #[error("standard output has no ending that tells the format: name it, one of {}", list(Format::names()))]
     NoFormat,
+    /// The format holds records of one schema, and none is named.
+    #[error("{}: {format} holds records of one schema: name one, or put {{schema}} into the name", path.display())]
+    NeedsSchema {
+        /// The file.
+        path: PathBuf,
+        /// The format.
+        format: &'static str,
+    },
     /// No format has this name.
     #[error("unknown format '{name}': expected one of {}", list(Format::names()))]
     UnknownFormat {

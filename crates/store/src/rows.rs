@@ -17,7 +17,9 @@ use crate::summary::Skip;
 pub(crate) const BATCH: usize = 8192;
 
 /// A record type of a file.
-pub(crate) trait Row: dbn::encode::DbnEncodable + dbn::Record + Send + Sized {
+pub(crate) trait Row:
+    dbn::encode::DbnEncodable + dbn::HasRType<Header = dbn::RecordHeader> + Clone + Send + 'static
+{
     /// Whether a record stems from one message, so that its channel sequence and line mean something.
     const HAS_ORIGIN: bool = true;
 
@@ -44,6 +46,8 @@ pub(crate) struct Rows<R> {
     pub(crate) sequences: Vec<u64>,
     pub(crate) lines: Vec<Line>,
     pub(crate) skipped: [u64; Skip::ALL.len()],
+    /// Whether sequences and lines are known: of each record, or of none.
+    pub(crate) has_origin: bool,
     open: Vec<OpenGroup>,
 }
 
@@ -59,6 +63,7 @@ impl<R: Row> Rows<R> {
             sequences: Vec::with_capacity(capacity),
             lines: Vec::with_capacity(capacity),
             skipped: [0; Skip::ALL.len()],
+            has_origin: R::HAS_ORIGIN,
             open: Vec::new(),
         }
     }
@@ -70,7 +75,12 @@ impl<R: Row> Rows<R> {
         self.lines.push(event.line);
     }
 
-    /// Pushes a record that stems from no one message.
+    /// An empty batch for records that were received, of which nobody knows the channel sequence and the line.
+    pub(crate) fn received() -> Self {
+        Self { has_origin: false, ..Self::new() }
+    }
+
+    /// Pushes a record that stems from no one message, or from one that is not known.
     pub(crate) fn push_derived(&mut self, record: R) {
         self.records.push(record);
     }

@@ -77,6 +77,11 @@ impl Schema {
         }
     }
 
+    /// Whether a record of `other` looks like one of this schema: they have one record type and number of it.
+    pub fn has_records_of(self, other: Self) -> bool {
+        dbn::RType::from(self.to_dbn()) == dbn::RType::from(other.to_dbn())
+    }
+
     pub(crate) const fn to_dbn(self) -> dbn::Schema {
         match self {
             Self::Mbo => dbn::Schema::Mbo,

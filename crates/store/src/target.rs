@@ -89,6 +89,11 @@ impl Target {
         Ok(Self { file: NewFile::create(path, overwrite)?, scratch: None, opener })
     }
 
+    /// Whether somebody may read what is written before it is whole.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.file.partial().is_none()
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.file.path()
     }

@@ -9,7 +9,7 @@ use crate::error::{Failure, StoreError};
 use crate::format::Format;
 use crate::live::{Carried, State};
 use crate::options::Options;
-use crate::rows::Rows;
+use crate::rows::{Row as _, Rows};
 use crate::schema::Schema;
 use crate::shape::{self, Shape};
 use crate::summary::Summary;
@@ -135,9 +135,8 @@ fn open<S: Shape + 'static>(shape: S, open: Open<'_>) -> Result<Box<dyn Table>, 
     };
     let encoder: Result<Box<dyn Encode<S::Row>>, Failure> = match format {
         Format::Dbn | Format::DbnZstd => Ok(Box::new(Binary::new(output, schema, zstd_level))),
-        Format::Parquet => {
-            Parquet::new::<S::Row>(output, schema, options).map(|encoder| Box::new(encoder) as _)
-        }
+        Format::Parquet => Parquet::new::<S::Row>(output, schema, options, S::Row::HAS_ORIGIN)
+            .map(|encoder| Box::new(encoder) as _),
         Format::Csv | Format::CsvZstd => {
             Csv::new(output, schema, options).map(|encoder| Box::new(encoder) as _)
         }

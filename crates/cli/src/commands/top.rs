@@ -3,15 +3,16 @@
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
+use tapeworks_packet::stop;
 
 use crate::commands::subscribe::resolve;
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, bytes, thousands};
-use crate::{interrupt, output, terminal};
+use crate::{interrupt, output, terminal, values};
 
 /// Watch a plant: rates, delays, lines, gaps, clients, ring fill, renewed each second.
 ///
@@ -29,9 +30,9 @@ pub(crate) struct Arguments {
     /// The page's token, if it has one.
     #[arg(long, env = "TAPEWORKS_TOKEN", hide_env_values = true)]
     token: Option<String>,
-    /// Seconds between two looks.
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
-    interval: f64,
+    /// The time between two looks: seconds, or 500ms, 2s, 1m; 100ms to 1h.
+    #[arg(long, value_name = "TIME", value_parser = values::interval, default_value = "1s")]
+    interval: Duration,
     /// Print once and end.
     #[arg(long)]
     once: bool,
@@ -295,9 +296,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     let address = resolve(&arguments.address)?;
     let token = arguments.token.as_deref();
     let mut before = ask(address, token).map_err(Failure::Failed)?;
-    let interval = Duration::from_secs_f64(arguments.interval.clamp(0.1, 3_600.0));
+    let interval = arguments.interval;
     if arguments.once || !std::io::stdout().is_terminal() || terminal::is_dumb() {
-        std::thread::sleep(interval.min(Duration::from_secs(1)));
+        stop::sleep(interval.min(Duration::from_secs(1)));
+        if interrupt::is_requested() {
+            return Ok(Ending::Interrupted);
+        }
         let now = ask(address, token).map_err(Failure::Failed)?;
         output::print(&show(&now, Some(&before), address))?;
         return Ok(Ending::Complete);
@@ -308,10 +312,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         let (_, height) = terminal::stderr_size();
         let shown: Vec<&str> = text.lines().take(height.saturating_sub(1)).collect();
         output::print(&format!("\x1b[H\x1b[J{}\r\n", shown.join("\r\n")))?;
-        let began = Instant::now();
-        while began.elapsed() < interval && !interrupt::is_requested() {
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        stop::sleep(interval);
         text = match ask(address, token) {
             Ok(now) => {
                 let text = show(&now, Some(&before), address);
