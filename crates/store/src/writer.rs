@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tapeworks_market::{Instruments, NbboUpdate};
+use tapeworks_market::{Event, Instruments, NbboUpdate};
 
 use crate::encode::{Binary, Csv, Encode, Ending, Json, Parquet};
 use crate::error::{Failure, StoreError};
@@ -65,6 +65,13 @@ impl Writer {
         self.table.put(update, instruments)
     }
 
+    /// Takes note of an event of which this file is to have no records as it is another feed's. With it the flag LAST is that
+    /// which a stream of all feeds has: [`live`](crate::live).
+    #[inline]
+    pub fn pass(&mut self, event: &Event) {
+        self.table.pass(event);
+    }
+
     /// Takes note of an update from before the file's window, of which no record is to be made: quotes and last trades that
     /// the first records tell are known then.
     #[inline]
@@ -96,6 +103,7 @@ impl Writer {
 trait Table: Send {
     fn put(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments) -> Result<(), StoreError>;
     fn watch(&mut self, update: &NbboUpdate<'_>);
+    fn pass(&mut self, event: &Event);
     fn restore(&mut self, state: &State<'_>, carried: &Carried);
     fn summary(&self) -> &Summary;
     fn finish(self: Box<Self>, instruments: &Instruments) -> Result<Summary, StoreError>;
@@ -201,7 +209,14 @@ impl<S: Shape> Table for TableOf<S> {
         self.shape.watch(update);
     }
 
+    #[inline]
+    fn pass(&mut self, event: &Event) {
+        self.rows.pass(event);
+    }
+
     fn restore(&mut self, state: &State<'_>, carried: &Carried) {
+        // As a stream does, which is begun anew here.
+        self.rows.forget_open();
         self.shape.restore(state, carried);
     }
 

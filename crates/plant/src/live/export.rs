@@ -382,9 +382,10 @@ fn make(
             market.process(part, &mut |update: NbboUpdate<'_>| {
                 let Event { publisher: feed, ts_recv, .. } = *update.book.event;
                 has_begun = has_begun || ts_recv >= since;
-                let of_feed = outputs.iter_mut().filter(|output| output.feed.is_none_or(|only| only == feed));
-                for output in of_feed {
-                    if !has_begun {
+                for output in &mut outputs {
+                    if output.feed.is_some_and(|only| only != feed) {
+                        output.writer.pass(update.book.event);
+                    } else if !has_begun {
                         output.writer.watch(&update);
                     } else if written.is_ok() && ts_recv < end {
                         written = output.writer.put(&update, &instruments);
