@@ -176,6 +176,38 @@ fn unknown_names_are_wrong_usage() {
 }
 
 #[test]
+fn what_cannot_be_understood_every_command_says_so() {
+    let folder = Folder::new("one-judgement");
+    let mut files: Vec<String> =
+        support::captures().into_iter().filter(|name| name.contains("ouch50")).collect();
+    assert!(files.len() >= 4, "{files:?}");
+    // The capture kept all but the last bytes of each frame, which the datagram in it does not need.
+    let mut bytes = content("testdata/captures/nasdaq-itch50/AddOrderNoMpidAttributionMessage.pcap");
+    let original = u32::from_le_bytes(bytes[36..40].try_into().unwrap());
+    bytes[36..40].copy_from_slice(&(original + 4).to_le_bytes());
+    files.push(folder.write("snapped.pcap", &bytes));
+    let mut with_problems = 0;
+    for file in &files {
+        let codes = ["replay", "stats", "dump"].map(|command| run(&[command, file]).status.code());
+        assert_eq!(codes, [codes[0]; 3], "{file}");
+        let text = stdout(&run(&["replay", file]));
+        assert_eq!(text.contains("Everything was understood"), codes[0] == Some(0), "{file}: {text}");
+        with_problems += usize::from(codes[0] == Some(3));
+    }
+    assert!(with_problems >= 5, "{with_problems} of {files:?}");
+}
+
+#[test]
+fn no_message_has_no_mean() {
+    let heartbeat = "testdata/captures/iex-deep/Heartbeat.pcap";
+    let text = stdout(&run(&["replay", heartbeat]));
+    assert!(text.starts_with("0 messages, 0 events, 0 instruments in ") && !text.contains("mean"), "{text}");
+    let summary: serde_json::Value =
+        serde_json::from_str(&stdout(&run(&["replay", "--json", heartbeat]))).unwrap();
+    assert!(summary["mean_ns_per_message"].is_null(), "{summary}");
+}
+
+#[test]
 fn a_length_of_time_is_one_that_can_be_waited_for() {
     for flag in [
         &["top", "--interval"][..],
@@ -316,6 +348,8 @@ fn ctrl_c_ends_a_replay_with_what_is_written_so_far() {
     let partial = format!("{csv}.partial");
     let output = interrupt_once(child, || std::path::Path::new(&partial).exists());
     assert_told(&output, 130, "stopped");
+    let text = stdout(&output);
+    assert!(text.contains("Stopped before the end of the input") && !text.contains("Everything"), "{text}");
     assert!(std::fs::read_to_string(&csv).unwrap().starts_with("ts_recv"), "complete up to there");
     assert!(!std::path::Path::new(&partial).exists());
 }

@@ -149,7 +149,7 @@ fn a_second_signal_at_once_is_the_same_request() {
         signal(&child, "-TERM");
         let output = ended(child);
         assert_told(&output, 130, "stopped");
-        assert!(stdout(&output).contains("messages, "), "the report: {}", stdout(&output));
+        assert!(stdout(&output).contains("Received from "), "the report: {}", stdout(&output));
         assert!(fs::metadata(&file).unwrap().len() > 0);
     }
 }

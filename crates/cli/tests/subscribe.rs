@@ -239,9 +239,11 @@ fn a_port_that_is_no_plant_is_left_in_time() {
 
 #[test]
 fn ctrl_c_ends_a_subscription_wherever_it_is() {
-    for (does, code) in [(Does::IsMute, 130), (Does::Waits, 0)] {
+    for (program, does, code) in
+        [("subscribe", Does::IsMute, 130), ("subscribe", Does::Waits, 0), ("top", Does::IsMute, 130)]
+    {
         let (address, thread) = server(does);
-        let mut child = command(&["subscribe", &address.to_string(), "--schema", "mbo"])
+        let mut child = command(&[program, &address.to_string()])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

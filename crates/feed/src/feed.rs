@@ -837,6 +837,11 @@ impl Feed {
             }
             Some((&soupbintcp::EndOfSession::TAG, _)) => channel.counters.ends_of_session += 1,
             Some((&soupbintcp::ServerHeartbeat::TAG, _)) => channel.counters.heartbeats += 1,
+            // No protocol of ours sends messages so: it is order entry.
+            Some((&soupbintcp::UnsequencedData::TAG, message)) => {
+                self.note_at(place, ProblemKind::Unsequenced { bytes: message.len() });
+            }
+            // Logins and heartbeats of clients, debug packets.
             Some(_) => {}
             None => self.note_at(place, ProblemKind::Message(DecodeError::Empty)),
         }

@@ -157,8 +157,8 @@ pub const BUSIEST: usize = 10;
 
 impl Summary {
     /// Wall nanoseconds per message.
-    pub fn mean_ns(&self) -> f64 {
-        self.elapsed.as_nanos() as f64 / self.messages.max(1) as f64
+    pub fn mean_ns(&self) -> Option<f64> {
+        (self.messages > 0).then(|| self.elapsed.as_nanos() as f64 / self.messages as f64)
     }
 
     /// Whether everything in the inputs was understood, nothing was missing, and every value could be written.
