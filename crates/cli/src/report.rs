@@ -299,6 +299,7 @@ pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
                 "without a time of their own",
             ),
             (summary.values_lost(), "value", "values", "that a file could not hold"),
+            (summary.unseen_symbols.len() as u64, "symbol", "symbols", "that nothing is about"),
         ];
         let told = parts.iter().filter(|(count, ..)| *count > 0);
         let told: Vec<_> =

@@ -52,6 +52,16 @@ pub(crate) fn instant(text: &str) -> Result<Nanos, String> {
     })
 }
 
+/// A window of time that ends before it begins holds nothing.
+pub(crate) fn refuse_empty_window(from: Option<Nanos>, to: Option<Nanos>) -> crate::ending::Result<()> {
+    match (from, to) {
+        (Some(from), Some(to)) if from >= to => {
+            Err(crate::ending::Failure::Usage("--from must be before --to".to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The longest time that a flag takes.
 const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 

@@ -208,6 +208,50 @@ fn no_message_has_no_mean() {
 }
 
 #[test]
+fn flags_that_ask_for_nothing_are_told() {
+    for command in ["replay", "dump"] {
+        let output = run(&[command, CAPTURE, "--symbols", "META,NONE,NADA"]);
+        assert_told(&output, 3, "no message is about NADA, NONE");
+        let seen =
+            run(&[command, "testdata/captures/iex-tops16/QuoteUpdateMessage.pcap", "--symbols", "ZIEXT"]);
+        assert!(!stderr(&seen).contains("no message is about"), "{}", stderr(&seen));
+    }
+    for command in ["replay", "study"] {
+        let window = ["--from", "2023-08-22T14:00Z", "--to", "2023-08-22T13:00Z"];
+        assert_told(&run(&[&[command, CAPTURE][..], &window].concat()), 2, "--from must be before --to");
+    }
+    assert_told(&run(&["replay", CAPTURE, "--schema", "mbo"]), 2, "--out");
+}
+
+#[test]
+fn a_generated_session_is_what_was_asked_for() {
+    let folder = Folder::new("asked-for");
+    let path = folder.path("x.pcap");
+    let generate = |more: &[&str]| {
+        run(&[&["exchange", "generate", "--json", "--force", "--out", &path][..], more].concat())
+    };
+    for (asked, venues) in
+        [(100u64, "nasdaq"), (1_000, "nasdaq,bx,psx,iex-deep"), (20_000, "nasdaq,iex-deep")]
+    {
+        let output = generate(&["--messages", &asked.to_string(), "--venues", venues]);
+        assert_eq!((output.status.code(), &*stderr(&output)), (Some(0), ""));
+        let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+        let made = report["messages"].as_u64().unwrap();
+        let most = asked + 100 * venues.split(',').count() as u64;
+        assert!((asked * 9 / 10..=most).contains(&made), "{asked}: {made}");
+    }
+    let output = generate(&["--messages", "1000", "--symbols", "300"]);
+    assert_told(
+        &output,
+        0,
+        "messages, not 1,000: the start of the day takes about five for each of 300 symbols",
+    );
+    for flag in ["--loss", "--duplicates", "--reorder"] {
+        assert_told(&generate(&[flag, "2000000"]), 2, "2000000 packets per million");
+    }
+}
+
+#[test]
 fn a_length_of_time_is_one_that_can_be_waited_for() {
     for flag in [
         &["top", "--interval"][..],

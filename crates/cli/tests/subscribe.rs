@@ -69,7 +69,8 @@ fn server(does: Does) -> (SocketAddr, JoinHandle<()>) {
             line.clone()
         };
         if does == Does::IsMute {
-            next(&mut reader);
+            // Until the client goes.
+            while !next(&mut reader).is_empty() {}
             return;
         }
         stream.write_all(b"lsg_version=0.1\ncram=abcdef\n").unwrap();

@@ -389,12 +389,18 @@ pub fn replay(
         written.push(Written { path: output.path.clone(), schema: output.schema, summary });
     }
     let elapsed = started.elapsed();
+    let is_whole = !is_interrupted && options.limit.is_none_or(|limit| run.messages < limit);
+    let wanted = options.symbols.iter().flatten().filter(|_| is_whole);
+    let seen: HashSet<_> = run.outlet.instruments.symbols().iter().copied().collect();
+    let mut unseen_symbols: Vec<_> = wanted.copied().filter(|symbol| !seen.contains(symbol)).collect();
+    unseen_symbols.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
     inputs.iter().for_each(|input| file_counters.add(input));
     Ok(Summary {
         file_counters,
         without_day,
         file_errors,
         is_interrupted,
+        unseen_symbols,
         elapsed,
         worst_lateness: pace.map(|pace| pace.worst),
         written,

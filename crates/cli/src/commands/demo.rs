@@ -126,7 +126,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     output::print(&format!("\n{}\n\n", paint.strong("2. A generated session of four venues")))?;
     let session = out.join("session.pcap");
     let generating = Instant::now();
-    let scenario = Scenario { messages: arguments.messages, ..Scenario::demo() };
+    let mut scenario = Scenario { messages: arguments.messages, ..Scenario::demo() };
+    scenario.fit_symbols();
     scenario.check().map_err(|error| Failure::Usage(error.to_string()))?;
     let Some(made) = output::generate(&session, true, |sink| write_pcap(&scenario, sink))? else {
         return Ok(Ending::Interrupted);

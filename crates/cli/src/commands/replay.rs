@@ -5,12 +5,14 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use tapeworks_feed::Application;
+use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::{NbboRules, StaleBooks};
 use tapeworks_market::{Nanos, Publisher};
 use tapeworks_plant::replay::{self, Output, Summary};
 use tapeworks_store::{Format, Schema};
 
 use crate::ending::{Ending, Failure, Result};
+use crate::table::thousands;
 use crate::terminal::{self, Bar};
 use crate::values::{self, Speed, Symbols};
 use crate::{complain, output, report};
@@ -41,9 +43,10 @@ pub(crate) struct Arguments {
     /// dbn.zst.
     #[arg(long, value_name = "FORMAT", requires = "out")]
     format: Option<Format>,
-    /// What is written, one for each --out or all into a name with {schema}: mbo, mbp-1, mbp-10, bbo-1s, bbo-1m,
-    /// tbbo, trades, cmbp-1 (the synthetic NBBO), cbbo-1s, cbbo-1m, status, imbalance, definition, ohlcv-1s.
-    #[arg(long, value_name = "SCHEMA", value_delimiter = ',', default_value = "mbo")]
+    /// What is written, one for each --out or all into a name with {schema}; mbo unless given: mbo, mbp-1, mbp-10,
+    /// bbo-1s, bbo-1m, tbbo, trades, cmbp-1 (the synthetic NBBO), cbbo-1s, cbbo-1m, status, imbalance, definition,
+    /// ohlcv-1s.
+    #[arg(long, value_name = "SCHEMA", value_delimiter = ',', requires = "out")]
     schema: Vec<Schema>,
     /// Replace output files that exist.
     #[arg(short, long)]
@@ -104,19 +107,16 @@ impl Arguments {
             ..tapeworks_store::Options::default()
         };
         let output = |path: PathBuf, schema| Output { path, schema, options };
+        let schemas = if self.schema.is_empty() { &[Schema::Mbo][..] } else { &self.schema };
         let named =
             |path: &PathBuf| path.to_str().filter(|path| path.contains("{schema}")).map(str::to_owned);
         match self.out.as_slice() {
-            [] if self.schema.len() > 1 => {
-                Err(Failure::Usage("--schema says what to write; --out where is missing".to_owned()))
-            }
             [path] => match named(path) {
-                Some(pattern) => Ok(self
-                    .schema
+                Some(pattern) => Ok(schemas
                     .iter()
                     .map(|schema| output(pattern.replace("{schema}", schema.as_str()).into(), *schema))
                     .collect()),
-                None => match self.schema.as_slice() {
+                None => match schemas {
                     [schema] => Ok(vec![output(path.clone(), *schema)]),
                     _ => Err(Failure::Usage(
                         "several schemas go into several files: put {schema} into the name of --out"
@@ -124,7 +124,7 @@ impl Arguments {
                     )),
                 },
             },
-            paths => match self.schema.as_slice() {
+            paths => match schemas {
                 [schema] => Ok(paths.iter().map(|path| output(path.clone(), *schema)).collect()),
                 schemas if schemas.len() == paths.len() => Ok(paths
                     .iter()
@@ -158,6 +158,7 @@ fn refuse_equal_paths(outputs: &[Output]) -> Result<()> {
 
 pub(crate) fn run(arguments: Arguments) -> Result {
     let outputs = arguments.outputs()?;
+    values::refuse_empty_window(arguments.from, arguments.to)?;
     refuse_equal_paths(&outputs)?;
     let options = replay::Options {
         outputs,
@@ -202,6 +203,22 @@ pub(crate) fn run(arguments: Arguments) -> Result {
     Ok(ending(&summary))
 }
 
+/// Tells which of the symbols asked for nothing was about.
+pub(crate) fn complain_of_unseen(symbols: &[Symbol]) {
+    if symbols.is_empty() {
+        return;
+    }
+    let shown: Vec<&str> = symbols.iter().take(SHOWN_SYMBOLS).map(Symbol::as_str).collect();
+    let more = match symbols.len() - shown.len() {
+        0 => String::new(),
+        more => format!(" and {} more", thousands(more as u64)),
+    };
+    complain(&format!("no message is about {}{more}", shown.join(", ")));
+}
+
+/// Symbols that are named of those that nothing is about.
+const SHOWN_SYMBOLS: usize = 10;
+
 /// Tells what cut the replay short.
 pub(crate) fn ending(summary: &Summary) -> Ending {
     for error in &summary.file_errors {
@@ -211,5 +228,6 @@ pub(crate) fn ending(summary: &Summary) -> Ending {
         complain("stopped before the end of the input; what is written is complete up to there");
         return Ending::Interrupted;
     }
+    complain_of_unseen(&summary.unseen_symbols);
     if summary.is_clean() { Ending::Complete } else { Ending::WithProblems }
 }

@@ -155,6 +155,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         return Ok(Ending::Interrupted);
     }
     // The generated close is told the directory an hour earlier, which is no load to study.
+    values::refuse_empty_window(arguments.from, arguments.to)?;
     let from = arguments.from.unwrap_or(match arguments.generate {
         Some(Generate::Close) => {
             let scenario = Scenario::close_burst();

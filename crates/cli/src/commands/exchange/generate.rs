@@ -13,8 +13,8 @@ use tapeworks_packet::new_file;
 use tapeworks_plant::text::iso_time;
 
 use crate::ending::{Ending, Failure, Result};
-use crate::table::{Align, Table, bytes, number, percent, thousands};
-use crate::{output, terminal, values};
+use crate::table::{Align, Table, bytes, counted, number, percent, thousands};
+use crate::{complain, output, terminal, values};
 
 /// Generate a trading session: the same seed gives the same bytes.
 ///
@@ -33,7 +33,8 @@ pub(super) struct Generate {
     /// What is generated.
     #[arg(long, value_enum, default_value_t = Kind::Demo)]
     scenario: Kind,
-    /// Messages of all venues together.
+    /// Messages of all venues together, kept to a hundred or so for each venue. Without --symbols there are so few symbols
+    /// that they suffice: the start of the day takes about five messages for each symbol and venue.
     #[arg(long, value_name = "N")]
     messages: Option<u64>,
     /// Symbols, each traded at every venue.
@@ -114,6 +115,9 @@ impl Generate {
             scenario.venues =
                 self.venues.iter().map(|(kind, share)| VenueConfig { kind: *kind, share: *share }).collect();
         }
+        if self.symbols.is_none() {
+            scenario.fit_symbols();
+        }
         let faults = LineFaults {
             lost_per_million: self.loss,
             duplicated_per_million: self.duplicates,
@@ -157,10 +161,18 @@ pub(super) fn run(arguments: &Generate) -> Result {
     let Some(report) = generated else { return Ok(Ending::Interrupted) };
     let seconds = started.elapsed().as_secs_f64();
     let text = if arguments.json {
-        format!("{:#}\n", to_json(&report, &arguments.out))
+        format!("{:#}\n", to_json(&report, &scenario, &arguments.out))
     } else {
         show(&report, &arguments.out, seconds)
     };
+    let bound = scenario.messages.saturating_add(MORE_MESSAGES * scenario.venues.len() as u64);
+    if report.messages > bound {
+        let (asked, made) = (thousands(scenario.messages), thousands(report.messages));
+        complain(&format!(
+            "{made} messages, not {asked}: the start of the day takes about five for each of {} and each venue",
+            counted(u64::from(scenario.symbols), "symbol", "symbols"),
+        ));
+    }
     output::report(&text, &[&arguments.out])?;
     Ok(Ending::Complete)
 }
@@ -171,10 +183,15 @@ fn time(ns: u64) -> String {
     text
 }
 
-fn to_json(report: &Report, path: &Path) -> serde_json::Value {
+/// How many messages of a venue may be more than asked for without a word.
+const MORE_MESSAGES: u64 = 100;
+
+fn to_json(report: &Report, scenario: &Scenario, path: &Path) -> serde_json::Value {
     json!({
         "file": path.display().to_string(),
         "messages": report.messages,
+        "asked_messages": scenario.messages,
+        "symbols": scenario.symbols,
         "packets": report.packets,
         "heartbeats": report.heartbeats,
         "bytes": report.bytes,
