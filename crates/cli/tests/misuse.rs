@@ -212,8 +212,7 @@ fn flags_that_ask_for_nothing_are_told() {
     for command in ["replay", "dump"] {
         let output = run(&[command, CAPTURE, "--symbols", "META,NONE,NADA"]);
         assert_told(&output, 3, "no message is about NADA, NONE");
-        let seen =
-            run(&[command, "testdata/captures/iex-tops16/QuoteUpdateMessage.pcap", "--symbols", "ZIEXT"]);
+        let seen = run(&[command, CAPTURE, "--symbols", "META"]);
         assert!(!stderr(&seen).contains("no message is about"), "{}", stderr(&seen));
     }
     for command in ["replay", "study"] {
@@ -237,7 +236,7 @@ fn a_generated_session_is_what_was_asked_for() {
         assert_eq!((output.status.code(), &*stderr(&output)), (Some(0), ""));
         let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
         let made = report["messages"].as_u64().unwrap();
-        let most = asked + 100 * venues.split(',').count() as u64;
+        let most = asked + asked / 50 + 100 * venues.split(',').count() as u64;
         assert!((asked * 9 / 10..=most).contains(&made), "{asked}: {made}");
     }
     let output = generate(&["--messages", "1000", "--symbols", "300"]);

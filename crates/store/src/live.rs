@@ -285,7 +285,10 @@ pub fn snapshot(
         | Schema::Status
         | Schema::Imbalance
         | Schema::Definition
-        | Schema::Ohlcv1S => {}
+        | Schema::Ohlcv1S
+        | Schema::Ohlcv1M
+        | Schema::Ohlcv1H
+        | Schema::Ohlcv1D => {}
     }
 }
 

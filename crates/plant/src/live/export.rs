@@ -148,7 +148,9 @@ fn folder_of(feed: Publisher) -> String {
 /// The width of the intervals that a schema's records are made of, in ns; 1 where there are none.
 const fn interval(schema: Schema) -> u64 {
     match schema {
-        Schema::Bbo1M | Schema::Cbbo1M => 60 * Nanos::SECOND,
+        Schema::Bbo1M | Schema::Cbbo1M | Schema::Ohlcv1M => 60 * Nanos::SECOND,
+        // A bar of a day (UTC) begins in the evening of the day before in New York, so that a file's first is of a part of it.
+        Schema::Ohlcv1H | Schema::Ohlcv1D => 3_600 * Nanos::SECOND,
         Schema::Bbo1S | Schema::Cbbo1S | Schema::Ohlcv1S => Nanos::SECOND,
         _ => 1,
     }
