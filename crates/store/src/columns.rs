@@ -186,6 +186,26 @@ impl<R: Row> Columns<'_, R> {
         self.optional(name, Kind::Unsigned(32), u32::MAX as i32, |row| get(row) as i32);
     }
 
+    /// A number of 16 bits of which the greatest is null.
+    pub(crate) fn optional_u16(&mut self, name: &str, get: impl Fn(&R) -> u16) {
+        self.optional(name, Kind::Unsigned(16), i32::from(u16::MAX), |row| i32::from(get(row)));
+    }
+
+    /// A number of 8 bits of which the greatest is null.
+    pub(crate) fn optional_u8(&mut self, name: &str, get: impl Fn(&R) -> u8) {
+        self.optional(name, Kind::Unsigned(8), i32::from(u8::MAX), |row| i32::from(get(row)));
+    }
+
+    /// A signed number of 16 bits of which the greatest is null.
+    pub(crate) fn optional_i16(&mut self, name: &str, get: impl Fn(&R) -> i16) {
+        self.optional(name, Kind::Signed, i32::from(i16::MAX), |row| i32::from(get(row)));
+    }
+
+    /// A signed number of 8 bits of which the greatest is null.
+    pub(crate) fn optional_i8(&mut self, name: &str, get: impl Fn(&R) -> i8) {
+        self.optional(name, Kind::Signed, i32::from(i8::MAX), |row| i32::from(get(row)));
+    }
+
     /// A signed number of which the greatest is null.
     pub(crate) fn optional_i32(&mut self, name: &str, get: impl Fn(&R) -> i32) {
         self.optional(name, Kind::Signed, i32::MAX, get);

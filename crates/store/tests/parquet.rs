@@ -279,3 +279,21 @@ fn received_records_give_the_files_that_updates_give() {
         }
     }
 }
+
+#[test]
+fn every_column_of_dbn_is_there_in_its_order() {
+    let directory = directory("parquet-columns");
+    for schema in Schema::ALL {
+        let csv = directory.join(format!("{schema}.csv"));
+        let parquet = directory.join(format!("{schema}.parquet"));
+        write(&csv, schema, &Options::default(), &session());
+        write(&parquet, schema, &Options::default(), &session());
+        let text = std::fs::read_to_string(csv).unwrap();
+        let expected: Vec<&str> = text.lines().next().unwrap().split(',').collect();
+        let reader = SerializedFileReader::new(File::open(parquet).unwrap()).unwrap();
+        let columns = reader.metadata().file_metadata().schema_descr().columns().to_vec();
+        let names: Vec<&str> = columns.iter().map(|column| column.name()).collect();
+        // Behind DBN's and the symbol stands what no record of DBN has.
+        assert_eq!(&names[..expected.len()], &expected[..], "{schema}");
+    }
+}
