@@ -270,7 +270,7 @@ const SEGMENT_HEADER: usize = 40;
 
 /// The feed of an ITCH multicast group. The groups are those of Nasdaq's multicast configuration (lines A and B); any
 /// other group is taken for Nasdaq itself.
-fn itch_publisher(destination: SocketAddr) -> Publisher {
+pub fn itch_publisher(destination: SocketAddr) -> Publisher {
     match destination.ip() {
         IpAddr::V4(group) => match group.octets() {
             [233, 54, 12, 40] | [233, 49, 196, 40] => Publisher::XBOS_ITCH,
