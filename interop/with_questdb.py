@@ -43,7 +43,7 @@ SHOWN = {
     }
 }
 # A file ends the interval that is open when it ends; a plant tells an interval when it is over.
-INTERVALS = {"bbo-1s", "bbo-1m", "cbbo-1s", "cbbo-1m", "ohlcv-1s"}
+INTERVALS = {"bbo-1s", "bbo-1m", "cbbo-1s", "cbbo-1m", "ohlcv-1s", "ohlcv-1m", "ohlcv-1h", "ohlcv-1d"}
 CONSOLIDATED = {"cmbp-1", "cbbo-1s", "cbbo-1m"}
 DEADLINE = 120
 

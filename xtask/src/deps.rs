@@ -23,7 +23,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tapeworks-flow", &["tapeworks-ring", "tapeworks-packet"]),
     ("tapeworks-market", &["tapeworks-ring", "tapeworks-flow"]),
     ("tapeworks-feed", &["tapeworks-wire", "tapeworks-packet", "tapeworks-market", "tapeworks-flow"]),
-    ("tapeworks-store", &["tapeworks-market", "tapeworks-flow"]),
+    ("tapeworks-store", &["tapeworks-packet", "tapeworks-market", "tapeworks-flow"]),
     ("tapeworks-exchange", &["tapeworks-wire", "tapeworks-packet", "tapeworks-market"]),
     ("tapeworks-lab", &["tapeworks-ring", "tapeworks-dispatch", "tapeworks-wire", "tapeworks-market"]),
     ("tapeworks-gateway", &["tapeworks-wire", "tapeworks-dispatch", "tapeworks-ring", "tapeworks-store"]),

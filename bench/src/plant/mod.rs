@@ -168,6 +168,7 @@ fn subscribe(address: SocketAddr, schema: &str) -> Subscriber {
         slow_reader: None,
         ts_out: false,
         timeout: Some(std::time::Duration::from_millis(500)),
+        patience: std::time::Duration::from_secs(5),
     })
     .expect("the plant takes clients")
 }

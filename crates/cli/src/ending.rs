@@ -12,8 +12,11 @@
 use std::fmt;
 use std::io;
 
+use tapeworks_packet::new_file::{self, NewFileError};
+use tapeworks_packet::{CaptureError, stop};
 use tapeworks_plant::input::InputError;
 use tapeworks_plant::replay::ReplayError;
+use tapeworks_store::StoreError;
 
 /// The codes, for `--help`.
 pub(crate) const EXIT_CODES: &str = "\
@@ -27,6 +30,8 @@ pub(crate) enum Ending {
     /// Done, but the input has gaps or parts that could not be read.
     WithProblems,
     Interrupted,
+    /// Why was said on the way.
+    Failed,
 }
 
 impl Ending {
@@ -35,6 +40,7 @@ impl Ending {
             Self::Complete => 0,
             Self::WithProblems => 3,
             Self::Interrupted => 130,
+            Self::Failed => 1,
         }
     }
 }
@@ -48,6 +54,8 @@ pub(crate) enum Failure {
     Failed(String),
     /// A configuration file is wrong: a line for each error.
     Config(Vec<String>),
+    /// The user stopped it while it waited for the other end of a pipe.
+    Stopped,
     /// Whoever read the output has gone: nothing to tell, nothing wrong.
     ClosedPipe,
 }
@@ -58,6 +66,7 @@ impl Failure {
             Self::Usage(_) => 2,
             Self::Failed(_) => 1,
             Self::Config(_) => 78,
+            Self::Stopped => Ending::Interrupted.code(),
             Self::ClosedPipe => 0,
         }
     }
@@ -66,12 +75,19 @@ impl Failure {
     pub(crate) fn from_stdout(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::ClosedPipe,
+            _ if stop::is_stopped(error) => Self::Stopped,
             _ => Self::Failed(format!("cannot write to standard output: {error}")),
         }
     }
 
     /// Writing to a file failed.
     pub(crate) fn from_file(path: &std::path::Path, error: &io::Error) -> Self {
+        if new_file::is_stdout(path) {
+            return Self::from_stdout(error);
+        }
+        if stop::is_stopped(error) {
+            return Self::Stopped;
+        }
         Self::Failed(format!("{}: cannot write: {error}", path.display()))
     }
 }
@@ -81,6 +97,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Usage(text) | Self::Failed(text) => f.write_str(text),
             Self::Config(lines) => f.write_str(&lines.join("\n")),
+            Self::Stopped => f.write_str("stopped"),
             Self::ClosedPipe => Ok(()),
         }
     }
@@ -88,20 +105,47 @@ impl fmt::Display for Failure {
 
 impl From<InputError> for Failure {
     fn from(error: InputError) -> Self {
-        Self::Failed(error.to_string())
+        match error {
+            InputError::Capture(CaptureError::Stopped { .. }) => Self::Stopped,
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<NewFileError> for Failure {
+    fn from(error: NewFileError) -> Self {
+        match error {
+            NewFileError::Exists { .. } => Self::Failed(format!("{error}; --force replaces it")),
+            NewFileError::Create { source, .. } if stop::is_stopped(&source) => Self::Stopped,
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::File(error) => error.into(),
+            StoreError::Write { path, source, .. }
+                if new_file::is_stdout(&path) || stop::is_stopped(&source) =>
+            {
+                Self::from_stdout(&source)
+            }
+            StoreError::UnknownEnding { .. }
+            | StoreError::UnknownSchema { .. }
+            | StoreError::NoFormat
+            | StoreError::NeedsSchema { .. }
+            | StoreError::Terminal { .. } => Self::Usage(error.to_string()),
+            error => Self::Failed(error.to_string()),
+        }
     }
 }
 
 impl From<ReplayError> for Failure {
     fn from(error: ReplayError) -> Self {
-        use tapeworks_store::StoreError;
         match error {
-            ReplayError::Store(
-                error @ (StoreError::UnknownEnding { .. } | StoreError::UnknownSchema { .. }),
-            ) => Self::Usage(error.to_string()),
-            ReplayError::Store(error @ StoreError::Exists { .. }) => {
-                Self::Failed(format!("{error}; --force replaces it"))
-            }
+            ReplayError::Store(error) => error.into(),
+            ReplayError::Input(error) => error.into(),
             error => Self::Failed(error.to_string()),
         }
     }

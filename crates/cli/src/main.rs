@@ -14,7 +14,8 @@ mod values;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use tapeworks_packet::new_file;
 
 use crate::ending::{EXIT_CODES, Failure, Result};
 
@@ -49,11 +50,18 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let parsed = with_negative_numbers(Arguments::command())
+        .try_get_matches()
+        .and_then(|matches| Arguments::from_arg_matches(&matches));
+    let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),
     };
     interrupt::listen();
+    new_file::on_leftover(|partial, kept| {
+        let became = kept.map_or("removed".to_owned(), |kept| format!("kept as {}", kept.display()));
+        complain(&format!("{}: left behind by a run that died, {became}", partial.display()));
+    });
     match run(arguments.command) {
         Ok(ending) => ExitCode::from(ending.code()),
         Err(failure) => {
@@ -62,6 +70,30 @@ fn main() -> ExitCode {
             ExitCode::from(failure.code())
         }
     }
+}
+
+/// Takes `-1` for the value of a flag, so that the flag says which values it has, and not for a flag.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let takes_values = |argument: &clap::Arg| {
+        !argument.is_positional() && matches!(argument.get_action(), ArgAction::Set | ArgAction::Append)
+    };
+    command
+        .mut_args(|argument| match takes_values(&argument) {
+            true => argument.allow_negative_numbers(true),
+            false => argument,
+        })
+        .mut_subcommands(with_negative_numbers)
+}
+
+/// What the standard library says of a text that is no count, in the words of the other hints.
+fn hint(text: &str) -> String {
+    const STANDARD: [(&str, &str); 4] = [
+        ("invalid digit found in string", "use a whole number"),
+        ("cannot parse integer from empty string", "use a whole number"),
+        ("number too large to fit in target type", "use a smaller whole number"),
+        ("number too small to fit in target type", "use a larger whole number"),
+    ];
+    STANDARD.iter().fold(text.to_owned(), |text, (theirs, ours)| text.replace(theirs, ours))
 }
 
 fn run(command: Command) -> Result {
@@ -110,7 +142,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
         complain(&failure.to_string());
         return ExitCode::from(failure.code());
     }
-    let text = error.to_string();
+    let text = hint(&error.to_string());
     let paragraphs: Vec<String> = text
         .split("\n\n")
         .map(|paragraph| paragraph.lines().map(str::trim).collect::<Vec<_>>().join(" "))

@@ -1,10 +1,10 @@
-//! Where output goes: standard output, buffered, and files that get their name when they are whole.
+//! Where output goes: standard output, and files, which may be compressed.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, StdoutLock, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
 
 use flate2::write::GzEncoder;
+use tapeworks_packet::new_file::{self, Handle};
 
 use crate::ending::{Failure, Result};
 use crate::terminal::Bar;
@@ -14,72 +14,62 @@ use crate::{complain, interrupt};
 const STDOUT_BUFFER_BYTES: usize = 64 << 10;
 
 /// Standard output with a buffer.
-pub(crate) fn stdout() -> BufWriter<StdoutLock<'static>> {
-    BufWriter::with_capacity(STDOUT_BUFFER_BYTES, io::stdout().lock())
+pub(crate) fn stdout() -> Result<BufWriter<Handle>> {
+    let handle = Handle::stdout().map_err(|error| Failure::from_stdout(&error))?;
+    Ok(BufWriter::with_capacity(STDOUT_BUFFER_BYTES, handle))
 }
 
 /// Writes a text to standard output, all of it.
 pub(crate) fn print(text: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| Failure::from_stdout(&error))
+    let written = Handle::stdout().and_then(|mut out| out.write_all(text.as_bytes()));
+    written.map_err(|error| Failure::from_stdout(&error))
 }
 
-/// A file in the making: `NAME.partial` until it is whole, gone if it never is. Compressed if the name ends in
-/// `.gz` or `.zst`.
+/// Prints what a command reports: to standard error where its data goes to standard output.
+pub(crate) fn report(text: &str, data: &[impl AsRef<Path>]) -> Result<()> {
+    if !data.iter().any(|path| new_file::is_stdout(path.as_ref())) {
+        return print(text);
+    }
+    // Where standard error is closed there is nobody to tell.
+    let _unseen_at_worst = io::stderr().write_all(text.as_bytes());
+    Ok(())
+}
+
+/// A new file, which is compressed if its name ends in `.gz` or `.zst`. `-` is standard output.
 pub(crate) struct NewFile {
-    path: PathBuf,
-    /// `None`: written in place, as the path is a device or a pipe.
-    partial: Option<PathBuf>,
-    encoder: Option<Encoder>,
+    file: new_file::NewFile,
+    encoder: Encoder,
 }
 
 enum Encoder {
-    Plain(BufWriter<File>),
-    Gzip(GzEncoder<BufWriter<File>>),
-    Zstd(zstd::stream::write::Encoder<'static, BufWriter<File>>),
+    Plain(BufWriter<Handle>),
+    Gzip(GzEncoder<BufWriter<Handle>>),
+    Zstd(zstd::stream::write::Encoder<'static, BufWriter<Handle>>),
 }
 
 impl NewFile {
     /// Begins the file at `path`; one that exists is replaced only with `force`.
     pub(crate) fn create(path: &Path, force: bool) -> Result<Self> {
-        let existing = fs::metadata(path).ok();
-        if existing.as_ref().is_some_and(fs::Metadata::is_dir) {
-            return Err(Failure::Failed(format!("{}: is a directory", path.display())));
-        }
-        let is_special = existing.as_ref().is_some_and(|metadata| !metadata.is_file());
-        if existing.is_some() && !is_special && !force {
-            return Err(Failure::Failed(format!("{}: the file exists; --force replaces it", path.display())));
-        }
-        let partial = (!is_special).then(|| {
-            let mut name = path.as_os_str().to_owned();
-            name.push(".partial");
-            PathBuf::from(name)
-        });
-        let target = partial.as_deref().unwrap_or(path);
-        let create = |error| Failure::Failed(format!("{}: cannot create: {error}", path.display()));
-        let file = BufWriter::with_capacity(256 << 10, File::create(target).map_err(create)?);
+        let file = new_file::NewFile::create(path, force)?;
+        let create = |error| Failure::from_file(path, &error);
+        let buffered = BufWriter::with_capacity(256 << 10, file.handle().map_err(create)?);
         let encoder = match path.extension().and_then(|ending| ending.to_str()) {
-            Some("gz") => Encoder::Gzip(GzEncoder::new(file, flate2::Compression::fast())),
-            Some("zst") => Encoder::Zstd(zstd::stream::write::Encoder::new(file, 1).map_err(create)?),
-            _ => Encoder::Plain(file),
+            Some("gz") => Encoder::Gzip(GzEncoder::new(buffered, flate2::Compression::fast())),
+            Some("zst") => Encoder::Zstd(zstd::stream::write::Encoder::new(buffered, 1).map_err(create)?),
+            _ => Encoder::Plain(buffered),
         };
-        Ok(Self { path: path.to_owned(), partial, encoder: Some(encoder) })
+        Ok(Self { file, encoder })
     }
 
     /// Writes what is left and gives the file its name.
-    pub(crate) fn finish(mut self) -> Result<()> {
-        let ended = match self.encoder.take() {
-            Some(Encoder::Plain(mut file)) => file.flush(),
-            Some(Encoder::Gzip(encoder)) => encoder.finish().and_then(|mut file| file.flush()),
-            Some(Encoder::Zstd(encoder)) => encoder.finish().and_then(|mut file| file.flush()),
-            None => Ok(()),
+    pub(crate) fn finish(self) -> Result<()> {
+        let ended = match self.encoder {
+            Encoder::Plain(mut file) => file.flush(),
+            Encoder::Gzip(encoder) => encoder.finish().and_then(|mut file| file.flush()),
+            Encoder::Zstd(encoder) => encoder.finish().and_then(|mut file| file.flush()),
         };
-        let named = ended.and_then(|()| match &self.partial {
-            Some(partial) => fs::rename(partial, &self.path),
-            None => Ok(()),
-        });
-        named.map_err(|error| Failure::from_file(&self.path, &error))?;
-        self.partial = None;
+        ended.map_err(|error| Failure::from_file(self.file.path(), &error))?;
+        self.file.finish()?;
         Ok(())
     }
 }
@@ -87,10 +77,9 @@ impl NewFile {
 impl Write for NewFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.encoder {
-            Some(Encoder::Plain(file)) => file.write(bytes),
-            Some(Encoder::Gzip(encoder)) => encoder.write(bytes),
-            Some(Encoder::Zstd(encoder)) => encoder.write(bytes),
-            None => Err(io::Error::other("the file is finished")),
+            Encoder::Plain(file) => file.write(bytes),
+            Encoder::Gzip(encoder) => encoder.write(bytes),
+            Encoder::Zstd(encoder) => encoder.write(bytes),
         }
     }
 
@@ -100,13 +89,11 @@ impl Write for NewFile {
     }
 }
 
-impl Drop for NewFile {
-    fn drop(&mut self) {
-        if let Some(partial) = &self.partial {
-            // Whoever drops it unfinished has an error to tell already.
-            let _ = fs::remove_file(partial);
-        }
-    }
+/// Writes a whole file.
+pub(crate) fn write_file(path: &Path, force: bool, bytes: &[u8]) -> Result<()> {
+    let mut file = NewFile::create(path, force)?;
+    file.write_all(bytes).map_err(|error| Failure::from_file(path, &error))?;
+    file.finish()
 }
 
 /// What a generated session is written to: counts the bytes for the progress bar, and ends the writing when the user

@@ -40,13 +40,18 @@ fn section(out: &mut String, title: &str, table: &Table, width: usize, paint: Pa
 pub(crate) fn figures(summary: &Summary, paint: Paint) -> String {
     let seconds = summary.elapsed.as_secs_f64();
     let mut out = format!(
-        "{} messages, {} events, {} instruments in {seconds:.2} s: {} messages/s, mean {} ns/message\n",
-        thousands(summary.messages),
-        thousands(summary.events),
-        thousands(summary.instruments as u64),
-        paint.strong(&number(summary.messages as f64 / seconds.max(1e-9))),
-        paint.strong(&format!("{:.1}", summary.mean_ns())),
+        "{}, {}, {} in {seconds:.2} s",
+        counted(summary.messages, "message", "messages"),
+        counted(summary.events, "event", "events"),
+        counted(summary.instruments as u64, "instrument", "instruments"),
     );
+    // No message has no mean.
+    if let Some(mean_ns) = summary.mean_ns() {
+        let rate = paint.strong(&number(summary.messages as f64 / seconds.max(1e-9)));
+        let mean = paint.strong(&format!("{mean_ns:.1}"));
+        let _infallible = write!(out, ": {rate} messages/s, mean {mean} ns/message");
+    }
+    out.push('\n');
     let times = &summary.service_times;
     if !times.is_empty() {
         let [p50, p99, p999] =
@@ -273,7 +278,12 @@ pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
     }
     let rejected: u64 = summary.feeds.iter().map(|feed| feed.counters.rejected()).sum();
     if summary.is_clean() {
-        let text = "Everything was understood; nothing is missing.";
+        let text = match summary.is_interrupted {
+            true => {
+                "Stopped before the end of the input; everything up to there was understood, nothing is missing."
+            }
+            false => "Everything was understood; nothing is missing.",
+        };
         let _infallible = writeln!(out, "{}", paint.good(text));
     } else {
         let files = &summary.file_counters;
@@ -289,6 +299,7 @@ pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
                 "without a time of their own",
             ),
             (summary.values_lost(), "value", "values", "that a file could not hold"),
+            (summary.unseen_symbols.len() as u64, "symbol", "symbols", "that nothing is about"),
         ];
         let told = parts.iter().filter(|(count, ..)| *count > 0);
         let told: Vec<_> =

@@ -1,5 +1,6 @@
 //! Tables for people: columns that line up, thousands that can be read.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use tapeworks_plant::text::Paint;
@@ -52,6 +53,7 @@ impl Table {
             if let Some(widest) = widest {
                 *widest = widest.saturating_sub(total - width).max(12);
             }
+            self.keep_apart(&mut widths);
         }
         let mut out = String::new();
         let heading: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
@@ -60,6 +62,19 @@ impl Table {
             self.line(&mut out, row, &widths, None);
         }
         out
+    }
+
+    /// Widens the columns in which cells that differ would look alike, cut.
+    fn keep_apart(&self, widths: &mut [usize]) {
+        for (column, width) in widths.iter_mut().enumerate() {
+            let cells: BTreeSet<&str> =
+                self.rows.iter().filter_map(|row| row.get(column)).map(String::as_str).collect();
+            let looks = |width| cells.iter().map(|cell| cut(cell, width)).collect::<BTreeSet<_>>().len();
+            let longest = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0);
+            while *width < longest && looks(*width) < cells.len() {
+                *width += 1;
+            }
+        }
     }
 
     fn line(&self, out: &mut String, cells: &[String], widths: &[usize], heading: Option<Paint>) {
@@ -83,11 +98,15 @@ impl Table {
     }
 }
 
+/// The beginning and the end of a text: names of channels and files differ at either.
 fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
+    let length = text.chars().count();
+    if length <= width {
         return text.to_owned();
     }
-    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+    let kept = width.saturating_sub(1);
+    let (head, tail) = (kept.div_ceil(2), kept / 2);
+    text.chars().take(head).chain(['…']).chain(text.chars().skip(length - tail)).collect()
 }
 
 /// `1234567` as `1,234,567`.
@@ -149,6 +168,16 @@ mod tests {
         table.row(["a".to_owned(), "1,000".to_owned()]);
         table.row(["longer".to_owned(), "2".to_owned()]);
         assert_eq!(table.render(80, Paint::default()), "  name    count\n  a       1,000\n  longer      2\n");
+    }
+
+    #[test]
+    fn rows_that_differ_look_different_however_narrow_the_terminal() {
+        let mut table = Table::new(&[("channel", Align::Left), ("count", Align::Right)]);
+        for port in ["26477", "26478"] {
+            table.row([format!("MoldUDP64 session TAPEWORKSA port {port}"), "7".to_owned()]);
+        }
+        let text = table.render(40, Paint::default());
+        assert!(text.contains("26477") && text.contains("26478"), "{text}");
     }
 
     #[test]

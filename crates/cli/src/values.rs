@@ -1,6 +1,8 @@
 //! Values on the command line: times, durations, speeds, symbols, protocols, venues.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use jiff::civil;
 use jiff::tz::TimeZone;
@@ -50,22 +52,74 @@ pub(crate) fn instant(text: &str) -> Result<Nanos, String> {
     })
 }
 
-/// A length of time in ns: `250` (ns), `250ns`, `10us`, `1.5ms`, `2s`.
+/// A window of time that ends before it begins holds nothing.
+pub(crate) fn refuse_empty_window(from: Option<Nanos>, to: Option<Nanos>) -> crate::ending::Result<()> {
+    match (from, to) {
+        (Some(from), Some(to)) if from >= to => {
+            Err(crate::ending::Failure::Usage("--from must be before --to".to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The longest time that a flag takes.
+const LONGEST: Duration = Duration::from_secs(365 * 86_400);
+
+/// A length of time: `2.5` (seconds), `500ms`, `2s`, `10m`, `1h`; 0 to 365 days.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    length(text, 1e9, Duration::ZERO..=LONGEST, "a number of seconds, or one with ns, us, ms, s, m or h")
+}
+
+/// The time between two looks: as [`duration`], 0.1 s to 1 h.
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
+    let bounds = Duration::from_millis(100)..=Duration::from_secs(3_600);
+    length(text, 1e9, bounds, "a number of seconds, or one with ms, s, m or h")
+}
+
+/// A length of time in ns: `250` (ns), `250ns`, `10us`, `1.5ms`, `2s`; 1 ns to 365 days.
 pub(crate) fn duration_ns(text: &str) -> Result<u64, String> {
+    let form = "a number of ns, or one with ns, us, ms, s, m or h";
+    let time = length(text, 1.0, Duration::from_nanos(1)..=LONGEST, form)?;
+    // A year of ns has 55 bits.
+    Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// A finite number with a unit; `plain_ns` is the unit of one without.
+fn length(
+    text: &str,
+    plain_ns: f64,
+    bounds: RangeInclusive<Duration>,
+    form: &str,
+) -> Result<Duration, String> {
+    let told = || format!("use {form}, from {} to {}", shown(*bounds.start()), shown(*bounds.end()));
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (count, unit) = text.split_at(split);
-    let factor = match unit.trim() {
-        "" | "ns" => 1.0,
+    let unit_ns = match unit.trim() {
+        "" => plain_ns,
+        "ns" => 1.0,
         "us" | "µs" => 1e3,
         "ms" => 1e6,
         "s" => 1e9,
-        _ => return Err("use a number with ns, us, ms or s".to_owned()),
+        "m" => 60e9,
+        "h" => 3_600e9,
+        _ => return Err(told()),
     };
-    match count.parse::<f64>() {
-        Ok(count) if (1.0..1e18).contains(&(count * factor)) => Ok((count * factor).round() as u64),
-        Ok(_) => Err("use at least 1 ns".to_owned()),
-        Err(_) => Err("use a number with ns, us, ms or s".to_owned()),
+    let ns = count.parse::<f64>().map_err(|_| told())? * unit_ns;
+    let (least, most) = (bounds.start().as_nanos() as f64, bounds.end().as_nanos() as f64);
+    if !(least..=most).contains(&ns) {
+        return Err(told());
+    }
+    Ok(Duration::from_nanos(ns.round() as u64))
+}
+
+fn shown(time: Duration) -> String {
+    match time.as_nanos() {
+        0 => "0".to_owned(),
+        ns if ns < 1_000_000 => format!("{ns} ns"),
+        ns if ns < 1_000_000_000 => format!("{} ms", time.as_millis()),
+        _ if time.as_secs() < 86_400 => format!("{} s", time.as_secs()),
+        _ => format!("{} days", time.as_secs() / 86_400),
     }
 }
 
@@ -115,9 +169,21 @@ mod tests {
         for (text, ns) in [("250", 250), ("10us", 10_000), ("1.5ms", 1_500_000), ("2s", 2_000_000_000)] {
             assert_eq!(duration_ns(text), Ok(ns), "{text}");
         }
-        for text in ["", "ms", "1h", "0", "-1", "1.2.3ms", "1e9"] {
-            assert!(duration_ns(text).is_err(), "{text}");
+        for text in ["", "ms", "1d", "0", "-1", "1.2.3ms", "1e9", "nan", "99999999999999999999"] {
+            let told = duration_ns(text).unwrap_err();
+            assert!(
+                told.starts_with("use a number of ns") && told.ends_with("from 1 ns to 365 days"),
+                "{told}"
+            );
         }
+        for (text, ms) in [("2.5", 2_500), ("500ms", 500), ("0", 0), ("1h", 3_600_000), ("10m", 600_000)] {
+            assert_eq!(duration(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for text in ["nan", "inf", "-1", "1e9", "", "9000h"] {
+            let told = duration(text).unwrap_err();
+            assert!(told.ends_with("from 0 to 365 days"), "{told}");
+        }
+        assert!(interval("50ms").unwrap_err().ends_with("from 100 ms to 3600 s"));
     }
 
     #[test]

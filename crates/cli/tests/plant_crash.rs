@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use dbn::MboMsg;
+use dbn::decode::{DbnDecoder, DecodeRecordRef as _};
 use tapeworks_exchange::VenueKind;
 use tapeworks_plant::subscriber::{Records as _, Subscriber, SubscriberOptions};
 use tapeworks_plant::venues::{Config, Venue, Venues};
@@ -99,18 +101,19 @@ fn seen(record: &MboMsg) -> Seen {
     )
 }
 
-fn subscribe(address: SocketAddr, start: Option<u64>) -> Subscriber {
+fn subscribe(address: SocketAddr, schema: &str, start: Option<u64>) -> Subscriber {
     Subscriber::connect(&SubscriberOptions {
         address,
         key: KEY.to_owned(),
         dataset: "TAPEWORKS.DEMO".to_owned(),
-        schemas: vec!["mbo".to_owned()],
+        schemas: vec![schema.to_owned()],
         symbols: Vec::new(),
         snapshot: false,
         start,
         slow_reader: None,
         ts_out: false,
         timeout: Some(Duration::from_millis(200)),
+        patience: Duration::from_secs(5),
     })
     .unwrap()
 }
@@ -150,6 +153,18 @@ fn read(
         }
     }
     records
+}
+
+/// Records of the NBBO until the connection breaks or it is enough.
+fn read_nbbo(subscriber: &mut Subscriber, is_enough: &AtomicBool, records: &mut Vec<Vec<u8>>) {
+    while !is_enough.load(Ordering::Acquire) {
+        match subscriber.next_record() {
+            Ok(Some(record)) if record.has::<dbn::Cmbp1Msg>() => records.push(record.as_ref().to_vec()),
+            Ok(Some(_)) => {}
+            Err(error) if error.is_timeout() => {}
+            Ok(None) | Err(_) => return,
+        }
+    }
 }
 
 #[test]
@@ -207,11 +222,12 @@ fn kill(test: u8, top: &str, of_journal: &str) -> Folder {
     let venues = Venues::start(serving).unwrap();
 
     let mut collected: Vec<Seen> = Vec::new();
+    let mut nbbo: Vec<Vec<u8>> = Vec::new();
     let seed = std::env::var("TAPEWORKS_SEED").ok().map(|text| text.parse().unwrap());
     let mut random = seed.unwrap_or(u64::from(std::process::id()));
     println!("TAPEWORKS_SEED={random}");
     for kill in 0..=kills {
-        let mut subscriber = subscribe(clients, Some(collected.last().map_or(0, |last| last.0)));
+        let mut subscriber = subscribe(clients, "mbo", Some(collected.last().map_or(0, |last| last.0)));
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let alive = Duration::from_millis(300 + (random >> 33) % 900);
         // Resumed from the time of the last record: what is of that time and was seen comes again.
@@ -221,7 +237,9 @@ fn kill(test: u8, top: &str, of_journal: &str) -> Folder {
         };
         // Killed by a thread, so that the client is reading when it happens; and only when it has got on.
         let (count, is_enough) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let mut of_nbbo = subscribe(clients, "cmbp-1", None);
         let (mut records, next) = std::thread::scope(|scope| {
+            scope.spawn(|| read_nbbo(&mut of_nbbo, &is_enough, &mut nbbo));
             let killer = scope.spawn(|| {
                 let began = Instant::now();
                 while count.load(Ordering::Acquire) <= again && began.elapsed() < Duration::from_secs(60) {
@@ -267,7 +285,7 @@ fn kill(test: u8, top: &str, of_journal: &str) -> Folder {
     }
     venues.stop().unwrap();
     // The whole day as the journal has it: what the client collected is a piece of it, without hole or double.
-    let mut subscriber = subscribe(clients, Some(0));
+    let mut subscriber = subscribe(clients, "mbo", Some(0));
     let whole = read(&mut subscriber, true, &AtomicUsize::new(0), &AtomicBool::new(false));
     plant.kill();
     assert!(collected.len() > 300 * kills as usize, "{} records over {kills} kills", collected.len());
@@ -280,5 +298,36 @@ fn kill(test: u8, top: &str, of_journal: &str) -> Folder {
         whole.len()
     );
     assert!(whole.len() >= collected.len());
+    // The files of the journal have every record that a client got in any of the plant's lives, byte for byte.
+    let days = folder.0.join("days");
+    let exported = Command::new(env!("CARGO_BIN_EXE_tapeworks"))
+        .args([
+            "journal",
+            "export",
+            config.to_str().unwrap(),
+            "--schema",
+            "cmbp-1",
+            "--format",
+            "dbn",
+            "--out",
+        ])
+        .arg(&days)
+        .output()
+        .unwrap();
+    assert!(matches!(exported.status.code(), Some(0 | 3)), "{}", String::from_utf8_lossy(&exported.stderr));
+    let mut in_files = HashSet::new();
+    for day in std::fs::read_dir(&days).unwrap().map(|entry| entry.unwrap().path()) {
+        let mut decoder = DbnDecoder::from_file(day.join("nbbo/cmbp-1.dbn")).unwrap();
+        while let Some(record) = decoder.decode_record_ref().unwrap() {
+            in_files.insert(record.as_ref().to_vec());
+        }
+    }
+    assert!(nbbo.len() > 300, "{} records of the NBBO", nbbo.len());
+    let differs: Vec<_> = nbbo.iter().filter(|record| !in_files.contains(*record)).collect();
+    let first = differs.first().map(|record| {
+        let like = in_files.iter().filter(|other| other[8..56] == record[8..56]).collect::<Vec<_>>();
+        format!("{record:?} is not among {like:?}")
+    });
+    assert_eq!(first, None, "{} of {} records", differs.len(), nbbo.len());
     folder
 }

@@ -282,6 +282,14 @@ impl Scenario {
         self.check_market()
     }
 
+    /// Takes fewer symbols if the start of the day would need most of the messages for them, so that there are about as many
+    /// messages as asked for.
+    pub fn fit_symbols(&mut self) {
+        let a_symbol = START_MESSAGES * self.venues.len().max(1) as u64;
+        let most = (self.messages / a_symbol).clamp(1, u64::from(u32::MAX));
+        self.symbols = self.symbols.min(most as u32);
+    }
+
     /// Checks that the scenario can be generated as messages: venues may have the same kind.
     ///
     /// # Errors
@@ -325,6 +333,13 @@ impl Scenario {
         if self.heartbeat_ns != 0 && self.heartbeat_ns < SHORTEST_HEARTBEAT_NS {
             return Err(ScenarioError::Heartbeat { got: self.heartbeat_ns });
         }
+        for faults in &self.faults {
+            let LineFaults { lost_per_million, duplicated_per_million, reordered_per_million } = *faults;
+            let most = lost_per_million.max(duplicated_per_million).max(reordered_per_million);
+            if most > MILLION {
+                return Err(ScenarioError::Faults { got: most });
+            }
+        }
         // A day at most, so that no sum of times overflows.
         if self.packet_hold_ns.max(self.line_b_skew_ns).max(self.heartbeat_ns) > 24 * HOUR_NS {
             return Err(ScenarioError::Delay);
@@ -332,6 +347,12 @@ impl Scenario {
         Ok(())
     }
 }
+
+/// All packets, in the unit of [`LineFaults`].
+const MILLION: u32 = 1_000_000;
+
+/// Messages for each symbol and venue that leave room for more than the start of the day, which takes about five.
+const START_MESSAGES: u64 = 8;
 
 /// Orders that a side keeps before anything but adds happens to it.
 pub const FEWEST_ORDERS: u32 = 3;
@@ -413,6 +434,12 @@ pub enum ScenarioError {
     #[error("{got} micro bursts are over the limit of 1,000,000")]
     MicroBursts {
         /// Micro bursts asked for.
+        got: u32,
+    },
+    /// More faults than packets.
+    #[error("{got} packets per million: at most 1,000,000 of a million can be lost, repeated or late")]
+    Faults {
+        /// Per million.
         got: u32,
     },
     /// Too many halts.

@@ -270,7 +270,7 @@ const SEGMENT_HEADER: usize = 40;
 
 /// The feed of an ITCH multicast group. The groups are those of Nasdaq's multicast configuration (lines A and B); any
 /// other group is taken for Nasdaq itself.
-fn itch_publisher(destination: SocketAddr) -> Publisher {
+pub fn itch_publisher(destination: SocketAddr) -> Publisher {
     match destination.ip() {
         IpAddr::V4(group) => match group.octets() {
             [233, 54, 12, 40] | [233, 49, 196, 40] => Publisher::XBOS_ITCH,
@@ -837,6 +837,11 @@ impl Feed {
             }
             Some((&soupbintcp::EndOfSession::TAG, _)) => channel.counters.ends_of_session += 1,
             Some((&soupbintcp::ServerHeartbeat::TAG, _)) => channel.counters.heartbeats += 1,
+            // No protocol of ours sends messages so: it is order entry.
+            Some((&soupbintcp::UnsequencedData::TAG, message)) => {
+                self.note_at(place, ProblemKind::Unsequenced { bytes: message.len() });
+            }
+            // Logins and heartbeats of clients, debug packets.
             Some(_) => {}
             None => self.note_at(place, ProblemKind::Message(DecodeError::Empty)),
         }

@@ -32,7 +32,7 @@ mod symbols;
 
 pub use feed::{
     Channel, ChannelCounters, ChannelIdentity, Feed, FeedCounters, FeedOptions, FileFeed, FileFormat, Frame,
-    Packet,
+    Packet, itch_publisher,
 };
 pub use problem::{KEPT_PROBLEMS, Problem, ProblemKind, Problems};
 pub use recognise::Application;

@@ -43,6 +43,11 @@ pub enum ProblemKind {
     Message(DecodeError),
     /// Messages of a channel did not come.
     Gap(Gap),
+    /// A message without a sequence number on a SoupBinTCP connection, in a protocol that is not read: order entry.
+    Unsequenced {
+        /// Its length.
+        bytes: usize,
+    },
     /// Bytes of a stream did not come.
     StreamHole {
         /// How many.
@@ -65,6 +70,9 @@ impl fmt::Display for ProblemKind {
                     "messages {first} to {} of the channel are missing",
                     first.saturating_add(count - 1)
                 )
+            }
+            Self::Unsequenced { bytes } => {
+                write!(f, "no known protocol in an unsequenced message of {bytes} bytes")
             }
             Self::StreamHole { lost } => write!(f, "{lost} bytes of the stream are missing"),
         }
@@ -139,7 +147,7 @@ impl Problems {
             ProblemKind::Message(DecodeError::UnknownMessage { .. }) => self.unknown_messages += 1,
             ProblemKind::Message(_) => self.bad_messages += 1,
             ProblemKind::StreamHole { .. } => self.stream_holes += 1,
-            ProblemKind::UnknownProtocol { .. } | ProblemKind::Gap(_) => {}
+            ProblemKind::UnknownProtocol { .. } | ProblemKind::Unsequenced { .. } | ProblemKind::Gap(_) => {}
         }
         if self.kept.len() < KEPT_PROBLEMS {
             self.kept.push(problem);

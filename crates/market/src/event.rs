@@ -59,6 +59,36 @@ pub enum EventKind {
     Recovered = 19,
 }
 
+impl EventKind {
+    /// Every kind, by its number less one.
+    pub const ALL: [Self; 19] = [
+        Self::Add,
+        Self::Execute,
+        Self::Cancel,
+        Self::Delete,
+        Self::Replace,
+        Self::Clear,
+        Self::Level,
+        Self::Quote,
+        Self::Trade,
+        Self::TradeBreak,
+        Self::Status,
+        Self::Imbalance,
+        Self::ImbalancePrices,
+        Self::Definition,
+        Self::Gap,
+        Self::Session,
+        Self::Other,
+        Self::SymbolMapping,
+        Self::Recovered,
+    ];
+
+    /// The kind with this number, if there is one.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number.checked_sub(1)?)).copied()
+    }
+}
+
 /// DBN's actions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
@@ -579,6 +609,14 @@ mod tests {
         event.ts_event = Nanos(11);
         event.ts_recv = Nanos(12);
         event
+    }
+
+    #[test]
+    fn a_kind_is_found_by_its_number() {
+        for kind in EventKind::ALL {
+            assert_eq!(EventKind::from_number(kind as u8), Some(kind));
+        }
+        assert_eq!([0, 20, 255].map(EventKind::from_number), [None; 3]);
     }
 
     #[test]

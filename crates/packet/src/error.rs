@@ -4,6 +4,7 @@
 use std::{fmt, io};
 
 use crate::source::Compression;
+use crate::stop;
 
 /// Why a capture or framed file cannot be opened, or cannot be read any further.
 ///
@@ -45,6 +46,12 @@ pub enum CaptureError {
         offset: u64,
         /// What the operating system said.
         cause: io::Error,
+    },
+    /// The process was [asked to stop](crate::stop) while it waited for the other end of a pipe.
+    #[error("{file}: stopped waiting for it")]
+    Stopped {
+        /// The file as the caller named it.
+        file: Box<str>,
     },
     /// The compressed bytes are damaged or end too early.
     #[error("{file}: {compression} data is damaged or cut after {offset} decompressed bytes: {cause}")]
@@ -157,6 +164,7 @@ impl CaptureError {
     pub(crate) fn from_open(file: &str, cause: io::Error) -> Self {
         let file = file.into();
         match cause.kind() {
+            _ if stop::is_stopped(&cause) => Self::Stopped { file },
             io::ErrorKind::NotFound => Self::Missing { file },
             io::ErrorKind::PermissionDenied => Self::Permission { file },
             io::ErrorKind::IsADirectory => Self::Directory { file },

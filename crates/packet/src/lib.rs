@@ -11,6 +11,8 @@
 //! | [`pool`] | packet buffers that several stages hold at once, copied only by who changes them |
 //! | [`live`] | UDP sockets and network interfaces, straight into those buffers and out of them (Linux) |
 //! | [`tcp`] | puts the payload of TCP segments back in order |
+//! | [`new_file`] | makes a file that gets its name when it is whole, one run at a time |
+//! | [`stop`] | ends what waits for a pipe |
 //!
 //! Nothing here knows of an exchange's protocol. Nothing allocates per packet, apart from out-of-order TCP segments.
 //!
@@ -35,8 +37,10 @@ pub mod framed;
 #[cfg(target_os = "linux")]
 pub mod live;
 pub mod net;
+pub mod new_file;
 pub mod pool;
 pub mod source;
+pub mod stop;
 pub mod tcp;
 
 pub use error::{CaptureError, FirstBytes};

@@ -18,14 +18,21 @@
 //! [`ByteSource::open_unmapped`]: it is read with `read(2)`, and a truncation is then an early end.
 
 use std::fmt;
+#[cfg(unix)]
+use std::fs;
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
+#[cfg(unix)]
+use std::os::fd::AsFd as _;
+#[cfg(unix)]
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 use memmap2::{Advice, Mmap};
 
 use crate::error::CaptureError;
+use crate::stop;
 
 /// Size in bytes of the buffer that a stream is read through; it grows only when one record is larger.
 pub const STREAM_BUFFER_BYTES: usize = 1 << 20;
@@ -122,16 +129,20 @@ impl ByteSource {
 
     fn open_with(path: &Path, may_map: bool) -> Result<Self, CaptureError> {
         if path.as_os_str() == "-" {
-            return Self::from_reader("standard input", Box::new(io::stdin()), None);
+            return Self::from_reader("standard input", stdin()?, None);
         }
         let name = path.display().to_string();
         let failed = |cause| CaptureError::from_open(&name, cause);
-        let mut file = File::open(path).map_err(failed)?;
+        let mut file = open_file(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         if metadata.is_dir() {
             return Err(CaptureError::Directory { file: name.into() });
         }
-        // Pipes, devices and the files of /proc have no length to map.
+        #[cfg(unix)]
+        if metadata.file_type().is_fifo() {
+            return Self::from_reader(&name, Box::new(Pipe(file)), None);
+        }
+        // Devices and the files of /proc have no length to map.
         if !metadata.is_file() || metadata.len() == 0 {
             return Self::from_reader(&name, Box::new(file), None);
         }
@@ -355,10 +366,51 @@ impl ByteSource {
                     let file = self.name.clone();
                     let offset = self.base + stream.filled as u64;
                     self.failure = Some(match self.compression {
+                        _ if stop::is_stopped(&cause) => CaptureError::Stopped { file },
                         Compression::None => CaptureError::Io { file, offset, cause },
                         compression => CaptureError::Decompress { file, compression, offset, cause },
                     });
                 }
+            }
+        }
+    }
+}
+
+/// Opens a file. A pipe is opened at once, whether somebody writes it or not: [`Pipe`] waits.
+fn open_file(path: &Path) -> io::Result<File> {
+    #[cfg(unix)]
+    if fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo()) {
+        return File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    }
+    File::open(path)
+}
+
+/// Standard input; of a pipe or a terminal, one whose reading can be stopped.
+fn stdin() -> Result<Box<dyn Read + Send>, CaptureError> {
+    #[cfg(unix)]
+    {
+        let failed = |cause| CaptureError::from_open("standard input", cause);
+        let file = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
+        let metadata = file.metadata().map_err(failed)?;
+        if metadata.file_type().is_fifo() || io::IsTerminal::is_terminal(&file) {
+            return Ok(Box::new(Pipe(file)));
+        }
+    }
+    Ok(Box::new(io::stdin()))
+}
+
+/// A pipe to read, which may have no writer yet.
+#[cfg(unix)]
+struct Pipe(File);
+
+#[cfg(unix)]
+impl Read for Pipe {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            stop::wait(self.0.as_fd(), stop::For::Reading)?;
+            match self.0.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return read,
             }
         }
     }

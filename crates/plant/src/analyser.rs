@@ -214,6 +214,16 @@ pub struct Ended {
     pub is_stopped: bool,
 }
 
+impl Ended {
+    /// Takes note of a file that ended early.
+    fn take(&mut self, error: CaptureError) {
+        match error {
+            CaptureError::Stopped { .. } => self.is_stopped = true,
+            error => self.damaged.push(error),
+        }
+    }
+}
+
 /// Whether `bytes` start with SoupBinTCP packets, whatever they carry.
 fn is_soup(bytes: &[u8]) -> bool {
     let mut packets = soupbintcp::Packets::new(bytes).filter_map(Result::ok).take(8).peekable();
@@ -255,7 +265,7 @@ fn merge(
                     next = Some(((is_framed, time), index));
                 }
                 Ok(_) => {}
-                Err(error) => ended.damaged.push(error),
+                Err(error) => ended.take(error),
             }
         }
         let Some((_, index)) = next else { return ControlFlow::Continue(()) };
@@ -314,7 +324,7 @@ pub fn walk(
                     }
                     Ok(None) => break,
                     Err(error) => {
-                        ended.damaged.push(error);
+                        ended.take(error);
                         break;
                     }
                 },
@@ -335,7 +345,7 @@ pub fn walk(
                     }
                     Ok(None) => break,
                     Err(error) => {
-                        ended.damaged.push(error);
+                        ended.take(error);
                         break;
                     }
                 },

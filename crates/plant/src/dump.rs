@@ -65,6 +65,8 @@ pub struct Dumped {
     pub problems: u64,
     /// Sound packets that are neither UDP nor TCP over IP.
     pub not_ours: u64,
+    /// Of the symbols that alone were wanted, those that nothing was about, in order.
+    pub unseen_symbols: Vec<Symbol>,
     /// How the walk ended.
     pub ended: Ended,
 }
@@ -91,13 +93,17 @@ pub fn dump(
         file: 0,
         last_packet: None,
         dumped: Dumped::default(),
+        unseen: options.symbols.clone().unwrap_or_default(),
         error: None,
     };
     let ended = analyser::walk(inputs, Order::ByFile, options.application, &mut dumper);
-    let Dumper { dumped, error, .. } = dumper;
+    let Dumper { dumped, unseen, error, .. } = dumper;
+    // Nobody knows what comes behind an early end.
+    let mut unseen_symbols: Vec<Symbol> = unseen.into_iter().filter(|_| !ended.is_stopped).collect();
+    unseen_symbols.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
     match error {
         Some(error) => Err(error),
-        None => Ok(Dumped { ended, ..dumped }),
+        None => Ok(Dumped { ended, unseen_symbols, ..dumped }),
     }
 }
 
@@ -115,6 +121,8 @@ struct Dumper<'d> {
     /// The packet whose header has been written.
     last_packet: Option<(usize, u64, u64)>,
     dumped: Dumped,
+    /// Symbols that are wanted and that nothing was about so far.
+    unseen: HashSet<Symbol>,
     error: Option<io::Error>,
 }
 
@@ -173,7 +181,10 @@ impl Visitor for Dumper<'_> {
 
 impl Dumper<'_> {
     /// Whether a message of this name and symbol is to be shown.
-    fn wants(&self, name: Option<&str>, symbol: Option<Symbol>) -> bool {
+    fn wants(&mut self, name: Option<&str>, symbol: Option<Symbol>) -> bool {
+        if let Some(symbol) = symbol.filter(|_| !self.unseen.is_empty()) {
+            self.unseen.remove(&symbol);
+        }
         let names = &self.options.messages;
         let is_named =
             names.is_empty() || name.is_some_and(|name| names.contains(&name.to_ascii_lowercase()));

@@ -391,7 +391,7 @@ fn read_capture_writer(
     if reading.may_run
         && let Some(problem) = why_not_begun(&path, overwrite)
     {
-        reading.wrong(span.clone(), format!("{file}: {problem}"));
+        reading.wrong(span.clone(), problem);
     }
     let absolute = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
     if let Some(other) = written.insert(absolute, name.to_owned())
@@ -406,16 +406,18 @@ fn read_capture_writer(
 /// Why a run would refuse to write `path`, as far as a look tells; it looks once more when it begins.
 fn why_not_begun(path: &Path, overwrite: bool) -> Option<String> {
     if let Some(problem) = why_occupied(path, overwrite) {
-        return Some(problem.to_owned());
+        return Some(problem);
     }
     if path.exists() {
         return None;
     }
+    let file = path.display();
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty())?;
     match std::fs::metadata(folder) {
-        Ok(metadata) if !metadata.is_dir() => Some(format!("{} is not a folder", folder.display())),
+        Ok(metadata) if !metadata.is_dir() => Some(format!("{file}: {} is not a folder", folder.display())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Some(format!("there is no folder {}; paths count from the current directory", folder.display()))
+            let folder = folder.display();
+            Some(format!("{file}: there is no folder {folder}; paths count from the current directory"))
         }
         _ => None,
     }

@@ -314,6 +314,10 @@ pub fn replay(
         let next = match next_input(&mut inputs, options, pace.is_some(), &mut file_counters) {
             Ok(Some(next)) => next,
             Ok(None) => break,
+            Err((_, CaptureError::Stopped { .. })) => {
+                is_interrupted = true;
+                break;
+            }
             Err((index, error)) => {
                 file_errors.push(error);
                 file_counters.add(&inputs.remove(index));
@@ -343,6 +347,10 @@ pub fn replay(
         match step(&mut inputs[next.index], &mut run, alone && pace.is_none(), options) {
             Ok(true) => {}
             Ok(false) => file_counters.add(&inputs.remove(next.index)),
+            Err(CaptureError::Stopped { .. }) => {
+                is_interrupted = true;
+                break;
+            }
             Err(error) => {
                 file_errors.push(error);
                 file_counters.add(&inputs.remove(next.index));
@@ -381,12 +389,18 @@ pub fn replay(
         written.push(Written { path: output.path.clone(), schema: output.schema, summary });
     }
     let elapsed = started.elapsed();
+    let is_whole = !is_interrupted && options.limit.is_none_or(|limit| run.messages < limit);
+    let wanted = options.symbols.iter().flatten().filter(|_| is_whole);
+    let seen: HashSet<_> = run.outlet.instruments.symbols().iter().copied().collect();
+    let mut unseen_symbols: Vec<_> = wanted.copied().filter(|symbol| !seen.contains(symbol)).collect();
+    unseen_symbols.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
     inputs.iter().for_each(|input| file_counters.add(input));
     Ok(Summary {
         file_counters,
         without_day,
         file_errors,
         is_interrupted,
+        unseen_symbols,
         elapsed,
         worst_lateness: pace.map(|pace| pace.worst),
         written,
@@ -499,7 +513,9 @@ fn step(input: &mut Input, run: &mut Run, is_alone: bool, options: &Options) -> 
                 let received = Nanos(captured.timestamp_ns);
                 run.saw(received);
                 match net::parse(captured.link_type, captured.bytes) {
-                    Ok(datagram) => {
+                    Ok(mut datagram) => {
+                        // As in the statistics and the dump: less than the packet had is a cut packet.
+                        datagram.truncated |= captured.is_cut();
                         let packet = Packet {
                             file,
                             number: captured.number,

@@ -9,9 +9,9 @@ use std::net::SocketAddr;
 use std::ops::ControlFlow;
 
 use serde_json::{Value, json};
-use tapeworks_feed::{Application, ChannelIdentity};
-use tapeworks_market::Nanos;
+use tapeworks_feed::{Application, ChannelIdentity, itch_publisher};
 use tapeworks_market::instrument::Symbol;
+use tapeworks_market::{Nanos, Publisher};
 use tapeworks_packet::capture::CapturedPacket;
 use tapeworks_wire::DecodeError;
 
@@ -76,6 +76,8 @@ impl Peak {
 /// What a channel carried.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ChannelStats {
+    /// The venue: of ITCH by the multicast group, of IEX by the transport; `None` of what may carry anything.
+    pub venue: Option<Publisher>,
     /// The application's protocol, once a message has shown it.
     pub protocol: Option<&'static str>,
     /// Packets by destination: the lines.
@@ -260,6 +262,7 @@ impl Stats {
             })).collect::<Vec<_>>(),
             "channels": self.channels.iter().map(|(identity, channel)| json!({
                 "channel": identity.to_string(),
+                "venue": channel.venue.map(|venue| venue.venue_name()),
                 "protocol": channel.protocol,
                 "packets": channel.packets,
                 "lines": channel.lines.iter().map(|(address, packets)| json!({
@@ -390,6 +393,11 @@ impl Counter<'_> {
         let Some(channel) = self.channel(header.channel) else { return };
         channel.packets += 1;
         if let Some((_, destination)) = header.addresses {
+            channel.venue = match header.channel {
+                ChannelIdentity::MoldUdp64 { .. } => Some(itch_publisher(destination)),
+                ChannelIdentity::IexTp { .. } => Some(Publisher::IEXG_DEEP),
+                _ => None,
+            };
             *channel.lines.entry(destination).or_default() += 1;
         }
         channel.ends_of_session += u64::from(header.is_end_of_session);

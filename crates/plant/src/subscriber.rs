@@ -5,11 +5,12 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dbn::decode::DbnMetadata;
 use dbn::decode::dbn::Decoder;
 use dbn::{Metadata, RecordRef};
+use tapeworks_packet::stop;
 
 use crate::clients::keys::{Key, KeyError};
 
@@ -36,6 +37,8 @@ pub struct SubscriberOptions {
     pub ts_out: bool,
     /// How long a read may wait; [`SubscribeError::is_timeout`] tells of it.
     pub timeout: Option<Duration>,
+    /// How long connecting and each answer before the first record may take.
+    pub patience: Duration,
 }
 
 /// Why a subscription fails.
@@ -81,7 +84,19 @@ impl SubscribeError {
             }
             _ => return false,
         };
-        matches!(kind, io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+        // A signal that interrupts the call is no error either.
+        matches!(kind, io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+    }
+
+    /// Whether the process was [asked to stop](tapeworks_packet::stop) meanwhile.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        match self {
+            Self::Connection { source, .. } | Self::Decode { source: dbn::Error::Io { source, .. }, .. } => {
+                stop::is_stopped(source)
+            }
+            _ => false,
+        }
     }
 }
 
@@ -100,8 +115,43 @@ pub trait Records {
 /// A subscription under way.
 pub struct Subscriber {
     address: SocketAddr,
-    decoder: Decoder<BufReader<TcpStream>>,
+    decoder: Decoder<BufReader<Patient>>,
     session: String,
+}
+
+/// A connection of which each read waits as long as it may, and no longer than until the process is asked to stop.
+struct Patient {
+    stream: TcpStream,
+    /// Until the first record; from then on the stream's own time limit counts.
+    patience: Option<Duration>,
+}
+
+impl Read for Patient {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Some(patience) = self.patience else { return self.stream.read(buffer) };
+        let began = Instant::now();
+        loop {
+            let left = patience.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                let text = format!("no answer within {:.1} s", patience.as_secs_f64());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            self.stream.set_read_timeout(Some(left.min(stop::LOOK)))?;
+            match self.stream.read(buffer) {
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+                    ) =>
+                {
+                    if stop::is_requested() {
+                        return Err(stop::stopped());
+                    }
+                }
+                read => return read,
+            }
+        }
+    }
 }
 
 impl std::fmt::Debug for Subscriber {
@@ -118,6 +168,22 @@ fn line(reader: &mut impl BufRead, address: SocketAddr) -> Result<String, Subscr
         Ok(0) => Err(SubscribeError::Refused { address, said: "the connection was closed".to_owned() }),
         Ok(_) => Ok(text.trim_end().to_owned()),
         Err(source) => Err(SubscribeError::Connection { address, source }),
+    }
+}
+
+/// Connects, and hears a request to stop meanwhile.
+fn connect(address: SocketAddr, patience: Duration) -> io::Result<TcpStream> {
+    let began = Instant::now();
+    loop {
+        match TcpStream::connect_timeout(&address, patience) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted && !stop::is_requested() => {
+                if began.elapsed() > patience {
+                    return Err(error);
+                }
+            }
+            Err(_) if stop::is_requested() => return Err(stop::stopped()),
+            connected => return connected,
+        }
     }
 }
 
@@ -138,11 +204,12 @@ impl Subscriber {
         let address = options.address;
         let broken = |source| SubscribeError::Connection { address, source };
         let key = Key::new("", &options.key)?;
-        let stream = TcpStream::connect_timeout(&address, Duration::from_secs(10)).map_err(broken)?;
+        let patience = options.patience.max(Duration::from_millis(1));
+        let stream = connect(address, patience).map_err(broken)?;
         stream.set_nodelay(true).map_err(broken)?;
-        stream.set_read_timeout(Some(Duration::from_secs(10))).map_err(broken)?;
         let mut writer = stream.try_clone().map_err(broken)?;
-        let mut reader = BufReader::with_capacity(1 << 18, stream);
+        let patient = Patient { stream, patience: Some(patience) };
+        let mut reader = BufReader::with_capacity(1 << 18, patient);
         let greeting = line(&mut reader, address)?;
         let challenge = line(&mut reader, address)?;
         let Some(cram) = value(&challenge, "cram").filter(|_| greeting.starts_with("lsg_version=")) else {
@@ -190,8 +257,11 @@ impl Subscriber {
         }
         lines.push_str("start_session\n");
         writer.write_all(lines.as_bytes()).map_err(broken)?;
-        let decoder = Decoder::new(reader).map_err(|source| SubscribeError::Decode { address, source })?;
-        decoder.get_ref().get_ref().set_read_timeout(options.timeout).map_err(broken)?;
+        let mut decoder =
+            Decoder::new(reader).map_err(|source| SubscribeError::Decode { address, source })?;
+        let patient = decoder.get_mut().get_mut();
+        patient.patience = None;
+        patient.stream.set_read_timeout(options.timeout).map_err(broken)?;
         Ok(Self { address, decoder, session })
     }
 

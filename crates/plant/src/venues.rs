@@ -27,9 +27,10 @@ mod config;
 mod report;
 mod servers;
 
+use std::io::Write as _;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,6 +44,7 @@ use tapeworks_exchange::{ScenarioError, Session};
 use tapeworks_feed::clock;
 use tapeworks_market::Nanos;
 use tapeworks_packet::live::{MAX_BATCH, Sent};
+use tapeworks_packet::new_file::{NewFile, NewFileError};
 
 use self::report::Counters;
 use self::servers::{ImageReply, ImageRequest, Listening, Servers};
@@ -102,6 +104,9 @@ pub enum VenuesError {
     /// A thread ended by a panic: a defect.
     #[error("a thread of the venues panicked")]
     Panicked,
+    /// The report cannot be begun, or cannot have its name.
+    #[error(transparent)]
+    File(#[from] NewFileError),
     /// The report cannot be written.
     #[error("{}: cannot write: {cause}", path.display())]
     Write {
@@ -287,8 +292,11 @@ impl Venues {
         let ended = self.end();
         let report = self.report();
         if let Some(path) = &self.injected {
-            write_whole(path, &format!("{:#}\n", report.to_json()))
-                .map_err(|cause| VenuesError::Write { path: path.clone(), cause })?;
+            // The report of an earlier run is replaced.
+            let file = NewFile::create(path, true)?;
+            let written = file.handle().and_then(|mut handle| writeln!(handle, "{:#}", report.to_json()));
+            written.map_err(|cause| VenuesError::Write { path: path.clone(), cause })?;
+            file.finish()?;
         }
         ended.map(|()| report)
     }
@@ -354,18 +362,6 @@ fn listen(
         counters: Arc::default(),
     };
     Ok((listening, reachable, store))
-}
-
-/// Writes a file that has its name only when it is whole.
-fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut partial = path.as_os_str().to_owned();
-    partial.push(".partial");
-    let written = std::fs::write(&partial, text).and_then(|()| std::fs::rename(&partial, path));
-    if written.is_err() {
-        // What is left of it says nothing.
-        let _ = std::fs::remove_file(&partial);
-    }
-    written
 }
 
 /// One line's socket, and the packets that go with the next call of the kernel.

@@ -4,13 +4,15 @@
 //! list describes the columns when the file is opened, and encodes a page of each for every batch. A column of a
 //! batch is one loop over the records into an array that stays in the first-level cache, and one loop that encodes it.
 
+use std::collections::HashMap;
 use std::ffi::c_char;
 use std::slice::IterMut;
 
 use dbn::{UNDEF_PRICE, UNDEF_TIMESTAMP};
 use parquet::errors::ParquetError;
-use tapeworks_market::{Instruments, Price};
+use tapeworks_market::Price;
 
+use crate::encode::Symbols;
 use crate::encode::parquet::{Chunk, Compressor, NO_KEY, Values};
 use crate::options::Prices;
 use crate::rows::{Row, Rows};
@@ -95,19 +97,21 @@ fn count_lost(values: &[i64], is_held: impl Fn(i64) -> bool, undefined: i64) -> 
 }
 
 /// Describes the columns of a record type.
-pub(crate) fn describe<R: Row>(prices: Prices) -> Vec<Description> {
+pub(crate) fn describe<R: Row>(prices: Prices, has_origin: bool) -> Vec<Description> {
     let mut description = Vec::new();
     let to = To::Description(&mut description);
     let mut columns = Columns::<R> { records: &[], prices, to, result: Ok(()), out_of_range: 0 };
     R::columns(&mut columns);
-    columns.beside(&Rows::new(), &Instruments::default());
+    let mut rows = Rows::with_capacity(0);
+    rows.has_origin = has_origin;
+    columns.beside(&rows, Symbols::Received(&HashMap::new()));
     description
 }
 
 /// Writes a page of each column. Returns how many values had to be written as null.
 pub(crate) fn encode<R: Row>(
     rows: &Rows<R>,
-    instruments: &Instruments,
+    symbols: Symbols<'_>,
     prices: Prices,
     chunks: &mut [Chunk],
     compressor: &mut Compressor,
@@ -116,7 +120,7 @@ pub(crate) fn encode<R: Row>(
     let to = To::Chunks { chunks: chunks.iter_mut(), compressor, scratch };
     let mut columns = Columns { records: &rows.records, prices, to, result: Ok(()), out_of_range: 0 };
     R::columns(&mut columns);
-    columns.beside(rows, instruments);
+    columns.beside(rows, symbols);
     columns.result.map(|()| columns.out_of_range)
 }
 
@@ -180,6 +184,26 @@ impl<R: Row> Columns<'_, R> {
     /// A number of which the greatest is null.
     pub(crate) fn optional_u32(&mut self, name: &str, get: impl Fn(&R) -> u32) {
         self.optional(name, Kind::Unsigned(32), u32::MAX as i32, |row| get(row) as i32);
+    }
+
+    /// A number of 16 bits of which the greatest is null.
+    pub(crate) fn optional_u16(&mut self, name: &str, get: impl Fn(&R) -> u16) {
+        self.optional(name, Kind::Unsigned(16), i32::from(u16::MAX), |row| i32::from(get(row)));
+    }
+
+    /// A number of 8 bits of which the greatest is null.
+    pub(crate) fn optional_u8(&mut self, name: &str, get: impl Fn(&R) -> u8) {
+        self.optional(name, Kind::Unsigned(8), i32::from(u8::MAX), |row| i32::from(get(row)));
+    }
+
+    /// A signed number of 16 bits of which the greatest is null.
+    pub(crate) fn optional_i16(&mut self, name: &str, get: impl Fn(&R) -> i16) {
+        self.optional(name, Kind::Signed, i32::from(i16::MAX), |row| i32::from(get(row)));
+    }
+
+    /// A signed number of 8 bits of which the greatest is null.
+    pub(crate) fn optional_i8(&mut self, name: &str, get: impl Fn(&R) -> i8) {
+        self.optional(name, Kind::Signed, i32::from(i8::MAX), |row| i32::from(get(row)));
     }
 
     /// A signed number of which the greatest is null.
@@ -267,11 +291,8 @@ impl<R: Row> Columns<'_, R> {
     }
 
     /// The columns beside the record: the symbol and, for records of one message, its channel sequence and line.
-    fn beside(&mut self, rows: &Rows<R>, instruments: &Instruments) {
-        let symbol = |number: u32| {
-            let index = number.checked_sub(1)? as usize;
-            instruments.symbols().get(index).map(|symbol| symbol.as_str()).filter(|symbol| !symbol.is_empty())
-        };
+    fn beside(&mut self, rows: &Rows<R>, symbols: Symbols<'_>) {
+        let symbol = |number: u32| symbols.of(number);
         self.column("symbol", Kind::Text, true, |page, records| {
             let keys = &mut page.scratch.keys;
             keys.clear();
@@ -283,7 +304,7 @@ impl<R: Row> Columns<'_, R> {
             let defined = keep_defined(keys, &mut page.scratch.defined, |key| key != NO_KEY);
             page.chunk.write_page(records.len(), defined, &Values::Keys(keys), page.compressor)
         });
-        if !R::HAS_ORIGIN {
+        if !rows.has_origin {
             return;
         }
         self.column("channel_sequence", Kind::Unsigned(64), false, |page, records| {

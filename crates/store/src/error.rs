@@ -3,10 +3,13 @@
 use std::io;
 use std::path::PathBuf;
 
+use tapeworks_packet::new_file::NewFileError;
+
 use crate::format::Format;
 use crate::schema::Schema;
 
-/// Why a file could not be written. Whatever it is, what was written so far is removed when the writer is dropped.
+/// Why a file could not be written. What was written so far is removed when the writer is dropped, unless it is a whole
+/// file that cannot have its name ([`NewFileError::Name`]).
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -26,25 +29,31 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
-    /// The file exists, and [`Options::overwrite`](crate::Options::overwrite) is not set.
-    #[error("{}: the file exists", path.display())]
-    Exists {
+    /// The file cannot be begun, or cannot have its name.
+    #[error(transparent)]
+    File(#[from] NewFileError),
+    /// Standard output is a terminal, and the format is not text.
+    #[error("{format} is not text: standard output is a terminal, so redirect it or name a file")]
+    Terminal {
+        /// The format.
+        format: &'static str,
+    },
+    /// Standard output has no ending that tells the format.
+    #[error("standard output has no ending that tells the format: name it, one of {}", list(Format::names()))]
+    NoFormat,
+    /// The format holds records of one schema, and none is named.
+    #[error("{}: {format} holds records of one schema: name one, or put {{schema}} into the name", path.display())]
+    NeedsSchema {
         /// The file.
         path: PathBuf,
+        /// The format.
+        format: &'static str,
     },
-    /// The path names a directory.
-    #[error("{}: is a directory", path.display())]
-    IsDirectory {
-        /// The path.
-        path: PathBuf,
-    },
-    /// The file could not be created.
-    #[error("{}: cannot be created: {source}", path.display())]
-    Create {
-        /// The file that was to be created: the one named, or a part of it beside it.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
+    /// No format has this name.
+    #[error("unknown format '{name}': expected one of {}", list(Format::names()))]
+    UnknownFormat {
+        /// The name given.
+        name: String,
     },
     /// Writing failed: the disk is full, or was taken away.
     #[error("{}: writing failed after {records} records: {source}", path.display())]

@@ -1,6 +1,9 @@
 //! How a file is encoded: told by its ending.
 
 use std::path::Path;
+use std::str::FromStr;
+
+use tapeworks_packet::new_file;
 
 use crate::error::StoreError;
 
@@ -40,8 +43,11 @@ impl Format {
     /// The format that the ending of `path` tells, in upper or lower case.
     ///
     /// # Errors
-    /// [`StoreError::UnknownEnding`] for any other.
+    /// [`StoreError::UnknownEnding`] for any other, [`StoreError::NoFormat`] for standard output.
     pub fn from_path(path: &Path) -> Result<Self, StoreError> {
+        if new_file::is_stdout(path) {
+            return Err(StoreError::NoFormat);
+        }
         let name =
             path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
         Self::ENDINGS
@@ -51,8 +57,42 @@ impl Format {
             .ok_or_else(|| StoreError::UnknownEnding { path: path.to_owned() })
     }
 
+    /// The name of every format, for users to choose one.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        [Self::Csv, Self::CsvZstd, Self::Json, Self::JsonZstd, Self::Dbn, Self::DbnZstd, Self::Parquet]
+            .into_iter()
+            .map(Self::name)
+    }
+
+    /// Its name: the ending of its files without the dot.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dbn => "dbn",
+            Self::DbnZstd => "dbn.zst",
+            Self::Parquet => "parquet",
+            Self::Csv => "csv",
+            Self::CsvZstd => "csv.zst",
+            Self::Json => "json",
+            Self::JsonZstd => "json.zst",
+        }
+    }
+
+    pub(crate) const fn is_text(self) -> bool {
+        matches!(self, Self::Csv | Self::Json)
+    }
+
     pub(crate) const fn is_zstd(self) -> bool {
         matches!(self, Self::DbnZstd | Self::CsvZstd | Self::JsonZstd)
+    }
+}
+
+impl FromStr for Format {
+    type Err = StoreError;
+
+    fn from_str(name: &str) -> Result<Self, StoreError> {
+        let known = |(ending, _): &&(&str, Self)| ending.strip_prefix('.') == Some(name);
+        let found = Self::ENDINGS.iter().find(known).map(|(_, format)| *format);
+        found.ok_or_else(|| StoreError::UnknownFormat { name: name.to_owned() })
     }
 }
 

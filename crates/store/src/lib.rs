@@ -48,7 +48,7 @@
 //! | `cmbp-1` | every change of the synthetic NBBO, every trade | sizes of all venues at the price, publisher of the first |
 //! | `cbbo-1s`, `cbbo-1m` | each interval of an instrument with a change of the synthetic NBBO or a trade | publisher of the last of them |
 //! | `status`, `imbalance`, `definition` | every one | |
-//! | `ohlcv-1s` | each second of a venue and instrument with a trade that counts | |
+//! | `ohlcv-1s`, `ohlcv-1m`, `ohlcv-1h`, `ohlcv-1d` | each second, minute, hour or day (UTC) of a venue and instrument with a trade that counts | of the trades that the file or stream has |
 //!
 //! Only the last record of a venue's event carries the flag LAST, also when the last message of a group changed
 //! nothing that is shown. Whatever gives no record is counted under a [`Skip`] in the [`Summary`].
@@ -84,6 +84,7 @@ mod format;
 pub mod journal;
 pub mod live;
 mod options;
+mod received;
 mod records;
 mod rows;
 mod schema;
@@ -95,6 +96,7 @@ mod writer;
 pub use error::StoreError;
 pub use format::Format;
 pub use options::{Compression, Options, Prices};
+pub use received::{RecordWriter, is_market, is_snapshot};
 pub use schema::Schema;
 pub use shape::{Trade, trade_of};
 pub use summary::{Skip, Summary};

@@ -5,7 +5,7 @@
 //! came of, so that two makers of the same events can hand over to each other without a gap or a repetition.
 //!
 //! A record is handed out when no group of events is open: only then is it known which record of the group is the last.
-//! A group whose end does not come within [`HELD_NS`] of event time, or whose venue loses messages, is given up.
+//! A group whose end does not come within 10 ms of receive time, or whose venue loses messages, is given up, in files too.
 //!
 //! Cost: per update what the [`Writer`](crate::Writer) costs, and a copy of the record's bytes.
 
@@ -27,12 +27,6 @@ use crate::records::{Change, PriceRow, header, instrument_number, letter, sequen
 use crate::rows::Rows;
 use crate::schema::Schema;
 use crate::shape::{self, Shape, consolidated_pair, levels_of};
-
-/// How long the records of a group of events are held for the group's end, in nanoseconds of receive time.
-pub const HELD_NS: u64 = 10_000_000;
-
-/// Records that a maker holds at most for the end of a group.
-const HELD_RECORDS: usize = 4096;
 
 /// The bytes by which a record with a time of sending is longer.
 pub const TS_OUT_BYTES: usize = 8;
@@ -168,8 +162,6 @@ struct MakingOf<S: Shape> {
     rows: Rows<S::Row>,
     /// The event of each of the rows.
     events: Vec<u64>,
-    /// When the oldest open group began.
-    open_since: Option<Nanos>,
 }
 
 struct Boxed;
@@ -178,22 +170,21 @@ impl shape::Use for Boxed {
     type Output = Box<dyn Making>;
 
     fn with<S: Shape + 'static>(self, shape: S) -> Box<dyn Making> {
-        Box::new(MakingOf { shape, rows: Rows::with_capacity(64), events: Vec::new(), open_since: None })
+        Box::new(MakingOf { shape, rows: Rows::with_capacity(64), events: Vec::new() })
     }
 }
 
 impl<S: Shape> MakingOf<S> {
-    /// Gives up groups that will not end, or not soon.
+    /// Hands out the records before the first of a group that is open.
     #[cold]
     #[inline(never)]
-    fn give_up(&mut self, event: &Event) {
-        if matches!(event.kind, EventKind::Gap | EventKind::Session) {
-            self.rows.forget_open(Some(event.publisher));
+    fn release_final(&mut self, batch: &mut Batch) {
+        let count = self.rows.final_len();
+        for (record, event) in self.rows.records.iter().zip(&self.events).take(count) {
+            batch.push(*event, record);
         }
-        let since = *self.open_since.get_or_insert(event.ts_recv);
-        if event.ts_recv.since(since) > HELD_NS || self.rows.len() >= HELD_RECORDS {
-            self.rows.forget_open(None);
-        }
+        self.rows.remove_front(count);
+        self.events.drain(..count.min(self.events.len()));
     }
 }
 
@@ -205,13 +196,9 @@ impl<S: Shape> Making for MakingOf<S> {
         self.events.resize(self.rows.len(), event);
         self.rows.close_group(update.book.event, before..self.rows.len());
         if self.rows.has_open_group() {
-            self.give_up(update.book.event);
-        }
-        if !self.rows.has_open_group() {
-            self.open_since = None;
-            if self.rows.len() > 0 {
-                self.release(batch);
-            }
+            self.release_final(batch);
+        } else if self.rows.len() > 0 {
+            self.release(batch);
         }
     }
 
@@ -223,7 +210,6 @@ impl<S: Shape> Making for MakingOf<S> {
     fn restore(&mut self, state: &State<'_>, carried: &Carried) {
         self.rows.clear();
         self.events.clear();
-        self.open_since = None;
         self.shape.restore(state, carried);
     }
 
@@ -237,7 +223,6 @@ impl<S: Shape> Making for MakingOf<S> {
         }
         self.rows.clear();
         self.events.clear();
-        self.open_since = None;
     }
 
     fn snapshot(&self, now: Nanos, wanted: &dyn Fn(InstrumentId) -> bool, batch: &mut Batch) {
@@ -300,7 +285,10 @@ pub fn snapshot(
         | Schema::Status
         | Schema::Imbalance
         | Schema::Definition
-        | Schema::Ohlcv1S => {}
+        | Schema::Ohlcv1S
+        | Schema::Ohlcv1M
+        | Schema::Ohlcv1H
+        | Schema::Ohlcv1D => {}
     }
 }
 
@@ -546,6 +534,7 @@ mod tests {
     use tapeworks_market::{Price, Publisher};
 
     use super::*;
+    use crate::rows::HELD_NS;
 
     /// A maker of `mbp-1` behind books of its own.
     struct Line {

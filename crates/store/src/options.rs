@@ -1,5 +1,7 @@
 //! How files are written.
 
+use crate::format::Format;
+
 /// How prices stand in Parquet files.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Prices {
@@ -29,6 +31,8 @@ pub enum Compression {
 pub struct Options {
     /// Whether a file that exists is replaced.
     pub overwrite: bool,
+    /// The format; `None`: what the ending of the file's name tells.
+    pub format: Option<Format>,
     /// Whether CSV and JSON tell times in ISO 8601 and prices as decimals, not as integers.
     pub pretty: bool,
     /// How Parquet tells prices.
@@ -43,6 +47,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             overwrite: false,
+            format: None,
             pretty: false,
             prices: Prices::default(),
             compression: Compression::default(),

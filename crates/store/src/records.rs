@@ -233,20 +233,77 @@ impl Row for ImbalanceMsg {
 }
 
 impl Row for InstrumentDefMsg {
-    /// Those that equities have: the legs, strikes and maturities of DBN's record are always undefined here.
+    /// What no venue here tells is undefined in the record, and null.
     fn columns(columns: &mut Columns<'_, Self>) {
         header_columns!(columns);
         columns.text("raw_symbol", |row| text(&row.raw_symbol));
         columns.letter("security_update_action", |row| row.security_update_action);
         columns.letter("instrument_class", |row| row.instrument_class);
+        columns.price("min_price_increment", |row| row.min_price_increment);
+        columns.price("display_factor", |row| row.display_factor);
+        columns.time("expiration", |row| row.expiration);
+        columns.time("activation", |row| row.activation);
+        columns.price("high_limit_price", |row| row.high_limit_price);
+        columns.price("low_limit_price", |row| row.low_limit_price);
+        columns.price("max_price_variation", |row| row.max_price_variation);
+        columns.price("unit_of_measure_qty", |row| row.unit_of_measure_qty);
+        columns.price("min_price_increment_amount", |row| row.min_price_increment_amount);
+        columns.price("price_ratio", |row| row.price_ratio);
+        columns.optional_i32("inst_attrib_value", |row| row.inst_attrib_value);
+        columns.u32("underlying_id", |row| row.underlying_id);
         columns.u64("raw_instrument_id", |row| row.raw_instrument_id);
+        columns.optional_i32("market_depth_implied", |row| row.market_depth_implied);
+        columns.optional_i32("market_depth", |row| row.market_depth);
+        columns.optional_u32("market_segment_id", |row| row.market_segment_id);
+        columns.optional_u32("max_trade_vol", |row| row.max_trade_vol);
+        columns.optional_i32("min_lot_size", |row| row.min_lot_size);
+        columns.optional_i32("min_lot_size_block", |row| row.min_lot_size_block);
         columns.optional_i32("min_lot_size_round_lot", |row| row.min_lot_size_round_lot);
+        columns.optional_u32("min_trade_vol", |row| row.min_trade_vol);
+        columns.optional_i32("contract_multiplier", |row| row.contract_multiplier);
+        columns.optional_i32("decay_quantity", |row| row.decay_quantity);
+        columns.optional_i32("original_contract_size", |row| row.original_contract_size);
+        columns.optional_i16("appl_id", |row| row.appl_id);
+        columns.optional_u16("maturity_year", |row| row.maturity_year);
+        columns.optional_u16("decay_start_date", |row| row.decay_start_date);
+        columns.optional_u16("channel_id", |row| row.channel_id);
         columns.text("currency", |row| text(&row.currency));
+        columns.text("settl_currency", |row| text(&row.settl_currency));
         columns.text("secsubtype", |row| text(&row.secsubtype));
         columns.text("group", |row| text(&row.group));
         columns.text("exchange", |row| text(&row.exchange));
+        columns.text("asset", |row| text(&row.asset));
         columns.text("cfi", |row| text(&row.cfi));
         columns.text("security_type", |row| text(&row.security_type));
+        columns.text("unit_of_measure", |row| text(&row.unit_of_measure));
+        columns.text("underlying", |row| text(&row.underlying));
+        columns.text("strike_price_currency", |row| text(&row.strike_price_currency));
+        columns.price("strike_price", |row| row.strike_price);
+        columns.letter("match_algorithm", |row| row.match_algorithm);
+        columns.optional_u8("main_fraction", |row| row.main_fraction);
+        columns.optional_u8("price_display_format", |row| row.price_display_format);
+        columns.optional_u8("sub_fraction", |row| row.sub_fraction);
+        columns.optional_u8("underlying_product", |row| row.underlying_product);
+        columns.optional_u8("maturity_month", |row| row.maturity_month);
+        columns.optional_u8("maturity_day", |row| row.maturity_day);
+        columns.optional_u8("maturity_week", |row| row.maturity_week);
+        columns.letter("user_defined_instrument", |row| row.user_defined_instrument);
+        columns.optional_i8("contract_multiplier_unit", |row| row.contract_multiplier_unit);
+        columns.optional_i8("flow_schedule_type", |row| row.flow_schedule_type);
+        columns.optional_u8("tick_rule", |row| row.tick_rule);
+        columns.u16("leg_count", |row| row.leg_count);
+        columns.u16("leg_index", |row| row.leg_index);
+        columns.u32("leg_instrument_id", |row| row.leg_instrument_id);
+        columns.text("leg_raw_symbol", |row| text(&row.leg_raw_symbol));
+        columns.letter("leg_instrument_class", |row| row.leg_instrument_class);
+        columns.letter("leg_side", |row| row.leg_side);
+        columns.price("leg_price", |row| row.leg_price);
+        columns.price("leg_delta", |row| row.leg_delta);
+        columns.i32("leg_ratio_price_numerator", |row| row.leg_ratio_price_numerator);
+        columns.i32("leg_ratio_price_denominator", |row| row.leg_ratio_price_denominator);
+        columns.i32("leg_ratio_qty_numerator", |row| row.leg_ratio_qty_numerator);
+        columns.i32("leg_ratio_qty_denominator", |row| row.leg_ratio_qty_denominator);
+        columns.u32("leg_underlying_id", |row| row.leg_underlying_id);
     }
 }
 

@@ -7,8 +7,8 @@
 use std::ops::Range;
 
 use dbn::FlagSet;
-use tapeworks_market::event::{Event, Flags, Line};
-use tapeworks_market::{InstrumentId, Publisher};
+use tapeworks_market::event::{Event, EventKind, Flags, Line};
+use tapeworks_market::{InstrumentId, Nanos, Publisher};
 
 use crate::columns::Columns;
 use crate::summary::Skip;
@@ -17,7 +17,9 @@ use crate::summary::Skip;
 pub(crate) const BATCH: usize = 8192;
 
 /// A record type of a file.
-pub(crate) trait Row: dbn::encode::DbnEncodable + dbn::Record + Send + Sized {
+pub(crate) trait Row:
+    dbn::encode::DbnEncodable + dbn::HasRType<Header = dbn::RecordHeader> + Clone + Send + 'static
+{
     /// Whether a record stems from one message, so that its channel sequence and line mean something.
     const HAS_ORIGIN: bool = true;
 
@@ -30,12 +32,28 @@ pub(crate) trait Row: dbn::encode::DbnEncodable + dbn::Record + Send + Sized {
     }
 }
 
+/// How long the records of a group of events wait for the group's end, in nanoseconds of receive time. A group whose end
+/// comes later is given up, in files as in a stream: its records keep the flags that they have.
+pub(crate) const HELD_NS: u64 = 10_000_000;
+
+/// Records of a feed that a group of it waits for at most.
+const HELD_RECORDS: usize = 4096;
+
+/// Records at which a batch is encoded although a group is open in it.
+const MOST_ROWS: usize = 64 * BATCH;
+
 /// A group of events of which the last is still to come, and its latest record.
 #[derive(Clone, Copy, Debug)]
 struct OpenGroup {
     publisher: Publisher,
     instrument: InstrumentId,
+    /// Its first and its latest record.
+    first: usize,
     row: usize,
+    /// When its first record was received.
+    since: Nanos,
+    /// Records of its feed since then.
+    records: usize,
 }
 
 /// A batch.
@@ -44,6 +62,8 @@ pub(crate) struct Rows<R> {
     pub(crate) sequences: Vec<u64>,
     pub(crate) lines: Vec<Line>,
     pub(crate) skipped: [u64; Skip::ALL.len()],
+    /// Whether sequences and lines are known: of each record, or of none.
+    pub(crate) has_origin: bool,
     open: Vec<OpenGroup>,
 }
 
@@ -59,6 +79,7 @@ impl<R: Row> Rows<R> {
             sequences: Vec::with_capacity(capacity),
             lines: Vec::with_capacity(capacity),
             skipped: [0; Skip::ALL.len()],
+            has_origin: R::HAS_ORIGIN,
             open: Vec::new(),
         }
     }
@@ -70,7 +91,12 @@ impl<R: Row> Rows<R> {
         self.lines.push(event.line);
     }
 
-    /// Pushes a record that stems from no one message.
+    /// An empty batch for records that were received, of which nobody knows the channel sequence and the line.
+    pub(crate) fn received() -> Self {
+        Self { has_origin: false, ..Self::new() }
+    }
+
+    /// Pushes a record that stems from no one message, or from one that is not known.
     pub(crate) fn push_derived(&mut self, record: R) {
         self.records.push(record);
     }
@@ -85,11 +111,11 @@ impl<R: Row> Rows<R> {
         self.records.len()
     }
 
-    /// Whether it is time to encode: the batch is full and no group of events is open in it. A group that never
-    /// ends does not hold it beyond twice its size.
+    /// Whether it is time to encode: the batch is full and no group of events is open in it. Groups that never cease to
+    /// overlap do not hold it for ever.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.records.len() >= BATCH && (self.open.is_empty() || self.records.len() >= 2 * BATCH)
+        self.records.len() >= BATCH && (self.open.is_empty() || self.records.len() >= MOST_ROWS)
     }
 
     /// Whether a group of events is open, so that its latest record may still become its last.
@@ -98,9 +124,47 @@ impl<R: Row> Rows<R> {
         !self.open.is_empty()
     }
 
-    /// Gives up on the groups that are open: those of `publisher`, or all. Their latest records stay as they are.
-    pub(crate) fn forget_open(&mut self, publisher: Option<Publisher>) {
-        self.open.retain(|group| publisher.is_some_and(|publisher| group.publisher != publisher));
+    /// Gives up on the groups that are open.
+    pub(crate) fn forget_open(&mut self) {
+        self.open.clear();
+    }
+
+    /// The records at the front whose flags are final.
+    pub(crate) fn final_len(&self) -> usize {
+        self.open.iter().map(|group| group.first).min().unwrap_or(self.records.len())
+    }
+
+    /// Removes `count` records at the front, which [are final](Self::final_len).
+    pub(crate) fn remove_front(&mut self, count: usize) {
+        self.records.drain(..count);
+        // Records that stem from no one message have none of these.
+        self.sequences.drain(..count.min(self.sequences.len()));
+        self.lines.drain(..count.min(self.lines.len()));
+        for group in &mut self.open {
+            (group.first, group.row) = (group.first.saturating_sub(count), group.row.saturating_sub(count));
+        }
+    }
+
+    /// Takes note of an event of which these rows have no records, so that the groups given up are those that rows with
+    /// its records give up.
+    #[inline]
+    pub(crate) fn pass(&mut self, event: &Event) {
+        if !self.open.is_empty() {
+            self.give_up(event, 0);
+        }
+    }
+
+    /// Gives up groups that will not end, or not soon, after an event that gave so many records. It depends on the events
+    /// alone, and not on what became of the records, so that every maker of these records gives up the same groups.
+    fn give_up(&mut self, event: &Event, records: usize) {
+        let is_cut = matches!(event.kind, EventKind::Gap | EventKind::Session);
+        self.open.retain_mut(|group| {
+            let is_of_feed = group.publisher == event.publisher;
+            group.records += if is_of_feed { records } else { 0 };
+            !(is_cut && is_of_feed)
+                && event.ts_recv.since(group.since) <= HELD_NS
+                && group.records < HELD_RECORDS
+        });
     }
 
     pub(crate) fn clear(&mut self) {
@@ -135,10 +199,16 @@ impl<R: Row> Rows<R> {
                 }
             }
             (false, Some(known)) if !rows.is_empty() => self.open[known].row = rows.end - 1,
-            (false, None) if !rows.is_empty() => {
-                self.open.push(OpenGroup { publisher: key.0, instrument: key.1, row: rows.end - 1 });
-            }
+            (false, None) if !rows.is_empty() => self.open.push(OpenGroup {
+                publisher: key.0,
+                instrument: key.1,
+                first: rows.start,
+                row: rows.end - 1,
+                since: event.ts_recv,
+                records: 0,
+            }),
             _ => {}
         }
+        self.give_up(event, rows.len());
     }
 }

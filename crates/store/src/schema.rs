@@ -36,11 +36,17 @@ pub enum Schema {
     Definition,
     /// Open, high, low, close and volume of each second with a trade.
     Ohlcv1S,
+    /// The same of each minute.
+    Ohlcv1M,
+    /// The same of each hour.
+    Ohlcv1H,
+    /// The same of each day, UTC.
+    Ohlcv1D,
 }
 
 impl Schema {
     /// Every schema.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 17] = [
         Self::Mbo,
         Self::Mbp1,
         Self::Mbp10,
@@ -55,6 +61,9 @@ impl Schema {
         Self::Imbalance,
         Self::Definition,
         Self::Ohlcv1S,
+        Self::Ohlcv1M,
+        Self::Ohlcv1H,
+        Self::Ohlcv1D,
     ];
 
     /// Its name, as DBN and the command line have it.
@@ -74,7 +83,15 @@ impl Schema {
             Self::Imbalance => "imbalance",
             Self::Definition => "definition",
             Self::Ohlcv1S => "ohlcv-1s",
+            Self::Ohlcv1M => "ohlcv-1m",
+            Self::Ohlcv1H => "ohlcv-1h",
+            Self::Ohlcv1D => "ohlcv-1d",
         }
+    }
+
+    /// Whether a record of `other` looks like one of this schema: they have one record type and number of it.
+    pub fn has_records_of(self, other: Self) -> bool {
+        dbn::RType::from(self.to_dbn()) == dbn::RType::from(other.to_dbn())
     }
 
     pub(crate) const fn to_dbn(self) -> dbn::Schema {
@@ -93,6 +110,9 @@ impl Schema {
             Self::Imbalance => dbn::Schema::Imbalance,
             Self::Definition => dbn::Schema::Definition,
             Self::Ohlcv1S => dbn::Schema::Ohlcv1S,
+            Self::Ohlcv1M => dbn::Schema::Ohlcv1M,
+            Self::Ohlcv1H => dbn::Schema::Ohlcv1H,
+            Self::Ohlcv1D => dbn::Schema::Ohlcv1D,
         }
     }
 }

@@ -28,6 +28,8 @@ use reference::{Definitions, Imbalances, Statuses};
 
 const SECOND_NS: u64 = Nanos::SECOND;
 const MINUTE_NS: u64 = 60 * SECOND_NS;
+const HOUR_NS: u64 = 60 * MINUTE_NS;
+const DAY_NS: u64 = 24 * HOUR_NS;
 
 /// Makes the records of one schema.
 pub(crate) trait Shape: Send {
@@ -76,6 +78,9 @@ pub(crate) fn of_schema<U: Use>(schema: Schema, user: U) -> U::Output {
         Schema::Imbalance => user.with(Imbalances::default()),
         Schema::Definition => user.with(Definitions),
         Schema::Ohlcv1S => user.with(Bars::new(rtype, SECOND_NS)),
+        Schema::Ohlcv1M => user.with(Bars::new(rtype, MINUTE_NS)),
+        Schema::Ohlcv1H => user.with(Bars::new(rtype, HOUR_NS)),
+        Schema::Ohlcv1D => user.with(Bars::new(rtype, DAY_NS)),
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use tapeworks_market::{Instruments, NbboUpdate};
+use tapeworks_market::{Event, Instruments, NbboUpdate};
 
 use crate::encode::{Binary, Csv, Encode, Ending, Json, Parquet};
 use crate::error::{Failure, StoreError};
 use crate::format::Format;
 use crate::live::{Carried, State};
 use crate::options::Options;
-use crate::rows::Rows;
+use crate::rows::{Row as _, Rows};
 use crate::schema::Schema;
 use crate::shape::{self, Shape};
 use crate::summary::Summary;
@@ -30,12 +30,12 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// Opens a file for `schema`; the ending of `path` tells the format.
+    /// Opens a file for `schema`; the ending of `path` tells the format, unless [`Options::format`] does. `-` is standard
+    /// output. What else may be at `path`: see [`new_file`](tapeworks_packet::new_file).
     ///
     /// # Errors
-    /// [`StoreError::UnknownEnding`], [`StoreError::IsDirectory`], [`StoreError::Exists`] unless
-    /// [`Options::overwrite`] is set, [`StoreError::Create`], and [`StoreError::Write`] for a head that cannot be
-    /// written.
+    /// [`StoreError::UnknownEnding`], [`StoreError::NoFormat`], [`StoreError::Terminal`], [`StoreError::File`], and
+    /// [`StoreError::Write`] for a head that cannot be written.
     pub fn create(path: &Path, schema: Schema, options: &Options) -> Result<Self, StoreError> {
         Self::create_with(path, schema, options, on_disk)
     }
@@ -46,8 +46,8 @@ impl Writer {
         options: &Options,
         opener: Opener,
     ) -> Result<Self, StoreError> {
-        let format = Format::from_path(path)?;
-        let target = Target::new(path, options.overwrite, opener)?;
+        let format = options.format.map_or_else(|| Format::from_path(path), Ok)?;
+        let target = Target::new(path, format, options.overwrite, opener)?;
         let table = shape::of_schema(schema, Open { target, format, schema, options })?;
         Ok(Self { table })
     }
@@ -63,6 +63,13 @@ impl Writer {
     #[inline]
     pub fn put(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments) -> Result<(), StoreError> {
         self.table.put(update, instruments)
+    }
+
+    /// Takes note of an event of which this file is to have no records as it is another feed's. With it the flag LAST is that
+    /// which a stream of all feeds has: [`live`](crate::live).
+    #[inline]
+    pub fn pass(&mut self, event: &Event) {
+        self.table.pass(event);
     }
 
     /// Takes note of an update from before the file's window, of which no record is to be made: quotes and last trades that
@@ -86,7 +93,7 @@ impl Writer {
     /// Completes the file and gives it its name.
     ///
     /// # Errors
-    /// As [`Writer::put`], and [`StoreError::Create`] or [`StoreError::Exists`] when it cannot have its name.
+    /// As [`Writer::put`], and [`StoreError::File`] when it cannot have its name.
     pub fn finish(self, instruments: &Instruments) -> Result<Summary, StoreError> {
         self.table.finish(instruments)
     }
@@ -96,6 +103,7 @@ impl Writer {
 trait Table: Send {
     fn put(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments) -> Result<(), StoreError>;
     fn watch(&mut self, update: &NbboUpdate<'_>);
+    fn pass(&mut self, event: &Event);
     fn restore(&mut self, state: &State<'_>, carried: &Carried);
     fn summary(&self) -> &Summary;
     fn finish(self: Box<Self>, instruments: &Instruments) -> Result<Summary, StoreError>;
@@ -129,13 +137,14 @@ impl shape::Use for Open<'_> {
 fn open<S: Shape + 'static>(shape: S, open: Open<'_>) -> Result<Box<dyn Table>, StoreError> {
     let Open { mut target, format, schema, options } = open;
     let zstd_level = format.is_zstd().then_some(options.zstd_level);
-    let part = if matches!(format, Format::Dbn | Format::DbnZstd) { ".records" } else { "" };
-    let output = target.open(part, zstd_level)?;
+    let output = match format {
+        Format::Dbn | Format::DbnZstd => target.open_scratch(zstd_level)?,
+        _ => target.open(zstd_level)?,
+    };
     let encoder: Result<Box<dyn Encode<S::Row>>, Failure> = match format {
         Format::Dbn | Format::DbnZstd => Ok(Box::new(Binary::new(output, schema, zstd_level))),
-        Format::Parquet => {
-            Parquet::new::<S::Row>(output, schema, options).map(|encoder| Box::new(encoder) as _)
-        }
+        Format::Parquet => Parquet::new::<S::Row>(output, schema, options, S::Row::HAS_ORIGIN)
+            .map(|encoder| Box::new(encoder) as _),
         Format::Csv | Format::CsvZstd => {
             Csv::new(output, schema, options).map(|encoder| Box::new(encoder) as _)
         }
@@ -200,7 +209,14 @@ impl<S: Shape> Table for TableOf<S> {
         self.shape.watch(update);
     }
 
+    #[inline]
+    fn pass(&mut self, event: &Event) {
+        self.rows.pass(event);
+    }
+
     fn restore(&mut self, state: &State<'_>, carried: &Carried) {
+        // As a stream does, which is begun anew here.
+        self.rows.forget_open();
         self.shape.restore(state, carried);
     }
 
@@ -242,7 +258,7 @@ mod tests {
 
     /// A file on a disk with little room left.
     struct Limited {
-        file: File,
+        file: Box<dyn Write + Send>,
         left: usize,
     }
 
@@ -261,13 +277,12 @@ mod tests {
         }
     }
 
-    fn limited<const LEFT: usize>(path: &Path) -> io::Result<Box<dyn Write + Send>> {
-        Ok(Box::new(Limited { file: File::create(path)?, left: LEFT }))
+    fn limited<const LEFT: usize>(file: Box<dyn Write + Send>) -> io::Result<Box<dyn Write + Send>> {
+        Ok(Box::new(Limited { file, left: LEFT }))
     }
 
     #[cfg(target_os = "linux")]
-    fn on_a_full_disk(path: &Path) -> io::Result<Box<dyn Write + Send>> {
-        File::create(path)?;
+    fn on_a_full_disk(_file: Box<dyn Write + Send>) -> io::Result<Box<dyn Write + Send>> {
         Ok(Box::new(File::options().write(true).open("/dev/full")?))
     }
 

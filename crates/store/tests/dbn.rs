@@ -388,6 +388,39 @@ fn half_an_imbalance_is_counted() {
 }
 
 #[test]
+fn longer_bars_are_those_of_seconds_together() {
+    const SECOND: u64 = 1_000_000_000;
+    let (seconds, _, _) = round_trip::<OhlcvMsg>(Schema::Ohlcv1S);
+    for (schema, width) in [
+        (Schema::Ohlcv1M, 60 * SECOND),
+        (Schema::Ohlcv1H, 3_600 * SECOND),
+        (Schema::Ohlcv1D, 86_400 * SECOND),
+    ] {
+        let (bars, _, _) = round_trip::<OhlcvMsg>(schema);
+        assert!(!bars.is_empty());
+        for bar in &bars {
+            assert_eq!(bar.hd.rtype, dbn::RType::from(schema.as_str().parse::<dbn::Schema>().unwrap()) as u8);
+            assert_eq!(bar.hd.ts_event % width, 0);
+            let of_bar: Vec<_> = seconds
+                .iter()
+                .filter(|second| {
+                    (second.hd.publisher_id, second.hd.instrument_id)
+                        == (bar.hd.publisher_id, bar.hd.instrument_id)
+                        && second.hd.ts_event / width == bar.hd.ts_event / width
+                })
+                .collect();
+            let (first, last) = (of_bar.first().unwrap(), of_bar.last().unwrap());
+            assert_eq!((bar.open, bar.close), (first.open, last.close));
+            assert_eq!(bar.high, of_bar.iter().map(|second| second.high).max().unwrap());
+            assert_eq!(bar.low, of_bar.iter().map(|second| second.low).min().unwrap());
+            assert_eq!(bar.volume, of_bar.iter().map(|second| second.volume).sum::<u64>());
+        }
+        let volume = |bars: &[OhlcvMsg]| bars.iter().map(|bar| bar.volume).sum::<u64>();
+        assert_eq!(volume(&bars), volume(&seconds));
+    }
+}
+
+#[test]
 fn bars_hold_the_printable_trades_of_a_second() {
     let (records, _, _) = round_trip::<OhlcvMsg>(Schema::Ohlcv1S);
     let told: Vec<_> = records

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use session::*;
 use tapeworks_market::Side;
+use tapeworks_packet::new_file::NewFileError;
 use tapeworks_store::{Compression, Format, Options, Prices, Schema, StoreError, Writer};
 
 fn names(directory: &Path) -> Vec<String> {
@@ -128,7 +129,7 @@ fn a_file_that_exists_is_replaced_only_when_asked() {
     let path = directory.join("a.csv");
     std::fs::write(&path, "precious").unwrap();
     let refused = Writer::create(&path, Schema::Mbo, &Options::default());
-    assert!(matches!(refused, Err(StoreError::Exists { .. })));
+    assert!(matches!(refused, Err(StoreError::File(NewFileError::Exists { .. }))));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
     let options = Options { overwrite: true, ..Options::default() };
     let writer = Writer::create(&path, Schema::Mbo, &options).unwrap();
@@ -138,13 +139,31 @@ fn a_file_that_exists_is_replaced_only_when_asked() {
 }
 
 #[test]
+fn a_file_that_another_writer_makes_is_refused_in_every_format() {
+    let directory = directory("files-two");
+    for (ending, _) in Format::ENDINGS {
+        let path = directory.join(format!("two{ending}"));
+        let options = Options { overwrite: true, ..Options::default() };
+        let mut first = Writer::create(&path, Schema::Mbo, &options).unwrap();
+        put_all(&mut first, &session()).unwrap();
+        let second = Writer::create(&path, Schema::Mbo, &options);
+        assert!(matches!(second, Err(StoreError::File(NewFileError::Busy { .. }))), "{ending}: {second:?}");
+        first.finish(&instruments()).unwrap();
+        let alone = directory.join(format!("alone{ending}"));
+        write(&alone, Schema::Mbo, &options, &session());
+        assert!(std::fs::read(path).unwrap() == std::fs::read(alone).unwrap(), "{ending}");
+    }
+}
+
+#[test]
 fn a_file_that_appears_meanwhile_is_not_replaced() {
     let directory = directory("files-meanwhile");
     let path = directory.join("a.dbn");
     let writer = Writer::create(&path, Schema::Mbo, &Options::default()).unwrap();
     std::fs::write(&path, "precious").unwrap();
-    assert!(matches!(writer.finish(&instruments()), Err(StoreError::Exists { .. })));
-    assert_eq!(names(&directory), ["a.dbn"]);
+    let kept = writer.finish(&instruments()).unwrap_err();
+    assert!(matches!(kept, StoreError::File(NewFileError::Name { .. })), "{kept}");
+    assert_eq!(names(&directory), ["a.dbn", "a.dbn.partial"]);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
 }
 
@@ -154,9 +173,9 @@ fn what_is_no_place_for_a_file_is_told() {
     let create = |path: &Path| Writer::create(path, Schema::Mbo, &Options::default()).unwrap_err();
     assert!(matches!(create(&directory.join("a.txt")), StoreError::UnknownEnding { .. }));
     std::fs::create_dir(directory.join("b.dbn")).unwrap();
-    assert!(matches!(create(&directory.join("b.dbn")), StoreError::IsDirectory { .. }));
+    assert!(matches!(create(&directory.join("b.dbn")), StoreError::File(NewFileError::IsFolder { .. })));
     let message = create(&directory.join("missing/c.parquet"));
-    assert!(matches!(message, StoreError::Create { .. }));
+    assert!(matches!(message, StoreError::File(NewFileError::Create { .. })));
     assert!(message.to_string().contains("missing/c.parquet"), "{message}");
 }
 

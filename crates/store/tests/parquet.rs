@@ -223,3 +223,77 @@ fn what_a_record_leaves_open_is_null() {
     write(&path, Schema::Definition, &Options::default(), &[no_lot]);
     assert_eq!(read(&path)[0]["min_lot_size_round_lot"], Field::Null);
 }
+
+/// The records of a DBN file, handed to a writer of received records.
+fn received(from: &Path, to: &Path, schema: Schema) -> u64 {
+    use dbn::decode::{DbnMetadata as _, DecodeRecordRef as _};
+
+    let mut decoder = DbnDecoder::from_file(from).unwrap();
+    let metadata = decoder.metadata().clone();
+    let mut writer =
+        tapeworks_store::RecordWriter::create(to, Some(schema), &metadata, &Options::default()).unwrap();
+    for mapping in &metadata.mappings {
+        let number = mapping.intervals[0].symbol.parse().unwrap();
+        let told = dbn::SymbolMappingMsg::new(
+            number,
+            0,
+            dbn::SType::RawSymbol,
+            "",
+            dbn::SType::RawSymbol,
+            &mapping.raw_symbol,
+            0,
+            0,
+        );
+        writer.put(dbn::RecordRef::from(&told.unwrap())).unwrap();
+    }
+    while let Some(record) = decoder.decode_record_ref().unwrap() {
+        writer.put(record).unwrap();
+    }
+    let records = writer.records();
+    writer.finish().unwrap();
+    records
+}
+
+#[test]
+fn received_records_give_the_files_that_updates_give() {
+    let directory = directory("parquet-received");
+    for schema in Schema::ALL {
+        let dbn = directory.join(format!("{schema}.dbn"));
+        let records = write(&dbn, schema, &Options::default(), &session()).records;
+        for ending in ["parquet", "csv", "json"] {
+            let made = directory.join(format!("made-{schema}.{ending}"));
+            let got = directory.join(format!("got-{schema}.{ending}"));
+            write(&made, schema, &Options::default(), &session());
+            assert_eq!(received(&dbn, &got, schema), records, "{schema}.{ending}");
+            if ending != "parquet" {
+                assert_eq!(std::fs::read_to_string(got).unwrap(), std::fs::read_to_string(made).unwrap());
+                continue;
+            }
+            let mut rows = read(&made);
+            for row in &mut rows {
+                // What no record tells.
+                row.remove("channel_sequence");
+                row.remove("line");
+            }
+            assert_eq!(read(&got), rows, "{schema}");
+        }
+    }
+}
+
+#[test]
+fn every_column_of_dbn_is_there_in_its_order() {
+    let directory = directory("parquet-columns");
+    for schema in Schema::ALL {
+        let csv = directory.join(format!("{schema}.csv"));
+        let parquet = directory.join(format!("{schema}.parquet"));
+        write(&csv, schema, &Options::default(), &session());
+        write(&parquet, schema, &Options::default(), &session());
+        let text = std::fs::read_to_string(csv).unwrap();
+        let expected: Vec<&str> = text.lines().next().unwrap().split(',').collect();
+        let reader = SerializedFileReader::new(File::open(parquet).unwrap()).unwrap();
+        let columns = reader.metadata().file_metadata().schema_descr().columns().to_vec();
+        let names: Vec<&str> = columns.iter().map(|column| column.name()).collect();
+        // Behind DBN's and the symbol stands what no record of DBN has.
+        assert_eq!(&names[..expected.len()], &expected[..], "{schema}");
+    }
+}

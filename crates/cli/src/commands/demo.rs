@@ -4,7 +4,7 @@ mod live;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use tapeworks_exchange::{Scenario, write_pcap};
@@ -15,7 +15,7 @@ use tapeworks_store::Schema;
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, bytes, counted, number, thousands};
 use crate::terminal::{self, Bar};
-use crate::{complain, interrupt, output, report};
+use crate::{complain, interrupt, output, report, values};
 
 /// Show what Tapeworks does, on real packets, on a generated session, and live.
 ///
@@ -49,9 +49,9 @@ pub(crate) struct Arguments {
     /// Messages a second of the live venues.
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     rate: u64,
-    /// How long the live part goes on, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
-    seconds: f64,
+    /// How long the live part goes on: seconds, or 500ms, 2s, 10m, 1h.
+    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "5s")]
+    seconds: Duration,
 }
 
 macro_rules! capture {
@@ -112,7 +112,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         port: arguments.port,
         web_port: arguments.web_port,
         rate: arguments.rate,
-        seconds: (!arguments.serve).then_some(arguments.seconds.clamp(0.1, 86_400.0)),
+        seconds: (!arguments.serve).then_some(arguments.seconds),
     };
     if arguments.serve {
         return live::run(out, &choice);
@@ -126,7 +126,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     output::print(&format!("\n{}\n\n", paint.strong("2. A generated session of four venues")))?;
     let session = out.join("session.pcap");
     let generating = Instant::now();
-    let scenario = Scenario { messages: arguments.messages, ..Scenario::demo() };
+    let mut scenario = Scenario { messages: arguments.messages, ..Scenario::demo() };
+    scenario.fit_symbols();
     scenario.check().map_err(|error| Failure::Usage(error.to_string()))?;
     let Some(made) = output::generate(&session, true, |sink| write_pcap(&scenario, sink))? else {
         return Ok(Ending::Interrupted);
@@ -204,7 +205,7 @@ fn real_packets(out: &Path, width: usize) -> Result<bool> {
     for (name, content) in CAPTURES {
         let path = out.join("captures").join(name);
         folder(path.parent().unwrap_or(out))?;
-        fs::write(&path, content).map_err(|error| Failure::from_file(&path, &error))?;
+        output::write_file(&path, true, content)?;
         let options = Options { inputs: vec![path], ..Options::default() };
         let summary = replay::replay(&options, &mut |_| match interrupt::is_requested() {
             true => std::ops::ControlFlow::Break(()),

@@ -9,6 +9,7 @@ use tapeworks_feed::Application;
 use tapeworks_plant::dump::{self, Form, Options};
 use tapeworks_plant::input;
 
+use crate::commands::replay::complain_of_unseen;
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{counted, thousands};
 use crate::terminal::{self, Bar};
@@ -85,7 +86,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         paint: terminal::paint(),
     };
     let mut inputs = input::open_all(&arguments.files, arguments.protocol)?;
-    let mut out = output::stdout();
+    let mut out = output::stdout()?;
     let mut bar = Bar::new("Dumping");
     let dumped = dump::dump(&mut inputs, &options, &mut out, &mut |progress| {
         bar.show(progress.bytes_read, progress.total_bytes, None)
@@ -104,6 +105,8 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         let places = counted(dumped.problems, "place", "places");
         complain(&format!("{places} could not be read; {} messages were", thousands(dumped.messages)));
     }
-    let is_clean = dumped.problems == 0 && dumped.ended.damaged.is_empty();
+    complain_of_unseen(&dumped.unseen_symbols);
+    let is_clean =
+        dumped.unseen_symbols.is_empty() && dumped.problems == 0 && dumped.ended.damaged.is_empty();
     Ok(if is_clean { Ending::Complete } else { Ending::WithProblems })
 }

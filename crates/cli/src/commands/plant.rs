@@ -16,7 +16,7 @@ use tapeworks_plant::refusals::Refused;
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, counted, thousands};
-use crate::{interrupt, output, terminal};
+use crate::{interrupt, output, terminal, values};
 
 /// How often it is looked what has happened.
 const LOOK: Duration = Duration::from_millis(200);
@@ -37,9 +37,9 @@ pub(crate) struct Arguments {
     /// The form of the log.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log: LogFormat,
-    /// End after so many seconds.
-    #[arg(long, value_name = "SECONDS")]
-    seconds: Option<f64>,
+    /// End after this time: seconds, or 500ms, 2s, 10m, 1h.
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    seconds: Option<Duration>,
     /// The summary as one JSON object.
     #[arg(short = 'J', long)]
     json: bool,
@@ -195,8 +195,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     if let Some(questdb) = &config.questdb {
         tracing::info!("records go into QuestDB on {}:{}", questdb.host, questdb.port);
     }
-    let until =
-        arguments.seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
+    let until = arguments.seconds.map(|time| Instant::now() + time);
     watch(&service, &refusals, |_| {
         interrupt::is_requested() || until.is_some_and(|until| Instant::now() >= until)
     });

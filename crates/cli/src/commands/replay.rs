@@ -5,12 +5,14 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use tapeworks_feed::Application;
+use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::{NbboRules, StaleBooks};
 use tapeworks_market::{Nanos, Publisher};
 use tapeworks_plant::replay::{self, Output, Summary};
-use tapeworks_store::Schema;
+use tapeworks_store::{Format, Schema};
 
 use crate::ending::{Ending, Failure, Result};
+use crate::table::thousands;
 use crate::terminal::{self, Bar};
 use crate::values::{self, Speed, Symbols};
 use crate::{complain, output, report};
@@ -25,6 +27,7 @@ Examples:
   tapeworks replay testdata/captures/nasdaq-itch50/Multiple.Packets.pcap
   tapeworks replay testdata/captures/nasdaq-itch50/*.pcap --schema mbo --out orders.dbn.zst
   tapeworks replay session.pcap --schema mbp-10,cmbp-1,trades --out day.{schema}.parquet --symbols AAPL,MSFT
+  tapeworks replay session.pcap --schema trades --out - --format csv | head
 
 Exit code 3: messages are missing, or some of the input could not be read or applied.")]
 pub(crate) struct Arguments {
@@ -32,12 +35,18 @@ pub(crate) struct Arguments {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Write records here; the ending chooses the format: .dbn, .parquet, .csv, .json, each but Parquet with .zst too.
-    /// {schema} stands for the schema's name; may be given several times.
+    /// {schema} stands for the schema's name; may be given several times. - is standard output, in --format; the report
+    /// goes to standard error then.
     #[arg(short, long, value_name = "OUT")]
     out: Vec<PathBuf>,
-    /// What is written, one for each --out or all into a name with {schema}: mbo, mbp-1, mbp-10, bbo-1s, bbo-1m,
-    /// tbbo, trades, cmbp-1 (the synthetic NBBO), cbbo-1s, cbbo-1m, status, imbalance, definition, ohlcv-1s.
-    #[arg(long, value_name = "SCHEMA", value_delimiter = ',', default_value = "mbo")]
+    /// The format, instead of the one that the ending of --out chooses: csv, json, dbn, parquet, csv.zst, json.zst,
+    /// dbn.zst.
+    #[arg(long, value_name = "FORMAT", requires = "out")]
+    format: Option<Format>,
+    /// What is written, one for each --out or all into a name with {schema}; mbo unless given: mbo, mbp-1, mbp-10,
+    /// bbo-1s, bbo-1m, tbbo, trades, cmbp-1 (the synthetic NBBO), cbbo-1s, cbbo-1m, status, imbalance, definition,
+    /// ohlcv-1s, ohlcv-1m, ohlcv-1h, ohlcv-1d.
+    #[arg(long, value_name = "SCHEMA", value_delimiter = ',', requires = "out")]
     schema: Vec<Schema>,
     /// Replace output files that exist.
     #[arg(short, long)]
@@ -93,23 +102,21 @@ impl Arguments {
     fn outputs(&self) -> Result<Vec<Output>> {
         let options = tapeworks_store::Options {
             overwrite: self.force,
+            format: self.format,
             pretty: self.pretty,
             ..tapeworks_store::Options::default()
         };
         let output = |path: PathBuf, schema| Output { path, schema, options };
+        let schemas = if self.schema.is_empty() { &[Schema::Mbo][..] } else { &self.schema };
         let named =
             |path: &PathBuf| path.to_str().filter(|path| path.contains("{schema}")).map(str::to_owned);
         match self.out.as_slice() {
-            [] if self.schema.len() > 1 => {
-                Err(Failure::Usage("--schema says what to write; --out where is missing".to_owned()))
-            }
             [path] => match named(path) {
-                Some(pattern) => Ok(self
-                    .schema
+                Some(pattern) => Ok(schemas
                     .iter()
                     .map(|schema| output(pattern.replace("{schema}", schema.as_str()).into(), *schema))
                     .collect()),
-                None => match self.schema.as_slice() {
+                None => match schemas {
                     [schema] => Ok(vec![output(path.clone(), *schema)]),
                     _ => Err(Failure::Usage(
                         "several schemas go into several files: put {schema} into the name of --out"
@@ -117,7 +124,7 @@ impl Arguments {
                     )),
                 },
             },
-            paths => match self.schema.as_slice() {
+            paths => match schemas {
                 [schema] => Ok(paths.iter().map(|path| output(path.clone(), *schema)).collect()),
                 schemas if schemas.len() == paths.len() => Ok(paths
                     .iter()
@@ -151,6 +158,7 @@ fn refuse_equal_paths(outputs: &[Output]) -> Result<()> {
 
 pub(crate) fn run(arguments: Arguments) -> Result {
     let outputs = arguments.outputs()?;
+    values::refuse_empty_window(arguments.from, arguments.to)?;
     refuse_equal_paths(&outputs)?;
     let options = replay::Options {
         outputs,
@@ -190,9 +198,26 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         ]
         .concat()
     };
-    output::print(&text)?;
+    let written: Vec<_> = options.outputs.iter().map(|output| &output.path).collect();
+    output::report(&text, &written)?;
     Ok(ending(&summary))
 }
+
+/// Tells which of the symbols asked for nothing was about.
+pub(crate) fn complain_of_unseen(symbols: &[Symbol]) {
+    if symbols.is_empty() {
+        return;
+    }
+    let shown: Vec<&str> = symbols.iter().take(SHOWN_SYMBOLS).map(Symbol::as_str).collect();
+    let more = match symbols.len() - shown.len() {
+        0 => String::new(),
+        more => format!(" and {} more", thousands(more as u64)),
+    };
+    complain(&format!("no message is about {}{more}", shown.join(", ")));
+}
+
+/// Symbols that are named of those that nothing is about.
+const SHOWN_SYMBOLS: usize = 10;
 
 /// Tells what cut the replay short.
 pub(crate) fn ending(summary: &Summary) -> Ending {
@@ -203,5 +228,6 @@ pub(crate) fn ending(summary: &Summary) -> Ending {
         complain("stopped before the end of the input; what is written is complete up to there");
         return Ending::Interrupted;
     }
+    complain_of_unseen(&summary.unseen_symbols);
     if summary.is_clean() { Ending::Complete } else { Ending::WithProblems }
 }

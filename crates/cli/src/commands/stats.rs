@@ -90,6 +90,7 @@ fn show(stats: &Stats, top: usize, paint: Paint) -> String {
 
     let mut table = Table::new(&[
         ("channel", Align::Left),
+        ("venue", Align::Left),
         ("protocol", Align::Left),
         ("lines", Align::Right),
         ("packets", Align::Right),
@@ -102,6 +103,7 @@ fn show(stats: &Stats, top: usize, paint: Paint) -> String {
     for (identity, channel) in &stats.channels {
         table.row([
             identity.to_string(),
+            channel.venue.map_or_else(|| "-".to_owned(), |venue| venue.venue_name()),
             channel.protocol.unwrap_or("-").to_owned(),
             channel.lines.len().to_string(),
             thousands(channel.packets),

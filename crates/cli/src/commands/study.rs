@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +15,6 @@ use tapeworks_plant::study::{self, MAX_SERVERS, SERVICE_NS, Study, show_ns};
 use tapeworks_plant::{input, text::Paint};
 
 use crate::ending::{Ending, Failure, Result};
-use crate::output::NewFile;
 use crate::table::{Align, Table, counted, number, thousands};
 use crate::terminal::{self, Bar};
 use crate::{complain, interrupt, output, report, values};
@@ -157,6 +155,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         return Ok(Ending::Interrupted);
     }
     // The generated close is told the directory an hour earlier, which is no load to study.
+    values::refuse_empty_window(arguments.from, arguments.to)?;
     let from = arguments.from.unwrap_or(match arguments.generate {
         Some(Generate::Close) => {
             let scenario = Scenario::close_burst();
@@ -181,10 +180,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     };
     if let Some(path) = &arguments.svg {
         let note = note(&study, measured.as_ref());
-        let mut file = NewFile::create(path, arguments.force)?;
-        file.write_all(study::svg(&study, &title, &note).as_bytes())
-            .map_err(|error| Failure::from_file(path, &error))?;
-        file.finish()?;
+        output::write_file(path, arguments.force, study::svg(&study, &title, &note).as_bytes())?;
     }
     let text = if arguments.json {
         let mut object = study.to_json();

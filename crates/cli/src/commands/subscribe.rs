@@ -1,42 +1,44 @@
 //! `tapeworks subscribe`: a client of the live protocol.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use dbn::encode::dbn::Encoder as DbnEncoder;
+use dbn::encode::EncodeRecordTextExt as _;
 use dbn::encode::json::Encoder as JsonEncoder;
-use dbn::encode::{EncodeRecordRef as _, EncodeRecordTextExt as _};
 use dbn::{ErrorMsg, Record as _, RecordRef, SymbolMappingMsg, SystemMsg};
 use hdrhistogram::Histogram;
 use serde_json::json;
+use tapeworks_packet::new_file::Handle;
 use tapeworks_plant::multicast::receiver::{Receiver, ReceiverCounters, ReceiverOptions};
 use tapeworks_plant::subscriber::{Records, SubscribeError, Subscriber, SubscriberOptions};
+use tapeworks_store::{Format, RecordWriter, Schema, is_market, is_snapshot};
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{counted, number, thousands};
-use crate::{complain, interrupt, output};
+use crate::{complain, interrupt, output, values};
 
 /// Subscribe to a plant, or to any server of the DBN live protocol, and print or write what comes. With --multicast the
 /// records are those that a plant sends to a multicast group.
 ///
-/// Records of the market go to standard output as JSON with their symbols, a line each, or into a DBN file with all that the
-/// server says. At the end the delays are told: from the time at
-/// which a record's datagram was received (`ts_recv`) until the record was here. They mean something on the machine of the
-/// plant, or where clocks agree.
+/// Records of the market go to standard output as JSON with their symbols, a line each, or into files; a DBN file has all
+/// that the server says. At the end the delays are told: from the time at which a record's datagram was received (`ts_recv`)
+/// until the record was here, but for records of snapshots and replays. They mean something on the machine of the plant, or
+/// where clocks agree.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   tapeworks subscribe --schema cmbp-1 --symbols TWAA,TWAB --limit 20
   tapeworks subscribe 127.0.0.1:13000 --schema mbo --snapshot --quiet --seconds 10
-  tapeworks subscribe --schema trades --start 2026-01-05T14:30:00Z --out trades.dbn
+  tapeworks subscribe --schema trades --start 2026-01-05T14:30:00Z --out trades.csv
+  tapeworks subscribe --schema mbo,trades --seconds 1m --out live.{schema}.parquet
   tapeworks subscribe --multicast 239.192.100.1:34000 --retransmission 127.0.0.1:34001 --quiet
 
-Exit code 3: messages of the multicast were lost and not to be had again.")]
+Exit code 1: the server refused the subscription, or a part of it. Exit code 3: messages of the multicast were lost and
+not to be had again.")]
 pub(crate) struct Arguments {
     /// The server.
     #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:13000")]
@@ -61,10 +63,10 @@ pub(crate) struct Arguments {
     #[arg(long, default_value = "TAPEWORKS.DEMO")]
     dataset: String,
     /// The schemas: mbo, mbp-1, mbp-10, trades, bbo-1s, cmbp-1, cbbo-1s, ohlcv-1s, status, definition and others.
-    #[arg(short, long, value_name = "SCHEMAS", value_delimiter = ',', default_value = "cmbp-1")]
+    #[arg(long, value_name = "SCHEMAS", value_delimiter = ',', default_value = "cmbp-1")]
     schema: Vec<String>,
     /// The symbols; all unless given.
-    #[arg(long, value_name = "SYMBOLS", value_delimiter = ',')]
+    #[arg(short, long, value_name = "SYMBOLS", value_delimiter = ',')]
     symbols: Vec<String>,
     /// First the current state, then what happens.
     #[arg(long)]
@@ -78,12 +80,23 @@ pub(crate) struct Arguments {
     /// End after so many records of the market.
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// End after so many seconds.
-    #[arg(long, value_name = "SECONDS")]
-    seconds: Option<f64>,
-    /// Write a DBN file instead of printing.
-    #[arg(short, long, value_name = "FILE")]
+    /// End after this time: seconds, or 500ms, 2s, 10m, 1h.
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    seconds: Option<Duration>,
+    /// Write a file instead of printing; the ending chooses the format, as that of replay does. {schema} stands for the
+    /// schema's name: a file for each. - is standard output, in --format.
+    #[arg(short, long, value_name = "OUT")]
     out: Option<PathBuf>,
+    /// The format, instead of the one that the ending of --out chooses: csv, json, dbn, parquet, csv.zst, json.zst,
+    /// dbn.zst.
+    #[arg(long, value_name = "FORMAT", requires = "out")]
+    format: Option<Format>,
+    /// Replace output files that exist.
+    #[arg(short, long)]
+    force: bool,
+    /// In CSV and JSON files, times in ISO 8601 and prices as decimals instead of integers.
+    #[arg(long)]
+    pretty: bool,
     /// Print no records, only the figures at the end.
     #[arg(short, long)]
     quiet: bool,
@@ -94,6 +107,9 @@ pub(crate) struct Arguments {
 
 /// The key of `tapeworks demo`.
 pub(crate) const DEMO_KEY: &str = "db-TapeworksDemoKey0000000000000";
+
+/// How long connecting and each answer of the server before the first record may take.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How often it is looked whether it is to end.
 const LOOK: Duration = Duration::from_millis(200);
@@ -108,13 +124,15 @@ fn parse_start(text: &str) -> std::result::Result<u64, String> {
 
 impl From<SubscribeError> for Failure {
     fn from(error: SubscribeError) -> Self {
-        Self::Failed(error.to_string())
+        if error.is_stopped() { Self::Stopped } else { Self::Failed(error.to_string()) }
     }
 }
 
 /// What came.
 pub(crate) struct Figures {
     pub(crate) records: u64,
+    /// What the server refused.
+    pub(crate) refusals: u64,
     pub(crate) elapsed: Duration,
     pub(crate) delays: Histogram<u64>,
 }
@@ -161,8 +179,8 @@ impl Figures {
 
 enum Sink {
     Nothing,
-    Json(JsonEncoder<BufWriter<std::io::Stdout>>, HashMap<u32, String>),
-    Dbn(PathBuf, Box<DbnEncoder<BufWriter<File>>>),
+    Json(JsonEncoder<BufWriter<Handle>>, HashMap<u32, String>),
+    Files(Vec<RecordWriter>),
 }
 
 impl Sink {
@@ -184,9 +202,7 @@ impl Sink {
                     error => Failure::Failed(error.to_string()),
                 })
             }
-            Self::Dbn(path, encoder) => encoder
-                .encode_record_ref(record)
-                .map_err(|error| Failure::Failed(format!("{}: cannot write: {error}", path.display()))),
+            Self::Files(files) => files.iter_mut().try_for_each(|file| Ok(file.put(record)?)),
         }
     }
 
@@ -194,16 +210,46 @@ impl Sink {
         match self {
             Self::Nothing => Ok(()),
             Self::Json(encoder, _) => encoder.get_mut().flush().map_err(|error| Failure::from_stdout(&error)),
-            Self::Dbn(path, encoder) => {
-                encoder.get_mut().flush().map_err(|error| Failure::from_file(path, &error))
-            }
+            Self::Files(files) => files.iter_mut().try_for_each(|file| Ok(file.flush()?)),
         }
     }
 }
 
-/// Whether a record is of the market, and not of the session.
-fn is_market(record: &RecordRef<'_>) -> bool {
-    !record.has::<SystemMsg>() && !record.has::<ErrorMsg>() && !record.has::<SymbolMappingMsg>()
+/// The files that --out stands for.
+fn files(arguments: &Arguments, out: &Path, metadata: &dbn::Metadata) -> Result<Vec<RecordWriter>> {
+    let options = tapeworks_store::Options {
+        overwrite: arguments.force,
+        format: arguments.format,
+        pretty: arguments.pretty,
+        ..tapeworks_store::Options::default()
+    };
+    let schemas: Vec<Schema> = match arguments.multicast {
+        // What comes is told by the plant's configuration.
+        Some(_) => Vec::new(),
+        None => arguments.schema.iter().filter_map(|schema| schema.parse().ok()).collect(),
+    };
+    let pattern = out.to_str().filter(|out| out.contains("{schema}"));
+    let Some(pattern) = pattern else {
+        let one = match (schemas.as_slice(), arguments.schema.len(), arguments.multicast) {
+            ([schema], 1, None) => Some(*schema),
+            _ => None,
+        };
+        return Ok(vec![RecordWriter::create(out, one, metadata, &options)?]);
+    };
+    if schemas.len() != arguments.schema.len() || arguments.multicast.is_some() {
+        let text = "{schema} in the name of --out needs schemas that this program knows, and no --multicast";
+        return Err(Failure::Usage(text.to_owned()));
+    }
+    let mut files = Vec::new();
+    for (at, schema) in schemas.iter().enumerate() {
+        if let Some(other) = schemas[..at].iter().find(|other| other.has_records_of(*schema)) {
+            let text = format!("records of {other} and {schema} look alike: subscribe to them one by one");
+            return Err(Failure::Usage(text));
+        }
+        let path = PathBuf::from(pattern.replace("{schema}", schema.as_str()));
+        files.push(RecordWriter::create(&path, Some(*schema), metadata, &options)?);
+    }
+    Ok(files)
 }
 
 fn now_ns() -> u64 {
@@ -211,11 +257,13 @@ fn now_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Reads until the limits are reached, the server ends, or the user does. `each` is given every record.
+/// Reads until the limits are reached, the server ends, or the user does. `each` is given every record. The delays of
+/// records that come before so many `replays` are finished are not counted.
 pub(crate) fn receive(
     subscriber: &mut impl Records,
     limit: Option<u64>,
     until: Option<Instant>,
+    mut replays: usize,
     mut each: impl FnMut(RecordRef<'_>) -> Result<()>,
     mut pause: impl FnMut() -> Result<()>,
     mut say: impl FnMut(&str),
@@ -224,7 +272,7 @@ pub(crate) fn receive(
     let delays = Histogram::new_with_bounds(1, 60_000_000_000, 3)
         .map_err(|error| Failure::Failed(format!("no histogram: {error}")))?;
     let started = Instant::now();
-    let mut figures = Figures { records: 0, elapsed: Duration::ZERO, delays };
+    let mut figures = Figures { records: 0, refusals: 0, elapsed: Duration::ZERO, delays };
     while limit.is_none_or(|limit| figures.records < limit)
         && until.is_none_or(|until| Instant::now() < until)
         && !interrupt::is_requested()
@@ -236,16 +284,21 @@ pub(crate) fn receive(
             Ok(Some(record)) => {
                 if is_market(&record) {
                     figures.records += 1;
-                    let is_snapshot = record.rtype().is_ok_and(|rtype| rtype == dbn::RType::InstrumentDef);
+                    let is_definition = record.rtype().is_ok_and(|rtype| rtype == dbn::RType::InstrumentDef);
+                    let is_old = replays > 0 || is_definition || is_snapshot(&record);
                     let received = record.raw_index_ts();
-                    if !is_snapshot && received != u64::MAX {
+                    if !is_old && received != u64::MAX {
                         figures.delays.saturating_record(now_ns().saturating_sub(received));
                     }
                 } else if let Some(system) = record.get::<SystemMsg>() {
+                    if system.code().is_ok_and(|code| code == dbn::SystemCode::ReplayCompleted) {
+                        replays = replays.saturating_sub(1);
+                    }
                     if !system.is_heartbeat() {
                         say(system.msg().unwrap_or("a system message that is not text"));
                     }
                 } else if let Some(error) = record.get::<ErrorMsg>() {
+                    figures.refusals += 1;
                     say(error.err().unwrap_or("an error that is not text"));
                 }
                 each(record)?;
@@ -302,6 +355,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
             slow_reader: arguments.slow_reader.clone(),
             ts_out: false,
             timeout: Some(LOOK),
+            patience: arguments.seconds.map_or(PATIENCE, |seconds| seconds.min(PATIENCE)),
         })?;
         let metadata = subscriber.metadata().clone();
         return take(arguments, &mut subscriber, &metadata, |_| (None, Ending::Complete));
@@ -331,25 +385,18 @@ fn take<R: Records>(
     after: impl FnOnce(&mut R) -> (Option<ReceiverCounters>, Ending),
 ) -> Result {
     let mut sink = match &arguments.out {
-        Some(path) => {
-            let file = File::create(path).map_err(|error| Failure::from_file(path, &error))?;
-            let encoder = DbnEncoder::new(BufWriter::new(file), metadata);
-            let encoder = encoder.map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))?;
-            Sink::Dbn(path.clone(), Box::new(encoder))
-        }
+        Some(path) => Sink::Files(files(arguments, path, metadata)?),
         None if arguments.quiet => Sink::Nothing,
-        None => {
-            let encoder = JsonEncoder::new(BufWriter::new(std::io::stdout()), false, true, true);
-            Sink::Json(encoder, HashMap::new())
-        }
+        None => Sink::Json(JsonEncoder::new(output::stdout()?, false, true, true), HashMap::new()),
     };
-    let until =
-        arguments.seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
+    let until = arguments.seconds.map(|time| Instant::now() + time);
+    let replays = if arguments.start.is_some() { arguments.schema.len() } else { 0 };
     let shared = std::cell::RefCell::new(&mut sink);
     let figures = receive(
         records,
         arguments.limit,
         until,
+        replays,
         |record| shared.borrow_mut().put(record),
         || shared.borrow_mut().flush(),
         complain,
@@ -378,8 +425,16 @@ fn take<R: Records>(
             complain(&received(counters));
         }
     }
-    if let Some(path) = &arguments.out {
-        output::print(&format!("{}: {} records\n", path.display(), thousands(figures.records)))?;
+    if let Sink::Files(files) = sink {
+        for file in files {
+            let (path, records) = (file.path().to_owned(), file.records());
+            file.finish()?;
+            let text = format!("{}: {}\n", path.display(), counted(records, "record", "records"));
+            output::report(&text, &[&path])?;
+        }
     }
-    Ok(ending)
+    Ok(match ending {
+        _ if figures.refusals > 0 => Ending::Failed,
+        ending => ending,
+    })
 }

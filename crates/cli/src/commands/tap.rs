@@ -5,8 +5,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use hdrhistogram::Histogram;
-use tapeworks_market::{EventKind, Price};
+use tapeworks_market::{EventKind, Nanos, Price, Publisher};
 use tapeworks_plant::live::{Published, SHARED_MEANING};
+use tapeworks_plant::text::iso_time;
 use tapeworks_ring::broadcast::{Read, Reader, Start};
 
 use crate::ending::{Ending, Failure, Result};
@@ -35,12 +36,12 @@ pub(crate) struct Arguments {
     /// Only these symbols: A,B or @FILE.
     #[arg(short, long, value_name = "SYMBOLS", value_parser = values::symbols)]
     symbols: Option<Symbols>,
-    /// End after so many lines.
+    /// End after so many lines; with --quiet, after what would be as many.
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// End after so many seconds.
-    #[arg(long, value_name = "SECONDS")]
-    seconds: Option<f64>,
+    /// End after this time: seconds, or 500ms, 2s, 10m, 1h.
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    seconds: Option<Duration>,
     /// Print no lines, only the figures at the end.
     #[arg(short, long)]
     quiet: bool,
@@ -50,14 +51,37 @@ fn price(price: i64) -> String {
     Price::from_e9(price).map_or_else(|| "-".to_owned(), |price| format!("{price:?}"))
 }
 
+fn time(ns: u64) -> String {
+    let mut text = String::new();
+    iso_time(&mut text, Nanos(ns));
+    text
+}
+
+/// The feed's dataset, as files and clients have it.
+fn publisher(number: u16) -> String {
+    Publisher(number).feed().map_or_else(|| format!("publisher-{number}"), |feed| feed.dataset.to_owned())
+}
+
+fn kind(number: u8) -> String {
+    EventKind::from_number(number).map_or_else(|| format!("kind-{number}"), |kind| format!("{kind:?}"))
+}
+
+fn side(letter: u8) -> &'static str {
+    match letter {
+        b'B' => "bid",
+        b'A' => "ask",
+        _ => "-",
+    }
+}
+
 fn line(item: &Published) -> String {
     format!(
-        "{} {} publisher {} kind {} side {} price {} size {} nbbo {} x {} / {} x {}{}",
-        item.ts_recv,
+        "{} {} {} {} {} {} x {} nbbo {} x {} / {} x {}{}",
+        time(item.ts_recv),
         item.symbol().map_or_else(|| format!("instrument {}", item.instrument), |symbol| symbol.to_string()),
-        item.publisher,
-        item.kind,
-        char::from(item.side),
+        publisher(item.publisher),
+        kind(item.kind),
+        side(item.side),
         price(item.price),
         item.size,
         price(item.bid),
@@ -74,8 +98,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         .map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))?;
     let mut delays = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3)
         .map_err(|error| Failure::Failed(format!("no histogram: {error}")))?;
-    let until =
-        arguments.seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
+    let until = arguments.seconds.map(|time| Instant::now() + time);
+    let mut is_writer_dead = false;
     let (mut items, mut lines, mut lost, mut looks) = (0u64, 0u64, 0u64, 0u32);
     while !interrupt::is_requested() && arguments.limit.is_none_or(|limit| lines < limit) {
         match reader.read() {
@@ -91,8 +115,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
                 let is_wanted = arguments.symbols.as_ref().is_none_or(|Symbols(wanted)| {
                     item.symbol().is_some_and(|symbol| wanted.contains(&symbol))
                 });
-                if !arguments.quiet && is_wanted && (arguments.events || item.nbbo_changed == 1) {
-                    output::print(&(line(&item) + "\n"))?;
+                if is_wanted && (arguments.events || item.nbbo_changed == 1) {
+                    if !arguments.quiet {
+                        output::print(&(line(&item) + "\n"))?;
+                    }
                     lines += 1;
                 }
             }
@@ -101,8 +127,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
             Read::Empty => {
                 looks += 1;
                 if looks > 10_000 {
-                    if !reader.is_writer_alive() || until.is_some_and(|until| Instant::now() >= until) {
+                    if until.is_some_and(|until| Instant::now() >= until) {
                         break;
+                    }
+                    if !reader.is_writer_alive() {
+                        // What it published just before its end is read first.
+                        if is_writer_dead {
+                            break;
+                        }
+                        is_writer_dead = true;
+                        looks = 0;
+                        continue;
                     }
                     std::thread::sleep(Duration::from_micros(20));
                 }
@@ -123,5 +158,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         at(0.999),
         at(1.0),
     ));
+    if is_writer_dead {
+        complain(&format!("{}: the plant that wrote it has died", path.display()));
+        return Ok(Ending::Failed);
+    }
     Ok(Ending::Complete)
 }

@@ -1,17 +1,18 @@
 //! `tapeworks top`: a plant at a glance, in a terminal.
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal as _, Read, Write as _};
+use std::io::{ErrorKind, IsTerminal as _, Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::Value;
+use tapeworks_packet::stop;
 
 use crate::commands::subscribe::resolve;
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, bytes, thousands};
-use crate::{interrupt, output, terminal};
+use crate::{interrupt, output, terminal, values};
 
 /// Watch a plant: rates, delays, lines, gaps, clients, ring fill, renewed each second.
 ///
@@ -29,9 +30,9 @@ pub(crate) struct Arguments {
     /// The page's token, if it has one.
     #[arg(long, env = "TAPEWORKS_TOKEN", hide_env_values = true)]
     token: Option<String>,
-    /// Seconds between two looks.
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
-    interval: f64,
+    /// The time between two looks: seconds, or 500ms, 2s, 1m; 100ms to 1h.
+    #[arg(long, value_name = "TIME", value_parser = values::interval, default_value = "1s")]
+    interval: Duration,
     /// Print once and end.
     #[arg(long)]
     once: bool,
@@ -40,18 +41,30 @@ pub(crate) struct Arguments {
 /// The longest answer that is read, in bytes.
 const MOST_BYTES: u64 = 64 << 20;
 
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Asks for the status.
 fn ask(address: SocketAddr, token: Option<&str>) -> std::result::Result<Value, String> {
     let told = |error: std::io::Error| format!("{address}: {error}");
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2)).map_err(told)?;
-    stream.set_read_timeout(Some(Duration::from_secs(5))).map_err(told)?;
+    stream.set_read_timeout(Some(stop::LOOK)).map_err(told)?;
     let mut request = format!("GET /status.json HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n");
     if let Some(token) = token {
         let _infallible = write!(request, "Authorization: Bearer {token}\r\n");
     }
     stream.write_all((request + "\r\n").as_bytes()).map_err(told)?;
     let mut answer = Vec::new();
-    stream.take(MOST_BYTES).read_to_end(&mut answer).map_err(told)?;
+    let began = Instant::now();
+    let mut stream = stream.take(MOST_BYTES);
+    // What came of it stays when a read has waited long enough.
+    while let Err(error) = stream.read_to_end(&mut answer) {
+        match error.kind() {
+            _ if interrupt::is_requested() => return Err(format!("{address}: stopped")),
+            ErrorKind::WouldBlock | ErrorKind::TimedOut if began.elapsed() < PATIENCE => {}
+            _ => return Err(told(error)),
+        }
+    }
     let answer = String::from_utf8_lossy(&answer);
     let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| format!("{address}: not a web server"))?;
     match head.split(' ').nth(1) {
@@ -294,11 +307,15 @@ impl Drop for Screen {
 pub(crate) fn run(arguments: &Arguments) -> Result {
     let address = resolve(&arguments.address)?;
     let token = arguments.token.as_deref();
-    let mut before = ask(address, token).map_err(Failure::Failed)?;
-    let interval = Duration::from_secs_f64(arguments.interval.clamp(0.1, 3_600.0));
+    let failed = |error| if interrupt::is_requested() { Failure::Stopped } else { Failure::Failed(error) };
+    let mut before = ask(address, token).map_err(failed)?;
+    let interval = arguments.interval;
     if arguments.once || !std::io::stdout().is_terminal() || terminal::is_dumb() {
-        std::thread::sleep(interval.min(Duration::from_secs(1)));
-        let now = ask(address, token).map_err(Failure::Failed)?;
+        stop::sleep(interval.min(Duration::from_secs(1)));
+        if interrupt::is_requested() {
+            return Ok(Ending::Interrupted);
+        }
+        let now = ask(address, token).map_err(failed)?;
         output::print(&show(&now, Some(&before), address))?;
         return Ok(Ending::Complete);
     }
@@ -308,10 +325,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         let (_, height) = terminal::stderr_size();
         let shown: Vec<&str> = text.lines().take(height.saturating_sub(1)).collect();
         output::print(&format!("\x1b[H\x1b[J{}\r\n", shown.join("\r\n")))?;
-        let began = Instant::now();
-        while began.elapsed() < interval && !interrupt::is_requested() {
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        stop::sleep(interval);
         text = match ask(address, token) {
             Ok(now) => {
                 let text = show(&now, Some(&before), address);

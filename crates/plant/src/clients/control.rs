@@ -111,10 +111,12 @@ pub enum Refusal {
         dataset: String,
     },
     /// The key has as many connections as it may have, or the server has.
-    #[error("more than {limit} connections at once")]
+    #[error("more than {limit} connections at once, max_connections of {of}")]
     TooManyConnections {
         /// The limit.
         limit: usize,
+        /// What the limit is of, in the plant's configuration.
+        of: &'static str,
     },
     /// Too many symbols were asked for.
     #[error("more than {limit} symbols in a session")]

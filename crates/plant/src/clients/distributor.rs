@@ -299,7 +299,7 @@ impl Door for Entrance<'_> {
             return Err(Refusal::NotEntitled { dataset: dataset.to_owned() });
         }
         if self.connections.get(place).is_none_or(|connections| *connections >= key.max_connections) {
-            return Err(Refusal::TooManyConnections { limit: key.max_connections });
+            return Err(Refusal::TooManyConnections { limit: key.max_connections, of: "the key" });
         }
         Ok(())
     }
@@ -566,7 +566,8 @@ impl Distributor {
         self.counters.accepted += 1;
         let open = self.clients.iter().flatten().count();
         if open >= self.options.max_connections {
-            let refusal = Refusal::TooManyConnections { limit: self.options.max_connections };
+            let refusal =
+                Refusal::TooManyConnections { limit: self.options.max_connections, of: "[clients]" };
             // It has nothing to read yet, so this goes into the buffer of a fresh socket.
             let _ = io::Write::write(&mut stream, Session::refusal(&refusal).as_bytes());
             self.counters.closed += 1;

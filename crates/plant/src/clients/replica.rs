@@ -19,6 +19,9 @@ use super::history::Start;
 /// Schemas, and so lanes.
 pub(crate) const LANES: usize = Schema::ALL.len();
 
+/// A minute in nanoseconds.
+const MINUTE_NS: u64 = 60 * Nanos::SECOND;
+
 /// The place of a schema among the lanes.
 pub(crate) const fn lane_of(schema: Schema) -> usize {
     schema as usize
@@ -68,7 +71,14 @@ impl Mode {
     pub(crate) const fn idle(schema: Schema) -> Self {
         match schema {
             // Their intervals are under way when somebody comes.
-            Schema::Bbo1S | Schema::Bbo1M | Schema::Cbbo1S | Schema::Cbbo1M | Schema::Ohlcv1S => Self::On,
+            Schema::Bbo1S
+            | Schema::Bbo1M
+            | Schema::Cbbo1S
+            | Schema::Cbbo1M
+            | Schema::Ohlcv1S
+            | Schema::Ohlcv1M
+            | Schema::Ohlcv1H
+            | Schema::Ohlcv1D => Self::On,
             Schema::Cmbp1 => Self::Watch,
             _ => Self::Off,
         }
@@ -80,6 +90,8 @@ impl Mode {
 pub(crate) struct Lane {
     maker: Maker,
     mode: Mode,
+    /// It makes bars of a minute or longer, to which only trades and ends of minutes matter.
+    has_long_bars: bool,
     /// What was made and is not distributed yet.
     pub(crate) batch: Batch,
 }
@@ -180,6 +192,8 @@ impl Market {
 /// Books, NBBO and the records of them.
 pub(crate) struct Replica {
     pub(crate) market: Market,
+    /// The end of the minute that runs, in ns of receive time.
+    minute_end: u64,
     pub(crate) lanes: Vec<Lane>,
 }
 
@@ -196,8 +210,14 @@ const fn is_alone(event: &Event) -> bool {
 
 impl Replica {
     pub(crate) fn new(options: &BookOptions) -> Self {
-        let lane = |schema| Lane { maker: Maker::new(schema), mode: Mode::Off, batch: Batch::default() };
-        Self { market: Market::new(options), lanes: Schema::ALL.into_iter().map(lane).collect() }
+        let lane = |schema| Lane {
+            maker: Maker::new(schema),
+            mode: Mode::Off,
+            has_long_bars: matches!(schema, Schema::Ohlcv1M | Schema::Ohlcv1H | Schema::Ohlcv1D),
+            batch: Batch::default(),
+        };
+        let lanes = Schema::ALL.into_iter().map(lane).collect();
+        Self { market: Market::new(options), minute_end: 0, lanes }
     }
 
     /// Goes on from a state: records are those of a replica that has seen every event before it.
@@ -215,10 +235,17 @@ impl Replica {
 
     /// Takes the next of `events`, up to and including one after which something is to be said. Returns how many it took.
     pub(crate) fn advance(&mut self, events: &[Event]) -> (usize, Option<Special>) {
-        let Self { market, lanes } = self;
+        let Self { market, minute_end, lanes } = self;
         market.advance(events, |event, update, instruments| {
+            let of = update.book.event;
+            let mut matters_to_bars = matches!(of.kind, EventKind::Execute | EventKind::Trade);
+            if of.ts_recv.0 >= *minute_end {
+                *minute_end = (of.ts_recv.0 / MINUTE_NS + 1).saturating_mul(MINUTE_NS);
+                matters_to_bars = true;
+            }
             for lane in &mut *lanes {
                 match lane.mode {
+                    _ if lane.has_long_bars && !matters_to_bars => {}
                     Mode::Off => {}
                     Mode::Watch => lane.maker.watch(update),
                     Mode::On => lane.maker.put(event, update, instruments, &mut lane.batch),

@@ -25,6 +25,7 @@ use rustix::io::Errno;
 use tapeworks_feed::clock;
 use tapeworks_flow::{Stage as _, Through};
 use tapeworks_market::{BookStage, Event, EventKind, Instruments, Nanos, NbboStage, NbboUpdate, Publisher};
+use tapeworks_packet::new_file::{self, NewFileError};
 use tapeworks_store::journal::{JournalError, JournalReader, LOST};
 use tapeworks_store::live::State;
 use tapeworks_store::{Format, Options, Schema, StoreError, Summary, Writer};
@@ -76,6 +77,9 @@ pub enum ExportError {
         /// What the system said.
         source: io::Error,
     },
+    /// Another run makes files of the same day.
+    #[error(transparent)]
+    Locked(#[from] NewFileError),
     /// The journal has no records, or they tell no date.
     #[error("{}: the journal is empty", journal.display())]
     Empty {
@@ -144,7 +148,9 @@ fn folder_of(feed: Publisher) -> String {
 /// The width of the intervals that a schema's records are made of, in ns; 1 where there are none.
 const fn interval(schema: Schema) -> u64 {
     match schema {
-        Schema::Bbo1M | Schema::Cbbo1M => 60 * Nanos::SECOND,
+        Schema::Bbo1M | Schema::Cbbo1M | Schema::Ohlcv1M => 60 * Nanos::SECOND,
+        // A bar of a day (UTC) begins in the evening of the day before in New York, so that a file's first is of a part of it.
+        Schema::Ohlcv1H | Schema::Ohlcv1D => 3_600 * Nanos::SECOND,
         Schema::Bbo1S | Schema::Cbbo1S | Schema::Ohlcv1S => Nanos::SECOND,
         _ => 1,
     }
@@ -218,7 +224,12 @@ pub fn export(
         return Err(ExportError::Exists { path: folder });
     }
     let partial = options.folder.join(format!("{name}.partial"));
-    remove(&partial)?;
+    let _locked_until_the_end = new_file::lock_folder(&folder, &partial)?;
+    // Another run may have finished it meanwhile.
+    if folder.exists() && !options.overwrite {
+        let _empty_at_worst = fs::remove_dir(&partial);
+        return Err(ExportError::Exists { path: folder });
+    }
     let made = make(plant, journal, options, (begin, end), &partial, &mut go_on).and_then(|mut exported| {
         give_name(&partial, &folder)?;
         for file in &mut exported.files {
@@ -239,6 +250,8 @@ pub fn export(
 fn give_name(partial: &Path, folder: &Path) -> Result<(), ExportError> {
     let named = |source| failed(folder, "cannot get its name")(source);
     let parent = folder.parent().unwrap_or(folder);
+    // It gets the name of the partial folder for a moment, in which no other run may take it.
+    let _locked_until_the_end = fs::File::open(folder).and_then(|old| Ok(old.try_lock()?));
     let exchanged = renameat_with(CWD, partial, CWD, folder, RenameFlags::EXCHANGE);
     let old = match exchanged {
         Ok(()) => Some(partial.to_owned()),
@@ -371,9 +384,10 @@ fn make(
             market.process(part, &mut |update: NbboUpdate<'_>| {
                 let Event { publisher: feed, ts_recv, .. } = *update.book.event;
                 has_begun = has_begun || ts_recv >= since;
-                let of_feed = outputs.iter_mut().filter(|output| output.feed.is_none_or(|only| only == feed));
-                for output in of_feed {
-                    if !has_begun {
+                for output in &mut outputs {
+                    if output.feed.is_some_and(|only| only != feed) {
+                        output.writer.pass(update.book.event);
+                    } else if !has_begun {
                         output.writer.watch(&update);
                     } else if written.is_ok() && ts_recv < end {
                         written = output.writer.put(&update, &instruments);

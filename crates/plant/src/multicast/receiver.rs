@@ -109,7 +109,7 @@ fn is_record(message: &[u8]) -> bool {
         RType::Status => size_of::<dbn::StatusMsg>(),
         RType::Imbalance => size_of::<dbn::ImbalanceMsg>(),
         RType::InstrumentDef => size_of::<dbn::InstrumentDefMsg>(),
-        RType::Ohlcv1S => size_of::<dbn::OhlcvMsg>(),
+        RType::Ohlcv1S | RType::Ohlcv1M | RType::Ohlcv1H | RType::Ohlcv1D => size_of::<dbn::OhlcvMsg>(),
         RType::SymbolMapping => size_of::<dbn::SymbolMappingMsg>(),
         _ => return false,
     };

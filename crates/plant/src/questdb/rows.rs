@@ -390,7 +390,9 @@ macro_rules! with_type {
             Schema::Status => with_type!(@ StatusMsg, $row, $do),
             Schema::Imbalance => with_type!(@ ImbalanceMsg, $row, $do),
             Schema::Definition => with_type!(@ InstrumentDefMsg, $row, $do),
-            Schema::Ohlcv1S => with_type!(@ OhlcvMsg, $row, $do),
+            Schema::Ohlcv1S | Schema::Ohlcv1M | Schema::Ohlcv1H | Schema::Ohlcv1D => {
+                with_type!(@ OhlcvMsg, $row, $do)
+            }
         }
     };
     (@ $type:ident, $row:ident, $do:expr) => {{
@@ -407,7 +409,7 @@ pub fn table_name(prefix: &str, schema: Schema) -> String {
 /// The name of the column with the designated timestamp.
 pub const fn time_column(schema: Schema) -> &'static str {
     match schema {
-        Schema::Ohlcv1S => "ts_event",
+        Schema::Ohlcv1S | Schema::Ohlcv1M | Schema::Ohlcv1H | Schema::Ohlcv1D => "ts_event",
         _ => "ts_recv",
     }
 }

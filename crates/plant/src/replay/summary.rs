@@ -146,6 +146,9 @@ pub struct Summary {
     pub nbbo_ignored: u64,
     /// How many instruments were seen.
     pub instruments: usize,
+    /// Of the symbols that alone were wanted, those that nothing was about, in order. Nobody knows where the replay ended
+    /// early.
+    pub unseen_symbols: Vec<Symbol>,
     /// The busiest instruments, the busiest first.
     pub busiest: Vec<Busy>,
     /// The files written.
@@ -157,8 +160,8 @@ pub const BUSIEST: usize = 10;
 
 impl Summary {
     /// Wall nanoseconds per message.
-    pub fn mean_ns(&self) -> f64 {
-        self.elapsed.as_nanos() as f64 / self.messages.max(1) as f64
+    pub fn mean_ns(&self) -> Option<f64> {
+        (self.messages > 0).then(|| self.elapsed.as_nanos() as f64 / self.messages as f64)
     }
 
     /// Whether everything in the inputs was understood, nothing was missing, and every value could be written.
@@ -166,6 +169,7 @@ impl Summary {
         self.file_errors.is_empty()
             && self.file_counters.without_time + self.file_counters.time_out_of_range == 0
             && self.values_lost() == 0
+            && self.unseen_symbols.is_empty()
             && self.problems.total == 0
             && self.missing_messages() == 0
             && self.feeds.iter().all(|feed| feed.counters.rejected() == 0)
@@ -261,6 +265,7 @@ pub(super) fn summarise(run: Run, options: &Options) -> Summary {
         nbbo: *market.second.counts(),
         nbbo_ignored: market.second.ignored(),
         instruments: outlet.instruments.len(),
+        unseen_symbols: Vec::new(),
         busiest,
         written: Vec::new(),
     }

@@ -1,7 +1,7 @@
 //! DBN, version 3.
 //!
 //! The head of a DBN file tells the time range and the symbols, which are known at the end. So the records go to a
-//! part of their own, and at the end the file is put together: head, then the part as it is. For a compressed file
+//! scratch file, and at the end the file is put together: head, then the scratch file as it is. For a compressed file
 //! both are Zstandard frames; a file of several frames is one stream (RFC 8878, section 3.1), and that is how
 //! Databento's own readers take it.
 
@@ -35,7 +35,7 @@ pub(crate) struct Binary {
 }
 
 impl Binary {
-    /// `output` is that of the part for the records.
+    /// `output` is that of the scratch file for the records.
     pub(crate) fn new(output: Output, schema: Schema, zstd_level: Option<i32>) -> Self {
         Self {
             records: DbnRecordEncoder::new(output),
@@ -120,9 +120,9 @@ impl<R: Row> Encode<R> for Binary {
         if let Some(level) = self.zstd_level {
             head = zstd::bulk::compress(&head, level)?;
         }
-        let mut whole = target.open("", None)?;
+        let mut whole = target.open(None)?;
         std::io::Write::write_all(&mut whole, &head)?;
-        target.append(0, &mut whole)?;
+        target.append_scratch(&mut whole)?;
         Ok(whole.finish()?)
     }
 }

@@ -22,7 +22,7 @@ use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::types::Type;
 use tapeworks_market::{Instruments, Price};
 
-use super::{Encode, Ending};
+use super::{Encode, Ending, Symbols};
 use crate::columns::{self, Description, Kind, Scratch};
 use crate::error::Failure;
 use crate::options::{Compression, Options, Prices};
@@ -69,8 +69,14 @@ fn field(column: &Description) -> Result<Type, ParquetError> {
 }
 
 impl Parquet {
-    pub(crate) fn new<R: Row>(output: Output, schema: Schema, options: &Options) -> Result<Self, Failure> {
-        let description = columns::describe::<R>(options.prices);
+    /// `has_origin`: whether the batches tell sequences and lines.
+    pub(crate) fn new<R: Row>(
+        output: Output,
+        schema: Schema,
+        options: &Options,
+        has_origin: bool,
+    ) -> Result<Self, Failure> {
+        let description = columns::describe::<R>(options.prices, has_origin);
         let fields: Result<Vec<_>, _> =
             description.iter().map(|column| field(column).map(Arc::new)).collect();
         let record = Type::group_type_builder("schema").with_fields(fields?).build()?;
@@ -110,14 +116,15 @@ impl Parquet {
     }
 }
 
-impl<R: Row> Encode<R> for Parquet {
-    fn encode(&mut self, rows: &Rows<R>, instruments: &Instruments) -> Result<u64, Failure> {
+impl Parquet {
+    /// Writes a batch. Returns how many values had to be written as null.
+    pub(crate) fn put<R: Row>(&mut self, rows: &Rows<R>, symbols: Symbols<'_>) -> Result<u64, Failure> {
         if rows.len() == 0 {
             return Ok(0);
         }
         let out_of_range = columns::encode(
             rows,
-            instruments,
+            symbols,
             self.prices,
             &mut self.chunks,
             &mut self.compressor,
@@ -130,8 +137,19 @@ impl<R: Row> Encode<R> for Parquet {
         Ok(out_of_range)
     }
 
-    fn finish(mut self: Box<Self>, _instruments: &Instruments, _target: &mut Target) -> Result<(), Ending> {
+    /// Writes the footer.
+    pub(crate) fn end(mut self) -> Result<(), Failure> {
         self.end_row_group()?;
         Ok(self.writer.into_inner()?.finish()?)
+    }
+}
+
+impl<R: Row> Encode<R> for Parquet {
+    fn encode(&mut self, rows: &Rows<R>, instruments: &Instruments) -> Result<u64, Failure> {
+        self.put(rows, Symbols::Interned(instruments))
+    }
+
+    fn finish(self: Box<Self>, _instruments: &Instruments, _target: &mut Target) -> Result<(), Ending> {
+        Ok(self.end()?)
     }
 }

@@ -1,4 +1,4 @@
-//! `bbo-1s`, `bbo-1m` and `ohlcv-1s`: one record per interval, venue and instrument. `cbbo-1s` and `cbbo-1m`: one per
+//! `bbo-1s`, `bbo-1m`, `ohlcv-1s`, `ohlcv-1m`, `ohlcv-1h` and `ohlcv-1d`: one record per interval, venue and instrument. `cbbo-1s` and `cbbo-1m`: one per
 //! interval and instrument, of the synthetic NBBO.
 //!
 //! The clock is the receive time of the updates, so a file says what was known at each boundary. When it passes one,
@@ -430,7 +430,7 @@ struct Bar {
     volume: u64,
 }
 
-/// Makes `ohlcv-1s` records.
+/// Makes `ohlcv-1s` records, and those of longer bars.
 #[derive(Debug)]
 pub(crate) struct Bars {
     rtype: u8,

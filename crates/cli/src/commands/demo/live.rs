@@ -29,7 +29,7 @@ pub(super) struct Choice {
     pub(super) web_port: u16,
     pub(super) rate: u64,
     /// `None`: until Ctrl-C.
-    pub(super) seconds: Option<f64>,
+    pub(super) seconds: Option<Duration>,
 }
 
 fn config(errors: &[tapeworks_plant::flow_config::ConfigError]) -> Failure {
@@ -162,10 +162,10 @@ pub(super) fn run(out: &Path, choice: &Choice) -> Result {
     Ok(Ending::Complete)
 }
 
-/// A client of the NBBO for so many seconds.
-fn listen(service: &Service, seconds: f64) -> Result<Option<Figures>> {
+/// A client of the NBBO for so long.
+fn listen(service: &Service, time: Duration) -> Result<Option<Figures>> {
     let Some(address) = service.clients_address() else { return Ok(None) };
-    let mut subscriber = Subscriber::connect(&SubscriberOptions {
+    let connected = Subscriber::connect(&SubscriberOptions {
         address,
         key: DEMO_KEY.to_owned(),
         dataset: "TAPEWORKS.DEMO".to_owned(),
@@ -176,9 +176,15 @@ fn listen(service: &Service, seconds: f64) -> Result<Option<Figures>> {
         slow_reader: None,
         ts_out: false,
         timeout: Some(Duration::from_millis(100)),
-    })?;
-    let until = Instant::now() + Duration::from_secs_f64(seconds);
-    subscribe::receive(&mut subscriber, None, Some(until), |_| Ok(()), || Ok(()), |_| {}).map(Some)
+        patience: Duration::from_secs(5),
+    });
+    let mut subscriber = match connected {
+        // The user goes before the client has come.
+        Err(error) if error.is_stopped() => return Ok(None),
+        connected => connected?,
+    };
+    let until = Instant::now() + time;
+    subscribe::receive(&mut subscriber, None, Some(until), 0, |_| Ok(()), || Ok(()), |_| {}).map(Some)
 }
 
 /// Stops the venues, then the plant when it has everything, and shows what both say.

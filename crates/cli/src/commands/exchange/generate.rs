@@ -1,6 +1,7 @@
 //! `tapeworks exchange generate`: a session into a file.
 
 use std::fmt::Write as _;
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -8,11 +9,12 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use tapeworks_exchange::{LineFaults, Report, Scenario, VenueConfig, VenueKind, write_itch, write_pcap};
 use tapeworks_market::Nanos;
+use tapeworks_packet::new_file;
 use tapeworks_plant::text::iso_time;
 
 use crate::ending::{Ending, Failure, Result};
-use crate::table::{Align, Table, bytes, number, percent, thousands};
-use crate::{output, terminal, values};
+use crate::table::{Align, Table, bytes, counted, number, percent, thousands};
+use crate::{complain, output, terminal, values};
 
 /// Generate a trading session: the same seed gives the same bytes.
 ///
@@ -25,13 +27,14 @@ Examples:
   tapeworks exchange generate --scenario benchmark --messages 20000000 --symbols 8000 --out day.itch
   tapeworks exchange generate --scenario demo --loss 500 --line-b --out lossy.pcap")]
 pub(super) struct Generate {
-    /// The file to write: .pcap or .itch, with .gz or .zst.
+    /// The file to write: .pcap or .itch, with .gz or .zst; - is standard output, a capture.
     #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
     /// What is generated.
     #[arg(long, value_enum, default_value_t = Kind::Demo)]
     scenario: Kind,
-    /// Messages of all venues together.
+    /// Messages of all venues together, kept to 2 % and a hundred for each venue. Without --symbols there are so few symbols
+    /// that they suffice: the start of the day takes about five messages for each symbol and venue.
     #[arg(long, value_name = "N")]
     messages: Option<u64>,
     /// Symbols, each traded at every venue.
@@ -112,6 +115,9 @@ impl Generate {
             scenario.venues =
                 self.venues.iter().map(|(kind, share)| VenueConfig { kind: *kind, share: *share }).collect();
         }
+        if self.symbols.is_none() {
+            scenario.fit_symbols();
+        }
         let faults = LineFaults {
             lost_per_million: self.loss,
             duplicated_per_million: self.duplicates,
@@ -126,6 +132,12 @@ impl Generate {
 
 /// Whether the file is to hold raw ITCH messages, by its name.
 fn is_raw(path: &Path) -> Result<bool> {
+    if new_file::is_stdout(path) {
+        return match std::io::stdout().is_terminal() {
+            true => Err(Failure::Usage("a capture is not text: redirect standard output".to_owned())),
+            false => Ok(false),
+        };
+    }
     let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
     let stem = name.strip_suffix(".zst").or_else(|| name.strip_suffix(".gz")).unwrap_or(&name);
     if stem.ends_with(".itch") {
@@ -149,11 +161,20 @@ pub(super) fn run(arguments: &Generate) -> Result {
     let Some(report) = generated else { return Ok(Ending::Interrupted) };
     let seconds = started.elapsed().as_secs_f64();
     let text = if arguments.json {
-        format!("{:#}\n", to_json(&report, &arguments.out))
+        format!("{:#}\n", to_json(&report, &scenario, &arguments.out))
     } else {
         show(&report, &arguments.out, seconds)
     };
-    output::print(&text)?;
+    let more = scenario.messages / 50 + MORE_MESSAGES * scenario.venues.len() as u64;
+    let bound = scenario.messages.saturating_add(more);
+    if report.messages > bound {
+        let (asked, made) = (thousands(scenario.messages), thousands(report.messages));
+        complain(&format!(
+            "{made} messages, not {asked}: the start of the day takes about five for each of {} and each venue",
+            counted(u64::from(scenario.symbols), "symbol", "symbols"),
+        ));
+    }
+    output::report(&text, &[&arguments.out])?;
     Ok(Ending::Complete)
 }
 
@@ -163,10 +184,15 @@ fn time(ns: u64) -> String {
     text
 }
 
-fn to_json(report: &Report, path: &Path) -> serde_json::Value {
+/// How many messages of a venue may be more than asked for without a word, besides 2 % of all.
+const MORE_MESSAGES: u64 = 100;
+
+fn to_json(report: &Report, scenario: &Scenario, path: &Path) -> serde_json::Value {
     json!({
         "file": path.display().to_string(),
         "messages": report.messages,
+        "asked_messages": scenario.messages,
+        "symbols": scenario.symbols,
         "packets": report.packets,
         "heartbeats": report.heartbeats,
         "bytes": report.bytes,

@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
+use std::fs;
+
 use tapeworks_packet::capture::CaptureReader;
 use tapeworks_packet::pool::{Description, Pool};
 
@@ -67,7 +69,8 @@ fn a_second_run_is_refused_while_the_first_writes_and_harms_nothing() {
     let mut first = CaptureWriter::create(&path, true).unwrap();
     assert_eq!(write(&mut first, &[(1, b"one"), (2, b"two")]), [To::Consumed; 2]);
     let refused = CaptureWriter::create(&path, true).unwrap_err();
-    assert_eq!(refused.text, format!("{}.partial: another run writes to it", path.display()));
+    let name = path.display();
+    assert_eq!(refused.text, format!("{name}: another run writes it, into {name}.partial"));
     assert_eq!(write(&mut first, &[(3, b"three")]), [To::Consumed]);
     first.finish().unwrap();
     assert_eq!(times(&path), [1, 2, 3]);
@@ -101,7 +104,7 @@ fn many_runs_at_once_leave_one_whole_file() {
 }
 
 #[test]
-fn what_a_killed_run_left_behind_is_taken_over() {
+fn what_a_killed_run_left_behind_is_set_aside() {
     let folder = Folder::new("stale");
     let path = folder.0.join("out.pcap");
     fs::write(folder.0.join("out.pcap.partial"), [7; 100_000]).unwrap();
@@ -109,7 +112,8 @@ fn what_a_killed_run_left_behind_is_taken_over() {
     assert_eq!(write(&mut writer, &[(1, b"one")]), [To::Consumed]);
     writer.finish().unwrap();
     assert_eq!(times(&path), [1]);
-    assert_eq!(folder.files(), ["out.pcap"]);
+    assert_eq!(folder.files(), ["out.pcap", "out.pcap.partial.1"]);
+    assert_eq!(fs::read(folder.0.join("out.pcap.partial.1")).unwrap(), [7; 100_000]);
 }
 
 #[cfg(unix)]

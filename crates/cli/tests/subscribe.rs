@@ -1,0 +1,266 @@
+//! `tapeworks subscribe` against a server that says what a test wants.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+#![cfg(unix)]
+
+mod support;
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::process::Stdio;
+use std::thread::JoinHandle;
+
+use dbn::decode::{DbnDecoder, DecodeRecordRef as _};
+use dbn::encode::{DbnMetadataEncoder, DbnRecordEncoder, EncodeRecord as _};
+use dbn::{
+    ErrorMsg, FlagSet, MboMsg, RecordHeader, SType, SymbolMappingMsg, SystemCode, SystemMsg, TradeMsg,
+};
+use support::{Folder, assert_told, command, run, signal, stderr, stdout, wait_for};
+
+/// What the server does when the session has begun.
+#[derive(Clone, Copy, PartialEq)]
+enum Does {
+    /// Sends records and ends the session.
+    Sends,
+    /// The same, with the first half as a replay.
+    Replays,
+    /// Refuses the subscription and ends the session.
+    Refuses,
+    /// Sends nothing.
+    Waits,
+    /// Says nothing from the beginning.
+    IsMute,
+}
+
+const RECORDS: u32 = 100;
+
+fn order(number: u32) -> MboMsg {
+    MboMsg {
+        hd: RecordHeader::new::<MboMsg>(dbn::rtype::MBO, 2, 7, 1_000 + u64::from(number)),
+        order_id: u64::from(number),
+        price: 10_000_000_000,
+        size: 100,
+        // The first ten are a snapshot.
+        flags: FlagSet::from(if number < 10 {
+            dbn::flags::LAST | dbn::flags::SNAPSHOT
+        } else {
+            dbn::flags::LAST
+        }),
+        channel_id: 0,
+        action: b'A' as _,
+        side: b'B' as _,
+        ts_recv: 1_500 + u64::from(number),
+        ts_in_delta: 0,
+        sequence: number,
+    }
+}
+
+fn server(does: Does) -> (SocketAddr, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let thread = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let mut line = String::new();
+        let mut next = |reader: &mut BufReader<_>| {
+            line.clear();
+            let _ended_at_worst = reader.read_line(&mut line);
+            line.clone()
+        };
+        if does == Does::IsMute {
+            // Until the client goes.
+            while !next(&mut reader).is_empty() {}
+            return;
+        }
+        stream.write_all(b"lsg_version=0.1\ncram=abcdef\n").unwrap();
+        assert!(next(&mut reader).starts_with("auth="));
+        stream.write_all(b"success=1|session_id=1\n").unwrap();
+        while !next(&mut reader).starts_with("start_session") {}
+        let metadata = dbn::Metadata::builder()
+            .dataset("TAPEWORKS.DEMO")
+            .schema(None)
+            .start(0)
+            .stype_in(None)
+            .stype_out(SType::InstrumentId)
+            .build();
+        DbnMetadataEncoder::new(&mut stream).encode(&metadata).unwrap();
+        let mut records = DbnRecordEncoder::new(&mut stream);
+        match does {
+            Does::Refuses => {
+                records
+                    .encode_record(&ErrorMsg::new(0, None, "schema mbo is not served here", true))
+                    .unwrap();
+            }
+            Does::Sends | Does::Replays => {
+                let mapping =
+                    SymbolMappingMsg::new(7, 0, SType::RawSymbol, "ABC", SType::RawSymbol, "ABC", 0, 0)
+                        .unwrap();
+                records.encode_record(&mapping).unwrap();
+                for number in 0..RECORDS {
+                    if does == Does::Replays && number == RECORDS / 2 {
+                        let text = "Finished mbo replay";
+                        let done = SystemMsg::new(0, Some(SystemCode::ReplayCompleted), text).unwrap();
+                        records.encode_record(&done).unwrap();
+                    }
+                    records.encode_record(&order(number)).unwrap();
+                }
+                // Without a receive time.
+                let hd = RecordHeader::new::<TradeMsg>(dbn::rtype::MBP_0, 2, 7, 1);
+                let trade = TradeMsg { hd, ..TradeMsg::default() };
+                records.encode_record(&trade).unwrap();
+            }
+            Does::Waits => {
+                // Until the client goes.
+                next(&mut reader);
+            }
+            Does::IsMute => {}
+        }
+    });
+    (address, thread)
+}
+
+fn subscribe(does: Does, arguments: &[&str]) -> std::process::Output {
+    let (address, thread) = server(does);
+    let address = address.to_string();
+    let output = run(&[&["subscribe", &address][..], arguments].concat());
+    thread.join().unwrap();
+    output
+}
+
+#[test]
+fn the_ending_of_out_chooses_the_format() {
+    let folder = Folder::new("subscribe-formats");
+    for ending in ["csv", "json", "parquet", "dbn", "csv.zst", "json.zst", "dbn.zst"] {
+        let path = folder.path(&format!("live.{ending}"));
+        let output = subscribe(Does::Sends, &["--schema", "mbo", "--out", &path]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(stdout(&output).contains(&format!("{path}: 100 records")), "{}", stdout(&output));
+        let bytes = fs::read(&path).unwrap();
+        let bytes = if ending.ends_with(".zst") { zstd::decode_all(&bytes[..]).unwrap() } else { bytes };
+        match ending.trim_end_matches(".zst") {
+            "csv" => {
+                let text = String::from_utf8(bytes).unwrap();
+                assert!(text.starts_with("ts_recv,ts_event,rtype,"), "{text:.300}");
+                assert_eq!(text.lines().count(), 101);
+                assert!(text.lines().skip(1).all(|line| line.ends_with(",ABC")), "{text:.300}");
+            }
+            "json" => assert_eq!(bytes.split(|byte| *byte == b'\n').count(), 101),
+            "parquet" => assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1")),
+            _ => {
+                let mut decoder = DbnDecoder::new(&bytes[..]).unwrap();
+                let mut records = 0;
+                while decoder.decode_record_ref().unwrap().is_some() {
+                    records += 1;
+                }
+                assert_eq!(records, 101, "the symbol mapping too");
+            }
+        }
+        // Nothing is replaced without --force.
+        let again = run(&["subscribe", "127.0.0.1:1", "--out", &path]);
+        assert_eq!(again.status.code(), Some(1), "{}", stderr(&again));
+        let refused = subscribe(Does::Sends, &["--schema", "mbo", "--out", &path]);
+        assert_told_among(&refused, 1, "the file exists; --force replaces it");
+        assert_eq!(
+            subscribe(Does::Sends, &["--schema", "mbo", "--force", "--out", &path]).status.code(),
+            Some(0)
+        );
+        let piped = subscribe(Does::Sends, &["--schema", "mbo", "--out", "-", "--format", ending]).stdout;
+        // What is flushed on the way makes other blocks.
+        let same = |bytes: Vec<u8>| match ending.ends_with(".zst") {
+            true => zstd::decode_all(&bytes[..]).unwrap(),
+            false => bytes,
+        };
+        assert!(same(piped) == same(fs::read(&path).unwrap()), "{ending}");
+    }
+    assert!(folder.files().iter().all(|name| !name.contains("partial")), "{:?}", folder.files());
+}
+
+/// The code, and a line that says so.
+#[track_caller]
+fn assert_told_among(output: &std::process::Output, code: i32, text: &str) {
+    assert_eq!(output.status.code(), Some(code), "{}", stderr(output));
+    assert!(stderr(output).contains(text), "{}", stderr(output));
+}
+
+#[test]
+fn each_schema_has_a_file_of_its_own_or_the_form_must_hold_many() {
+    let folder = Folder::new("subscribe-schemas");
+    let pattern = folder.path("live.{schema}.csv");
+    let output = subscribe(Does::Sends, &["--schema", "mbo,trades", "--out", &pattern]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let lines = |name: &str| fs::read_to_string(folder.path(name)).unwrap().lines().count();
+    assert_eq!((lines("live.mbo.csv"), lines("live.trades.csv")), (101, 2));
+    let one = folder.path("one.csv");
+    let refused = subscribe(Does::Waits, &["--schema", "mbo,trades", "--out", &one]);
+    assert_told_among(&refused, 2, "csv holds records of one schema");
+    let json = folder.path("one.json");
+    subscribe(Does::Sends, &["--schema", "mbo,trades", "--out", &json]);
+    assert_eq!(lines("one.json"), 101);
+}
+
+#[test]
+fn what_another_run_writes_is_left_alone() {
+    let folder = Folder::new("subscribe-locked");
+    let path = folder.path("live.dbn");
+    let partial = folder.write("live.dbn.partial", b"another run's");
+    let other = fs::File::open(&partial).unwrap();
+    other.try_lock().unwrap();
+    let refused = subscribe(Does::Waits, &["--schema", "mbo", "--out", &path]);
+    assert_told(&refused, 1, "another run writes it");
+    assert_eq!(fs::read(&partial).unwrap(), b"another run's");
+}
+
+#[test]
+fn a_refused_subscription_is_a_failure() {
+    let output = subscribe(Does::Refuses, &["--schema", "mbo"]);
+    assert_told_among(&output, 1, "schema mbo is not served here");
+}
+
+#[test]
+fn delays_are_those_of_live_records() {
+    for (does, more, expected) in
+        [(Does::Sends, &[][..], RECORDS - 10), (Does::Replays, &["--start", "0"], RECORDS / 2)]
+    {
+        let output = subscribe(does, &[&["--schema", "mbo", "--quiet", "--json"], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let told = stderr(&output);
+        let told = told.lines().find(|line| line.starts_with('{')).unwrap();
+        let told: serde_json::Value = serde_json::from_str(told).unwrap();
+        assert_eq!(told["records"], u64::from(RECORDS) + 1);
+        assert_eq!(told["delay_ns"]["count"], expected, "{told}");
+    }
+}
+
+#[test]
+fn a_port_that_is_no_plant_is_left_in_time() {
+    let output = subscribe(Does::IsMute, &["--seconds", "500ms"]);
+    assert_told(&output, 1, "no answer within 0.5 s");
+}
+
+#[test]
+fn ctrl_c_ends_a_subscription_wherever_it_is() {
+    for (program, does, code) in
+        [("subscribe", Does::IsMute, 130), ("subscribe", Does::Waits, 0), ("top", Does::IsMute, 130)]
+    {
+        let (address, thread) = server(does);
+        let mut child = command(&[program, &address.to_string()])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Its connection is there, so it waits.
+        wait_for(|| {
+            let open = fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
+            open.flatten().any(|entry| {
+                fs::read_link(entry.path()).is_ok_and(|link| link.to_string_lossy().starts_with("socket:"))
+            })
+        });
+        signal(&child, "-INT");
+        wait_for(|| child.try_wait().unwrap().is_some());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
+        assert!(!stderr(&output).to_lowercase().contains("interrupted"), "{}", stderr(&output));
+        thread.join().unwrap();
+    }
+}
