@@ -26,6 +26,7 @@ pub mod live;
 mod problem;
 mod ranges;
 pub mod recognise;
+mod recovery;
 pub mod sequence;
 pub mod state;
 mod symbols;

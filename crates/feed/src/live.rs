@@ -26,7 +26,9 @@ use tapeworks_wire::framing::{BigEndian, Blocks};
 use tapeworks_wire::iex::tp;
 use tapeworks_wire::nasdaq::moldudp64;
 
-use crate::arbitration::{Arbiter, ArbiterOptions, Delivery, Header, Request, SessionId, TransportKind};
+use crate::arbitration::{
+    Arbiter, ArbiterOptions, Delivery, Header, Join, Request, SessionId, TransportKind,
+};
 use crate::feed::{ChannelIdentity, Feed, FeedOptions, Packet};
 use crate::recognise::Application;
 use crate::state::{Reader, StateError, Writer, ensure};
@@ -442,7 +444,9 @@ impl LiveFeed {
         let channels = channels
             .into_iter()
             .map(|mut options| {
-                options.arbiter.joins_by_snapshot = options.snapshot.is_some();
+                if options.snapshot.is_some() {
+                    options.arbiter.join = Join::Snapshot;
+                }
                 LiveChannel {
                     arbiter: Arbiter::new(options.application.transport(), options.arbiter),
                     place: None,
@@ -722,7 +726,7 @@ impl LiveFeed {
     #[inline(never)]
     fn after<S: Sink<Event>>(&mut self, index: usize, now: Nanos, sink: &mut S) {
         let Some(channel) = self.channels.get_mut(index) else { return };
-        if let Some(request) = channel.arbiter.take_request() {
+        while let Some(request) = channel.arbiter.take_request() {
             self.asks.push_back(Ask::Retransmission { channel: index as u16, request });
         }
         if channel.arbiter.take_snapshot_wish() && channel.options.snapshot.is_some() {
