@@ -23,6 +23,7 @@ mod feed;
 pub mod iex;
 pub mod itch;
 pub mod live;
+mod locates;
 mod problem;
 mod ranges;
 pub mod recognise;
@@ -35,5 +36,6 @@ pub use feed::{
     Channel, ChannelCounters, ChannelIdentity, Feed, FeedCounters, FeedOptions, FileFeed, FileFormat, Frame,
     Packet,
 };
+pub use locates::Contradiction;
 pub use problem::{KEPT_PROBLEMS, Problem, ProblemKind, Problems};
 pub use recognise::Application;

@@ -836,6 +836,7 @@ impl LiveFeed {
         channel.is_stale = false;
         channel.affected.clear();
         channel.arbiter.forget_missing();
+        self.feed.forget_doubts(place);
         if is_joining {
             self.feed.restart(place, next);
             let feed = &mut self.feed;
@@ -860,7 +861,9 @@ impl LiveFeed {
         }
         channel.is_stale = false;
         sink.put(self.feed.event_of(place, EventKind::Recovered, InstrumentId::ALL, now));
-        for instrument in std::mem::take(&mut channel.affected) {
+        let mut affected = std::mem::take(&mut channel.affected);
+        affected.extend(self.feed.doubted(place));
+        for instrument in affected {
             let gap = Gap { first: channel.arbiter.next().unwrap_or_default(), count: 0 };
             sink.put(self.feed.event_of(place, EventKind::Gap, instrument, now).with_gap(gap));
         }
