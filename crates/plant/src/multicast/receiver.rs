@@ -221,7 +221,6 @@ impl Receiver {
             if options.group.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
         let arbiter = ArbiterOptions {
             retransmission: options.retransmission.map(|_| RetransmissionOptions {
-                attempts: 50,
                 timeout_ns: 50_000_000,
                 ..RetransmissionOptions::default()
             }),
