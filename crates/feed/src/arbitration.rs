@@ -42,9 +42,6 @@ const MOST_SPARE: usize = 1024;
 const LONG_MESSAGES: u64 = 1_000;
 const LONG_NS: u64 = 100_000_000;
 
-/// No packet waits longer than this between its receipt and the arbiter.
-const LONGEST_WAIT_NS: u64 = Nanos::SECOND;
-
 /// Lines of a channel: A, B, and retransmissions ([`Line::Recovery`]).
 pub const LINES: usize = 3;
 
@@ -487,8 +484,6 @@ pub struct Arbiter {
     advanced: Nanos,
     last: Option<Nanos>,
     is_silent: bool,
-    /// The latest time that was told: requests are sent now, though packets may have waited.
-    clock: Nanos,
     last_recovery: Option<RecoveryReport>,
     wants_snapshot: bool,
     #[serde(skip)]
@@ -526,7 +521,6 @@ impl Arbiter {
             advanced: Nanos(0),
             last: None,
             is_silent: false,
-            clock: Nanos(0),
             last_recovery: None,
             wants_snapshot: false,
             spare: Vec::new(),
@@ -679,7 +673,7 @@ impl Arbiter {
         payload: &[u8],
         deliver: &mut impl FnMut(Delivery<'_>),
     ) {
-        let now = self.at(received);
+        let now = received;
         let counters = &mut self.lines[place(Line::Recovery)].counters;
         counters.packets += 1;
         counters.messages += header.count;
@@ -900,7 +894,7 @@ impl Arbiter {
                 self.give_up(received, deliver);
             }
         } else if self.hole.as_ref().is_some_and(|hole| received >= self.hole_deadline(hole)) {
-            self.advance(received, deliver);
+            self.advance_to_packet(received, deliver);
         }
     }
 
@@ -938,7 +932,6 @@ impl Arbiter {
             return;
         }
         let was = self.next;
-        let asked = self.at(now);
         self.release(deliver);
         let Some(mut hole) = self.hole.take() else { return self.change_session_if_done(now, deliver) };
         let front = self.held.front().map(|front| (front.header.first, front.received));
@@ -958,14 +951,14 @@ impl Arbiter {
         };
         match (front, &self.options.retransmission) {
             (Some((behind, _)), Some(options)) if next < recovery.end() => {
-                let is_asked_for = recovery.go_on(next, behind, options, asked);
+                let is_asked_for = recovery.go_on(next, behind, options, now);
                 self.hole = Some(hole);
                 if !is_asked_for {
                     self.give_up(now, deliver);
                 }
             }
             (front, _) => {
-                self.report(recovery, asked, true);
+                self.report(recovery, now, true);
                 self.counters.filled_by_retransmission += 1;
                 match front {
                     None => {
@@ -975,17 +968,11 @@ impl Arbiter {
                     Some((_, since)) => {
                         self.counters.holes += 1;
                         self.hole = Some(Hole::new(since));
-                        self.work_on_hole(asked, deliver);
+                        self.work_on_hole(now, false, deliver);
                     }
                 }
             }
         }
-    }
-
-    /// When something happens that is told with the time `now`: that of a packet which has waited is over. Clocks that are set back
-    /// are followed.
-    fn at(&self, now: Nanos) -> Nanos {
-        if self.clock.since(now) < LONGEST_WAIT_NS { self.clock.max(now) } else { now }
     }
 
     /// A hole that was asked for is filled or given up.
@@ -1006,7 +993,7 @@ impl Arbiter {
     }
 
     /// The reorder window is over: asks for what is missing before the first packet held. `false`: it may not be asked for.
-    fn ask(&mut self, now: Nanos) -> bool {
+    fn ask(&mut self, now: Nanos, is_tick: bool) -> bool {
         let (Some(hole), Some(options)) = (&mut self.hole, &self.options.retransmission) else {
             return false;
         };
@@ -1019,7 +1006,7 @@ impl Arbiter {
             self.counters.too_long += 1;
             return false;
         }
-        hole.recovery = Some(Recovery::new(missing, options, now));
+        hole.recovery = Some(Recovery::new(missing, options, now, is_tick));
         true
     }
 
@@ -1050,15 +1037,15 @@ impl Arbiter {
         }
     }
 
-    /// Does what is due for the hole: it is asked for, once more, or given up.
-    fn work_on_hole(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+    /// Does what is due for the hole: it is asked for, once more, or given up. `is_tick`: `now` is the present and not a packet's time.
+    fn work_on_hole(&mut self, now: Nanos, is_tick: bool, deliver: &mut impl FnMut(Delivery<'_>)) {
         while let Some(hole) = &self.hole {
-            if now < self.hole_deadline(hole) {
+            if now < self.hole_deadline(hole) || hole.recovery.is_some() && !is_tick {
                 return;
             }
             let recovery = self.hole.as_mut().and_then(|hole| hole.recovery.as_mut());
             let is_asked_for = match (recovery, &self.options.retransmission) {
-                (None, Some(_)) => self.ask(now),
+                (None, Some(_)) => self.ask(now, is_tick),
                 (Some(recovery), Some(options)) if !recovery.is_over_time(options, now) => {
                     match recovery.time_out(options, now) {
                         TimedOut::Repeated(requests) => {
@@ -1076,10 +1063,18 @@ impl Arbiter {
         }
     }
 
-    /// Time has gone on to `now`: windows and answers may be over, lines silent.
+    /// The clock says `now`: windows and answers may be over, lines silent.
     pub fn advance(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
-        self.clock = self.at(now);
-        self.work_on_hole(self.clock, deliver);
+        self.pass(now, true, deliver);
+    }
+
+    /// A packet that is to come was received at `now`: as [`Arbiter::advance`], but no request times out.
+    pub fn advance_to_packet(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+        self.pass(now, false, deliver);
+    }
+
+    fn pass(&mut self, now: Nanos, is_tick: bool, deliver: &mut impl FnMut(Delivery<'_>)) {
+        self.work_on_hole(now, is_tick, deliver);
         let is_over = now.0 >= self.successor_since.0.saturating_add(self.options.reorder_window_ns);
         if self.hole.is_none() && !self.successor.is_empty() && is_over {
             self.change_session(now, deliver);

@@ -9,6 +9,9 @@
 //! server may have forgotten the beginning: before it is given up, the pieces not asked for yet are asked for from the end
 //! backwards. What is there comes, and what is missing in the end is one range.
 //!
+//! Requests time out by the clock ([`Arbiter::advance`](crate::arbitration::Arbiter::advance)) and not by the times of packets: packets that have
+//! waited in a socket come with old times and faster than time passes, and the answer may lie behind them.
+//!
 //! It keeps numbers only. It may believe that a message is missing which has come (by a line, amid a piece): then the message is
 //! asked for in vain, and the packet that has it is a duplicate. It never believes the contrary.
 //!
@@ -69,6 +72,8 @@ struct Piece {
     attempt: u32,
     /// When the last request times out.
     due: Nanos,
+    /// The clock has ticked since the request: `due` is not of a packet that had waited.
+    is_timed: bool,
     /// The request is to be sent.
     is_owed: bool,
 }
@@ -105,7 +110,12 @@ pub(crate) struct Recovery {
 
 impl Recovery {
     /// Asks for the first pieces of `missing`.
-    pub(crate) fn new(missing: Range<u64>, options: &RetransmissionOptions, now: Nanos) -> Self {
+    pub(crate) fn new(
+        missing: Range<u64>,
+        options: &RetransmissionOptions,
+        now: Nanos,
+        is_tick: bool,
+    ) -> Self {
         let mut recovery = Self {
             began: now,
             first: missing.start,
@@ -117,7 +127,7 @@ impl Recovery {
             recovered_before: 0,
             requests: 0,
         };
-        recovery.fill(options, now);
+        recovery.fill(options, now, is_tick);
         recovery
     }
 
@@ -203,7 +213,7 @@ impl Recovery {
             let of_piece = end - start - (piece.missing.end - piece.missing.start);
             removed += of_piece;
             if let (Some(due), true) = (again_due, of_piece > 0) {
-                (piece.due, piece.is_owed) = (due, true);
+                (piece.due, piece.is_timed, piece.is_owed) = (due, false, true);
             }
         }
         if removed > 0 {
@@ -225,7 +235,7 @@ impl Recovery {
     ) -> bool {
         self.remove(&(0..next), None);
         self.unasked.start = self.unasked.start.max(next);
-        self.fill(options, now);
+        self.fill(options, now, false);
         if self.pieces.is_empty() {
             if self.recovered == self.recovered_before {
                 return false;
@@ -234,26 +244,31 @@ impl Recovery {
             self.recovered_before = self.recovered;
             self.is_backward = false;
             self.unasked = next..behind.min(self.end);
-            self.fill(options, now);
+            self.fill(options, now, false);
         }
         !self.pieces.is_empty()
     }
 
-    fn fill(&mut self, options: &RetransmissionOptions, now: Nanos) {
+    fn fill(&mut self, options: &RetransmissionOptions, now: Nanos, is_timed: bool) {
         let most = usize::from(options.requests_in_flight.max(1));
         while self.pieces.len() < most && !self.unasked.is_empty() {
             let Range { start, end } = self.unasked;
             let count = options.piece_messages().min(end - start);
             let missing = if self.is_backward { end - count..end } else { start..start + count };
             self.unasked = if self.is_backward { start..missing.start } else { missing.end..end };
-            self.pieces.push(Piece { missing, attempt: 1, due: options.due(now), is_owed: true });
+            self.pieces.push(Piece { missing, attempt: 1, due: options.due(now), is_timed, is_owed: true });
         }
     }
 
-    /// Repeats the requests whose time is over.
+    /// The clock has ticked: repeats the requests whose time is over.
     pub(crate) fn time_out(&mut self, options: &RetransmissionOptions, now: Nanos) -> TimedOut {
         let mut repeated = 0;
         for piece in self.pieces.iter_mut().filter(|piece| piece.due <= now) {
+            if !piece.is_timed {
+                // A packet that had waited led to the request, which was sent later than the packet says.
+                (piece.due, piece.is_timed) = (options.due(now), true);
+                continue;
+            }
             if piece.attempt >= options.attempts {
                 if self.is_backward || self.unasked.is_empty() {
                     return TimedOut::Exhausted;
@@ -261,7 +276,7 @@ impl Recovery {
                 // What it had of the beginning has come, if anything: now from the end.
                 self.pieces.clear();
                 self.is_backward = true;
-                self.fill(options, now);
+                self.fill(options, now, true);
                 return TimedOut::Repeated(0);
             }
             piece.attempt += 1;

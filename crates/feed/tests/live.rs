@@ -835,7 +835,7 @@ fn a_request_that_is_not_answered_is_repeated_and_then_the_hole_is_given_up() {
 fn each_hole_has_its_own_time_however_many_follow_each_other() {
     let messages = messages(40, 3, 8);
     let retransmission =
-        RetransmissionOptions { timeout_ns: 50 * MS, limit_ns: 100 * MS, ..Default::default() };
+        RetransmissionOptions { timeout_ns: 50 * MS, limit_ns: 200 * MS, ..Default::default() };
     let options = ArbiterOptions { retransmission: Some(retransmission), ..ArbiterOptions::default() };
     let mut live = live(options, None);
     let piece = |first: u64, count: u64| {

@@ -336,3 +336,30 @@ fn what_is_too_long_or_takes_too_long_is_given_up() {
     let report = outcome.arbiter.last_recovery().unwrap();
     assert!(!report.is_complete && report.duration_ns() >= 500 * MS);
 }
+
+#[test]
+fn packets_that_waited_in_a_socket_time_no_request_out() {
+    let options = ArbiterOptions {
+        retransmission: Some(RetransmissionOptions::default()),
+        ..ArbiterOptions::default()
+    };
+    let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, options);
+    let mut gaps = 0;
+    let mut deliver = |delivery: Delivery<'_>| gaps += u64::from(matches!(delivery, Delivery::Gap { .. }));
+    arbiter.packet(Line::A, Nanos(0), &right(1..11), &mut deliver).unwrap();
+    // A backlog of two seconds, which is read at once.
+    for number in 0..2_000 {
+        let at = Nanos(MS + number * MS);
+        arbiter.advance_to_packet(at, &mut deliver);
+        arbiter.packet(Line::A, at, &right(21 + number..22 + number), &mut deliver).unwrap();
+    }
+    let request = arbiter.take_request().unwrap();
+    assert_eq!((request.first, request.count, arbiter.take_request()), (11, 10, None));
+    // The clock is ahead of all of them; the answer comes as fast as it can.
+    let now = 5_000 * MS;
+    arbiter.advance(Nanos(now), &mut deliver);
+    assert_eq!(arbiter.take_request(), None);
+    arbiter.packet(Line::Recovery, Nanos(now + MS), &right(11..21), &mut deliver).unwrap();
+    assert_eq!((arbiter.next(), arbiter.counters().repeated_requests), (Some(2_021), 0));
+    assert_eq!(gaps, 0);
+}
