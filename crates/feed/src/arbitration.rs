@@ -40,7 +40,7 @@ const MOST_SPARE: usize = 1024;
 
 /// From so many messages, or so many ns, on a recovery is one that people want to know of.
 const LONG_MESSAGES: u64 = 1_000;
-const LONG_NS: u64 = 100_000_000;
+const LONG_NS: u64 = 1_000_000_000;
 
 /// Lines of a channel: A, B, and retransmissions ([`Line::Recovery`]).
 pub const LINES: usize = 3;
@@ -271,7 +271,7 @@ pub struct ArbiterCounters {
     pub repeated_requests: u64,
     /// Messages that answers brought.
     pub recovered: u64,
-    /// Recoveries of a thousand messages or a tenth of a second, and more: [`Arbiter::last_recovery`].
+    /// Recoveries of a thousand messages or a second, and more: [`Arbiter::last_recovery`].
     pub long_recoveries: u64,
     /// Holes that were not asked for because they are longer than [`RetransmissionOptions::limit_messages`].
     pub too_long: u64,
@@ -592,7 +592,7 @@ impl Arbiter {
         self.hole.as_ref()?.recovery.as_ref()
     }
 
-    /// The hole that was asked for and filled or given up last, among those of a thousand messages or a tenth of a second, and more.
+    /// The hole that was asked for and filled or given up last, among those of a thousand messages or a second, and more.
     pub const fn last_recovery(&self) -> Option<&RecoveryReport> {
         self.last_recovery.as_ref()
     }

@@ -145,9 +145,11 @@ fn recovery_text(report: &RecoveryReport, others: u64) -> String {
     let took = report.duration_ns() as f64 / 1e9;
     let missing = end.saturating_sub(first);
     let outcome = if is_complete { "filled" } else { "given up" };
+    let messages = |count: u64| format!("{count} {}", if count == 1 { "message" } else { "messages" });
     let mut text = format!(
-        "a sequence gap of {missing} messages from number {first} on is {outcome} after {took:.3} s: {recovered} messages \
-         recovered by {requests} requests"
+        "a sequence gap of {} from number {first} on is {outcome} after {took:.3} s: {} recovered by {requests} requests",
+        messages(missing),
+        messages(recovered)
     );
     if others > 0 {
         text.push_str(&format!("; {others} more such recoveries"));
