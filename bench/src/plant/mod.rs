@@ -1,4 +1,4 @@
-//! The live plant: delays from the intended send time to the client, beside a bare echo; the engine alone; bursts; many clients.
+//! The live plant: delays from the intended send time to the client, beside a bare echo; the engine alone; bursts; many clients; outages.
 //!
 //! # What is measured
 //! A simulated venue sends at a stated rate from a fixed anchor (open loop: what is late is caught up, not left out), and writes into
@@ -9,6 +9,7 @@
 mod clients;
 mod cpu;
 mod engine;
+mod outage;
 mod rates;
 mod warm;
 
@@ -55,6 +56,9 @@ pub fn run(options: &Options) {
     }
     if wants("clients") {
         clients::run();
+    }
+    if wants("outage") {
+        outage::run();
     }
     // Twenty minutes: only when asked for.
     if part == Some("soak") {

@@ -301,6 +301,7 @@ fn live(rate: u64, pace: Pace, way: Way) -> (Histogram<u64>, String) {
                 group: SocketAddr::V4(group),
                 interface: Some(Ipv4Addr::LOCALHOST),
                 retransmission: None,
+                from_beginning: false,
                 timeout: Duration::from_millis(500),
             })
             .expect("the group can be joined"),

@@ -424,6 +424,7 @@ pub(crate) fn to_json(summary: &Summary) -> Value {
             "unknown_messages": summary.problems.unknown_messages,
             "bad_messages": summary.problems.bad_messages,
             "stream_holes": summary.problems.stream_holes,
+            "contradictions": summary.problems.contradictions,
             "unrecognised_packets": summary.feed_counters.unrecognised_packets,
             "first": summary.problems.kept().iter().take(100).map(|problem| json!({
                 "file": summary.files.get(usize::from(problem.file)),

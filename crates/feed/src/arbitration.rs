@@ -4,9 +4,13 @@
 //! holds what comes, in order, and
 //!
 //! 1. waits a reorder window: the other line, or a packet that was overtaken, may fill the hole;
-//! 2. asks for the missing messages again, a bounded number of times and for a bounded time;
+//! 2. requests the missing messages, several requests at a time, as long as answers bring something, within limits in
+//!    messages and time ([`RetransmissionOptions`]);
 //! 3. gives the hole up: what is held goes on, the consumer sees the numbers jump, and the channel asks for a snapshot if it
 //!    can have one.
+//!
+//! An answer may come late, twice, out of order, or in part. One that nothing was missing for, that names another session, or that has
+//! fewer messages than it says is counted and changes nothing.
 //!
 //! It reads the transport's header and nothing else, has no clock and no socket: times come with the packets and with
 //! [`Arbiter::advance`], requests are taken from it by whoever can send them. Same input, same output.
@@ -25,12 +29,18 @@ use tapeworks_wire::nasdaq::moldudp64;
 use tapeworks_wire::{Ascii, DecodeError, NanosecondsSinceEpoch};
 
 use crate::ranges::Ranges;
+pub use crate::recovery::RetransmissionOptions;
+use crate::recovery::{Recovery, TimedOut};
 
 /// A session joined so near to its beginning is asked for from the beginning rather than joined by a snapshot.
 const NEAR_THE_BEGINNING: u64 = 500;
 
 /// Buffers of packets that are kept to be used again.
 const MOST_SPARE: usize = 1024;
+
+/// From so many messages, or so many ns, on a recovery is one that people want to know of.
+const LONG_MESSAGES: u64 = 1_000;
+const LONG_NS: u64 = 1_000_000_000;
 
 /// Lines of a channel: A, B, and retransmissions ([`Line::Recovery`]).
 pub const LINES: usize = 3;
@@ -87,6 +97,18 @@ pub struct Header {
 }
 
 impl TransportKind {
+    /// How many whole messages a payload has.
+    fn messages(self, payload: &[u8]) -> u64 {
+        let whole = match self {
+            Self::MoldUdp64 => moldudp64::DownstreamPacket::decode(payload)
+                .map(|packet| packet.blocks().take_while(Result::is_ok).count()),
+            Self::IexTp => {
+                tp::Segment::decode(payload).map(|segment| segment.blocks().take_while(Result::is_ok).count())
+            }
+        };
+        whole.map_or(0, |whole| whole as u64)
+    }
+
     /// Reads the header of a payload.
     ///
     /// # Errors
@@ -160,23 +182,16 @@ impl Request {
     }
 }
 
-/// How retransmissions are asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RetransmissionOptions {
-    /// Requests for one hole that bring nothing, before it is given up.
-    pub attempts: u32,
-    /// How long an answer is waited for, in ns.
-    pub timeout_ns: u64,
-    /// How long one hole is worked on at most, in ns, however much the answers bring.
-    pub limit_ns: u64,
-    /// Messages asked for at once.
-    pub messages_per_request: u16,
-}
-
-impl Default for RetransmissionOptions {
-    fn default() -> Self {
-        Self { attempts: 3, timeout_ns: 10_000_000, limit_ns: 500_000_000, messages_per_request: 10_000 }
-    }
+/// Where a channel that is heard for the first time begins.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Join {
+    /// With the session's first message: what was before the first packet is a hole as any other.
+    #[default]
+    Beginning,
+    /// With a snapshot, unless the session has just begun.
+    Snapshot,
+    /// With the first packet; what was before it is not missing. Sessions that follow are wanted from their beginning.
+    FirstHeard,
 }
 
 /// How a channel is followed.
@@ -186,13 +201,14 @@ pub struct ArbiterOptions {
     pub reorder_window_ns: u64,
     /// Asking again; `None` where there is no server for it.
     pub retransmission: Option<RetransmissionOptions>,
-    /// Bytes of payload held behind a hole or while joining, at most. Beyond it a hole is given up.
+    /// Bytes of payload held behind a hole or while joining, at most. Beyond it a hole is given up. It must hold what the
+    /// lines bring while a hole is filled.
     pub held_bytes: usize,
     /// A line, or the channel, that brings nothing for so long is silent, in ns; venues send heartbeats about once a
     /// second.
     pub silence_ns: u64,
-    /// Whether a channel that is joined in mid-session waits for a snapshot.
-    pub joins_by_snapshot: bool,
+    /// Where a channel that is joined in mid-session begins.
+    pub join: Join,
 }
 
 impl Default for ArbiterOptions {
@@ -200,9 +216,9 @@ impl Default for ArbiterOptions {
         Self {
             reorder_window_ns: 500_000,
             retransmission: None,
-            held_bytes: 64 << 20,
+            held_bytes: 256 << 20,
             silence_ns: 3_000_000_000,
-            joins_by_snapshot: false,
+            join: Join::Beginning,
         }
     }
 }
@@ -234,6 +250,8 @@ pub struct LineCounters {
     pub of_past_sessions: u64,
     /// Packets whose number lies too far ahead to be believed ([`MOST_AHEAD`]).
     pub implausible: u64,
+    /// Answers that have nothing which is missing and was asked for.
+    pub unasked: u64,
 }
 
 /// What a channel went through.
@@ -249,6 +267,14 @@ pub struct ArbiterCounters {
     pub filled_by_retransmission: u64,
     /// Requests for messages.
     pub requests: u64,
+    /// Of them, those that timed out and were repeated.
+    pub repeated_requests: u64,
+    /// Messages that answers brought.
+    pub recovered: u64,
+    /// Recoveries of a thousand messages or a second, and more: [`Arbiter::last_recovery`].
+    pub long_recoveries: u64,
+    /// Holes that were not asked for because they are longer than [`RetransmissionOptions::limit_messages`].
+    pub too_long: u64,
     /// Holes given up.
     pub gaps: u64,
     /// Messages in them.
@@ -265,6 +291,36 @@ pub struct ArbiterCounters {
     pub ends_of_session: u64,
     /// Times that the channel fell silent.
     pub silences: u64,
+}
+
+/// What came of a hole that was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RecoveryReport {
+    /// The first number that was missing.
+    pub first: u64,
+    /// The first number behind the hole.
+    pub end: u64,
+    /// When it was first asked for.
+    pub began: Nanos,
+    /// When it was filled or given up.
+    pub ended: Nanos,
+    /// Messages that answers brought.
+    pub recovered: u64,
+    /// Requests sent.
+    pub requests: u64,
+    /// Whether it was filled.
+    pub is_complete: bool,
+}
+
+impl RecoveryReport {
+    /// How long it took, in ns.
+    pub const fn duration_ns(&self) -> u64 {
+        self.ended.since(self.began)
+    }
+
+    const fn is_long(&self) -> bool {
+        self.end.saturating_sub(self.first) >= LONG_MESSAGES || self.duration_ns() >= LONG_NS
+    }
 }
 
 /// What the arbiter hands on.
@@ -345,15 +401,11 @@ struct LineFollower {
 
 impl LineFollower {
     #[inline]
-    fn see(&mut self, header: &Header, line: Line, received: Nanos) {
+    fn see(&mut self, header: &Header, received: Nanos) {
         self.counters.packets += 1;
         self.counters.messages += header.count;
         self.last = Some(received);
         self.is_silent = false;
-        if line == Line::Recovery {
-            // Answers come in whatever order they were asked for.
-            return;
-        }
         let end = header.first.saturating_add(header.count);
         match self.next {
             Some(next) if next == header.first => self.next = Some(end),
@@ -390,12 +442,18 @@ impl LineFollower {
 }
 
 /// A hole that is being worked on.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Hole {
     /// When it was seen.
     since: Nanos,
-    /// Requests since an answer brought something, and when the last one is over; `None` within the reorder window.
-    asked: Option<(u32, Nanos)>,
+    /// Requests; `None` within the reorder window.
+    recovery: Option<Recovery>,
+}
+
+impl Hole {
+    const fn new(since: Nanos) -> Self {
+        Self { since, recovery: None }
+    }
 }
 
 /// Makes one sequence of a channel's lines: see the [module](self).
@@ -426,7 +484,7 @@ pub struct Arbiter {
     advanced: Nanos,
     last: Option<Nanos>,
     is_silent: bool,
-    request: Option<Request>,
+    last_recovery: Option<RecoveryReport>,
     wants_snapshot: bool,
     #[serde(skip)]
     spare: Vec<Vec<u8>>,
@@ -463,7 +521,7 @@ impl Arbiter {
             advanced: Nanos(0),
             last: None,
             is_silent: false,
-            request: None,
+            last_recovery: None,
             wants_snapshot: false,
             spare: Vec::new(),
             counters: ArbiterCounters::default(),
@@ -481,6 +539,7 @@ impl Arbiter {
         let held: usize = self.held.iter().chain(&self.successor).map(|held| held.payload.len()).sum();
         self.held_bytes == held
             && self.given_up.is_sound()
+            && self.recovery().is_none_or(Recovery::is_sound)
             && self.lines.iter().all(|line| line.holes.is_sound())
     }
 
@@ -529,9 +588,22 @@ impl Arbiter {
         self.held.len() + self.successor.len()
     }
 
-    /// The next request to send, if there is one.
-    pub const fn take_request(&mut self) -> Option<Request> {
-        self.request.take()
+    fn recovery(&self) -> Option<&Recovery> {
+        self.hole.as_ref()?.recovery.as_ref()
+    }
+
+    /// The hole that was asked for and filled or given up last, among those of a thousand messages or a second, and more.
+    pub const fn last_recovery(&self) -> Option<&RecoveryReport> {
+        self.last_recovery.as_ref()
+    }
+
+    /// The next request to send, if there is one. There may be several: take them until there is none.
+    pub fn take_request(&mut self) -> Option<Request> {
+        let session = self.session?;
+        let wanted = self.hole.as_mut()?.recovery.as_mut()?.take_request()?;
+        self.counters.requests += 1;
+        let count = (wanted.end - wanted.start).min(u64::from(u16::MAX - 1)) as u16;
+        Some(Request { session, first: wanted.start, count })
     }
 
     /// Whether a snapshot is wanted since this was last asked: the channel was joined in mid-session, or messages were
@@ -542,7 +614,7 @@ impl Arbiter {
 
     /// The earliest time at which [`Arbiter::advance`] has something to do.
     pub fn deadline(&self) -> Option<Nanos> {
-        let hole = self.hole.map(|hole| self.hole_deadline(&hole));
+        let hole = self.hole.as_ref().map(|hole| self.hole_deadline(hole));
         let successor = (!self.successor.is_empty() && self.hole.is_none())
             .then(|| Nanos(self.successor_since.0.saturating_add(self.options.reorder_window_ns)));
         let silence = |last: Option<Nanos>, is_silent: bool| {
@@ -553,9 +625,9 @@ impl Arbiter {
     }
 
     fn hole_deadline(&self, hole: &Hole) -> Nanos {
-        match hole.asked {
-            Some((_, due)) => due,
-            None => Nanos(hole.since.0.saturating_add(self.options.reorder_window_ns)),
+        match (&hole.recovery, &self.options.retransmission) {
+            (Some(recovery), Some(options)) => recovery.deadline(options),
+            _ => Nanos(hole.since.0.saturating_add(self.options.reorder_window_ns)),
         }
     }
 
@@ -578,6 +650,10 @@ impl Arbiter {
                 return Err(error);
             }
         };
+        if line == Line::Recovery {
+            self.answer(&header, received, payload, deliver);
+            return Ok(());
+        }
         if self.session != Some(header.session)
             && !self.other_session(&header, line, received, payload, deliver)
         {
@@ -585,6 +661,55 @@ impl Arbiter {
         }
         self.of_session(&header, line, received, payload, deliver);
         Ok(())
+    }
+
+    /// An answer to a request, if it is one. What it brings was asked for, or was given up before, or is a duplicate.
+    #[cold]
+    #[inline(never)]
+    fn answer(
+        &mut self,
+        header: &Header,
+        received: Nanos,
+        payload: &[u8],
+        deliver: &mut impl FnMut(Delivery<'_>),
+    ) {
+        let now = received;
+        let counters = &mut self.lines[place(Line::Recovery)].counters;
+        counters.packets += 1;
+        counters.messages += header.count;
+        if self.session != Some(header.session) {
+            counters.of_past_sessions += 1;
+            return;
+        }
+        if self.transport.messages(payload) != header.count {
+            counters.malformed += 1;
+            return;
+        }
+        let numbers = header.first..header.first.saturating_add(header.count);
+        let Some(next) = self.next.filter(|_| header.count > 0) else {
+            counters.unasked += 1;
+            return;
+        };
+        if numbers.end <= next {
+            self.take(header, Line::Recovery, received, payload, deliver);
+            return;
+        }
+        let recovery = self.hole.as_mut().and_then(|hole| hole.recovery.as_mut());
+        let (Some(recovery), Some(options)) = (recovery, &self.options.retransmission) else {
+            counters.unasked += 1;
+            return;
+        };
+        if !recovery.asks_for(&numbers) {
+            counters.unasked += 1;
+            return;
+        }
+        self.counters.recovered += recovery.answered(&numbers, options, now);
+        if header.first <= next {
+            self.take(header, Line::Recovery, received, payload, deliver);
+        } else {
+            self.hold(header, Line::Recovery, received, payload, deliver);
+        }
+        self.go_on(now, deliver);
     }
 
     /// A packet of the session.
@@ -601,7 +726,7 @@ impl Arbiter {
             self.implausible(header, line, received, deliver);
             return;
         }
-        self.lines[place(line)].see(header, line, received);
+        self.lines[place(line)].see(header, received);
         self.last = Some(received);
         if self.next == Some(header.first)
             && self.held.is_empty()
@@ -638,11 +763,14 @@ impl Arbiter {
             self.hold(header, line, received, payload, deliver);
             return;
         };
+        if let Some(recovery) = self.hole.as_mut().and_then(|hole| hole.recovery.as_mut()) {
+            recovery.brought_by_line(&(header.first..header.first.saturating_add(header.count)));
+        }
         if header.first > next {
             self.hold(header, line, received, payload, deliver);
-        } else if self.is_reset(header, line, next, received) {
+        } else if self.is_reset(header, next, received) {
             self.counters.sequence_resets += 1;
-            self.begin(header.session, received, deliver);
+            self.begin(header.session, 1, received, deliver);
             let follower = &mut self.lines[place(line)];
             (follower.begin, follower.next) = (header.first, Some(header.first.saturating_add(header.count)));
             self.out_of_order(header, line, received, payload, deliver);
@@ -666,9 +794,9 @@ impl Arbiter {
     ) {
         self.lines[place(line)].counters.implausible += 1;
         // All that lines say for a while: then so it is, and what comes next is believed.
-        if line != Line::Recovery && received.since(self.advanced) > self.options.silence_ns {
+        if received.since(self.advanced) > self.options.silence_ns {
             self.counters.sequence_resets += 1;
-            self.begin(header.session, received, deliver);
+            self.begin(header.session, 1, received, deliver);
             self.pass_over(header.first, received, deliver);
         }
     }
@@ -694,10 +822,9 @@ impl Arbiter {
 
     /// Whether a packet from before shows that the numbers began anew: nothing has gone on for as long as silence is
     /// waited for, while lines speak.
-    fn is_reset(&self, header: &Header, line: Line, next: u64, received: Nanos) -> bool {
+    fn is_reset(&self, header: &Header, next: u64, received: Nanos) -> bool {
         header.first < next
             && header.first.saturating_add(header.count) < next
-            && line != Line::Recovery
             && received.since(self.advanced) > self.options.silence_ns
             && self.hole.is_none()
     }
@@ -754,7 +881,7 @@ impl Arbiter {
         }
         if self.held.is_empty() && !self.is_joining {
             self.counters.holes += 1;
-            self.hole = Some(Hole { since: received, asked: None });
+            self.hole = Some(Hole::new(received));
         }
         let held = self.copy_of(header, line, received, payload);
         self.held.insert(at, held);
@@ -766,8 +893,8 @@ impl Arbiter {
             } else {
                 self.give_up(received, deliver);
             }
-        } else if self.hole.is_some_and(|hole| received >= self.hole_deadline(&hole)) {
-            self.advance(received, deliver);
+        } else if self.hole.as_ref().is_some_and(|hole| received >= self.hole_deadline(hole)) {
+            self.advance_to_packet(received, deliver);
         }
     }
 
@@ -805,91 +932,149 @@ impl Arbiter {
             return;
         }
         let was = self.next;
-        let behind = self.held.front().map(|held| held.header.first);
         self.release(deliver);
-        let Some(hole) = self.hole else { return self.change_session_if_done(now, deliver) };
-        match self.held.front() {
-            None => {
-                *(if hole.asked.is_some() {
-                    &mut self.counters.filled_by_retransmission
-                } else {
-                    &mut self.counters.filled_by_lines
-                }) += 1;
-                self.hole = None;
-                self.heard(now, deliver);
-                self.change_session_if_done(now, deliver);
-            }
-            Some(front) if self.next != was && hole.asked.is_none() => {
-                // Another hole, which was there since what lies behind it came.
-                self.hole = Some(Hole { since: front.received, asked: None });
-            }
-            Some(front) if self.next != was => {
-                if Some(front.header.first) != behind {
-                    // It is filled, and the next one is worked on from now on.
-                    self.hole = Some(Hole { since: now, ..hole });
+        let Some(mut hole) = self.hole.take() else { return self.change_session_if_done(now, deliver) };
+        let front = self.held.front().map(|front| (front.header.first, front.received));
+        let next = self.next.unwrap_or_default();
+        let Some(recovery) = &mut hole.recovery else {
+            match front {
+                None => {
+                    self.counters.filled_by_lines += 1;
+                    self.heard(now, deliver);
+                    self.change_session_if_done(now, deliver);
                 }
-                // Of this one or the next, what is missing is asked for at once.
-                self.ask(now, 1);
+                // Another hole, which was there since what lies behind it came.
+                Some((_, since)) if self.next != was => self.hole = Some(Hole::new(since)),
+                Some(_) => self.hole = Some(hole),
             }
-            Some(_) => {}
+            return;
+        };
+        match (front, &self.options.retransmission) {
+            (Some((behind, _)), Some(options)) if next < recovery.end() => {
+                let is_asked_for = recovery.go_on(next, behind, options, now);
+                self.hole = Some(hole);
+                if !is_asked_for {
+                    self.give_up(now, deliver);
+                }
+            }
+            (front, _) => {
+                self.report(recovery, now, true);
+                self.counters.filled_by_retransmission += 1;
+                match front {
+                    None => {
+                        self.heard(now, deliver);
+                        self.change_session_if_done(now, deliver);
+                    }
+                    Some((_, since)) => {
+                        self.counters.holes += 1;
+                        self.hole = Some(Hole::new(since));
+                        self.work_on_hole(now, false, deliver);
+                    }
+                }
+            }
         }
     }
 
-    /// Asks for what is missing before the first packet held; the attempt numbered `attempt`.
-    fn ask(&mut self, now: Nanos, attempt: u32) {
-        let (Some(hole), Some(options)) = (self.hole, self.options.retransmission) else { return };
-        let (Some(session), Some(next), Some(front)) = (self.session, self.next, self.held.front()) else {
-            return;
+    /// A hole that was asked for is filled or given up.
+    fn report(&mut self, recovery: &Recovery, now: Nanos, is_complete: bool) {
+        let report = RecoveryReport {
+            first: recovery.first(),
+            end: recovery.end(),
+            began: recovery.began(),
+            ended: now,
+            recovered: recovery.recovered(),
+            requests: recovery.requests(),
+            is_complete,
         };
-        let missing = front.header.first.saturating_sub(next);
-        let count = missing.min(u64::from(options.messages_per_request.min(u16::MAX - 1))) as u16;
-        self.request = Some(Request { session, first: next, count });
-        self.counters.requests += 1;
-        let due = Nanos(now.0.saturating_add(options.timeout_ns));
-        self.hole = Some(Hole { asked: Some((attempt, due)), ..hole });
+        if report.is_long() {
+            self.counters.long_recoveries += 1;
+            self.last_recovery = Some(report);
+        }
     }
 
-    /// The missing messages before the first packet held are given up; what is held goes on.
-    fn give_up(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
-        let Some(front) = self.held.front() else {
-            self.hole = None;
-            return;
+    /// The reorder window is over: asks for what is missing before the first packet held. `false`: it may not be asked for.
+    fn ask(&mut self, now: Nanos, is_tick: bool) -> bool {
+        let (Some(hole), Some(options)) = (&mut self.hole, &self.options.retransmission) else {
+            return false;
         };
-        let first_held = front.header.first;
-        self.request = None;
+        let (Some(next), Some(front)) = (self.next, self.held.front()) else { return false };
+        let missing = next..front.header.first;
+        if missing.is_empty() {
+            return false;
+        }
+        if missing.end - missing.start > options.limit_messages {
+            self.counters.too_long += 1;
+            return false;
+        }
+        hole.recovery = Some(Recovery::new(missing, options, now, is_tick));
+        true
+    }
+
+    /// The hole is given up, and what is held goes on.
+    fn give_up(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+        let recovery = self.hole.take().and_then(|hole| hole.recovery);
+        let Some(front) = self.held.front() else { return };
+        let end = recovery.as_ref().map_or(front.header.first, Recovery::end);
         self.is_silent = false;
-        self.pass_over(first_held, now, deliver);
+        // Of what was asked for, some may be held.
+        while let Some(first_held) = self.held.front().map(|front| front.header.first)
+            && self.next.is_some_and(|next| next < end)
+        {
+            self.pass_over(first_held, now, deliver);
+            self.release(deliver);
+        }
+        if let Some(recovery) = &recovery {
+            self.report(recovery, now, false);
+        }
         self.release(deliver);
         match self.held.front() {
             // What comes behind is a hole of its own.
             Some(front) => {
                 self.counters.holes += 1;
-                self.hole = Some(Hole { since: front.received, asked: None });
+                self.hole = Some(Hole::new(front.received));
             }
-            None => {
-                self.hole = None;
-                self.change_session_if_done(now, deliver);
+            None => self.change_session_if_done(now, deliver),
+        }
+    }
+
+    /// Does what is due for the hole: it is asked for, once more, or given up. `is_tick`: `now` is the present and not a packet's time.
+    fn work_on_hole(&mut self, now: Nanos, is_tick: bool, deliver: &mut impl FnMut(Delivery<'_>)) {
+        while let Some(hole) = &self.hole {
+            if now < self.hole_deadline(hole) || hole.recovery.is_some() && !is_tick {
+                return;
+            }
+            let recovery = self.hole.as_mut().and_then(|hole| hole.recovery.as_mut());
+            let is_asked_for = match (recovery, &self.options.retransmission) {
+                (None, Some(_)) => self.ask(now, is_tick),
+                (Some(recovery), Some(options)) if !recovery.is_over_time(options, now) => {
+                    match recovery.time_out(options, now) {
+                        TimedOut::Repeated(requests) => {
+                            self.counters.repeated_requests += requests;
+                            true
+                        }
+                        TimedOut::Exhausted => false,
+                    }
+                }
+                _ => false,
+            };
+            if !is_asked_for {
+                self.give_up(now, deliver);
             }
         }
     }
 
-    /// Time has gone on to `now`: windows and answers may be over, lines silent.
+    /// The clock says `now`: windows and answers may be over, lines silent.
     pub fn advance(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
-        while let Some(hole) = self.hole {
-            if now < self.hole_deadline(&hole) {
-                break;
-            }
-            match (hole.asked, self.options.retransmission) {
-                (None, Some(_)) => self.ask(now, 1),
-                (Some((attempt, _)), Some(options))
-                    if attempt < options.attempts
-                        && now.since(hole.since) < self.options.reorder_window_ns + options.limit_ns =>
-                {
-                    self.ask(now, attempt + 1);
-                }
-                _ => self.give_up(now, deliver),
-            }
-        }
+        self.pass(now, true, deliver);
+    }
+
+    /// A packet that is to come was received at `now`: as [`Arbiter::advance`], but no request times out.
+    pub fn advance_to_packet(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+        self.pass(now, false, deliver);
+    }
+
+    fn pass(&mut self, now: Nanos, is_tick: bool, deliver: &mut impl FnMut(Delivery<'_>)) {
+        self.work_on_hole(now, is_tick, deliver);
         let is_over = now.0 >= self.successor_since.0.saturating_add(self.options.reorder_window_ns);
         if self.hole.is_none() && !self.successor.is_empty() && is_over {
             self.change_session(now, deliver);
@@ -929,7 +1114,7 @@ impl Arbiter {
             self.join(header, received, deliver);
             return true;
         }
-        if self.past == Some(header.session) || line == Line::Recovery {
+        if self.past == Some(header.session) {
             follower.counters.of_past_sessions += 1;
             return false;
         }
@@ -987,14 +1172,21 @@ impl Arbiter {
 
     /// A session is heard for the first time, by this packet.
     fn join(&mut self, header: &Header, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
-        // A beginning that some requests can bring needs no snapshot.
+        // A beginning that a request or two can bring needs no snapshot.
         let within_reach = self
             .options
             .retransmission
             .map_or(1, |options| u64::from(options.messages_per_request).min(NEAR_THE_BEGINNING));
-        if header.first <= within_reach || !self.options.joins_by_snapshot {
-            self.begin(header.session, now, deliver);
-            return;
+        match self.options.join {
+            Join::Snapshot if header.first > within_reach => {}
+            Join::FirstHeard if self.session.is_none() => {
+                self.begin(header.session, header.first, now, deliver);
+                return;
+            }
+            _ => {
+                self.begin(header.session, 1, now, deliver);
+                return;
+            }
         }
         self.forget(header.session, now);
         self.is_joining = true;
@@ -1008,7 +1200,6 @@ impl Arbiter {
         self.is_joining = false;
         self.end = None;
         self.hole = None;
-        self.request = None;
         self.given_up.clear();
         self.forgotten = 0;
         self.advanced = now;
@@ -1019,12 +1210,12 @@ impl Arbiter {
         }
     }
 
-    /// A session begins, with the message numbered 1: what of its beginning is not there is a hole as any other.
-    fn begin(&mut self, session: SessionId, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+    /// A session begins, with the message numbered `first`: what is not there from it on is a hole as any other.
+    fn begin(&mut self, session: SessionId, first: u64, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         self.forget(session, now);
-        self.lines.iter_mut().for_each(|line| line.restart(Some(1)));
-        self.next = Some(1);
-        deliver(Delivery::Session { session, first: 1, now });
+        self.lines.iter_mut().for_each(|line| line.restart(Some(first)));
+        self.next = Some(first);
+        deliver(Delivery::Session { session, first, now });
     }
 
     /// A snapshot holds what came before `next`: the session is followed from there.
@@ -1056,7 +1247,7 @@ impl Arbiter {
         self.release(deliver);
         let is_hole = !self.held.is_empty();
         self.counters.holes += u64::from(is_hole);
-        self.hole = is_hole.then_some(Hole { since: now, asked: None });
+        self.hole = is_hole.then(|| Hole::new(now));
     }
 
     /// The numbers given up and not come since.
@@ -1098,7 +1289,7 @@ mod tests {
         ];
         for ((first, count), expected) in steps {
             let header = Header { session, first, count, is_end_of_session: false };
-            follower.see(&header, Line::A, Nanos(first));
+            follower.see(&header, Nanos(first));
             let LineCounters { lost, reordered, repeated, .. } = follower.counters;
             assert_eq!((lost, reordered, repeated), expected, "{first}");
         }

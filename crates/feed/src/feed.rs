@@ -663,6 +663,21 @@ impl Feed {
         channel.translate(message, &context, (0, 0, 0), &mut self.problems, &mut self.symbols, sink);
     }
 
+    /// Instruments of a channel whose books a contradiction made stale.
+    pub(crate) fn doubted(&self, index: usize) -> Vec<InstrumentId> {
+        match &self.channels[index].normaliser {
+            Normaliser::Itch(itch) => itch.doubted().iter().copied().collect(),
+            Normaliser::Iex(_) => Vec::new(),
+        }
+    }
+
+    /// A channel's books were made anew.
+    pub(crate) fn forget_doubts(&mut self, index: usize) {
+        if let Normaliser::Itch(itch) = &mut self.channels[index].normaliser {
+            itch.forget_doubts();
+        }
+    }
+
     /// The number that the events of a channel carry.
     pub(crate) fn set_number(&mut self, index: usize, number: u8) {
         self.channels[index].number = number;
@@ -1092,15 +1107,22 @@ impl Channel {
                 .map(|message| normaliser.normalise(message, &context, symbols, sink)),
             Normaliser::Iex(normaliser) => {
                 let mut target = Target { context: &context, symbols, sink: &mut *sink };
-                if self.application == Application::IexDeep10 {
+                let result = if self.application == Application::IexDeep10 {
                     deep10::Message::decode(message).map(|message| normaliser.deep(message, &mut target))
                 } else {
                     tops16::Message::decode(message).map(|message| normaliser.tops(message, &mut target))
-                }
+                };
+                result.map(|()| None)
             }
         };
-        if let Err(error) = result {
-            self.bad_message(error, message, context, place, problems, sink);
+        match result {
+            Ok(None) => {}
+            Ok(Some(contradiction)) => {
+                let (file, packet, offset) = place;
+                let kind = ProblemKind::Contradiction(contradiction);
+                problems.note(Problem { file, packet, offset, kind });
+            }
+            Err(error) => self.bad_message(error, message, context, place, problems, sink),
         }
     }
 

@@ -1,15 +1,17 @@
 //! Nasdaq TotalView-ITCH 5.0 to normalised events.
 //!
 //! What is peculiar here: times count from midnight in New York; an instrument is a stock locate of the day, which the
-//! stock directory, or an order's own symbol, explains; an order message other than an addition names no side, price or
+//! stock directory, or else the first message that names a symbol, explains (`locates.rs`); an order message other than an addition names no side, price or
 //! shares of the order it refers to (the book completes that).
 //!
 //! Cost: the message's own line, a load from the table of locates (4 bytes for each) and the event. No jump
 //! by message type for the messages about orders.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use tapeworks_flow::Sink;
-use tapeworks_market::event::{Definition, Imbalance, Session, Status, StatusAction};
+use tapeworks_market::event::{Definition, Gap, Imbalance, Session, Status, StatusAction};
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Price, Publisher, Side};
 use tapeworks_wire::nasdaq::itch50::{
@@ -19,6 +21,7 @@ use tapeworks_wire::nasdaq::itch50::{
 use tapeworks_wire::{Ascii, NanosecondsSinceMidnight};
 
 use crate::clock;
+use crate::locates::{Contradiction, Defined, Locates, Refused};
 use crate::symbols::{SymbolTable, UNWANTED};
 
 /// What the transport says of a message.
@@ -40,18 +43,18 @@ pub(crate) struct ItchNormaliser {
     midnight: Nanos,
     /// The user said so; a new session does not change it.
     is_midnight_fixed: bool,
-    /// By stock locate; as long as the greatest one seen needs, so that a channel without messages costs nothing.
-    instruments: Vec<InstrumentId>,
+    /// What the stock locates of the day stand for.
+    locates: Locates,
 }
 
 impl ItchNormaliser {
     pub(crate) fn new(publisher: Publisher, midnight: Nanos, is_midnight_fixed: bool) -> Self {
-        Self { publisher, midnight, is_midnight_fixed, instruments: Vec::new() }
+        Self { publisher, midnight, is_midnight_fixed, locates: Locates::default() }
     }
 
     /// Whether every instrument of a state that was kept is one of `symbols`.
     pub(crate) fn is_sound(&self, symbols: &SymbolTable) -> bool {
-        self.instruments.iter().all(|instrument| symbols.is_known(*instrument))
+        self.locates.is_sound(symbols)
     }
 
     /// The time in a message of whatever type and length; midnight if it is too short to have one.
@@ -78,12 +81,22 @@ impl ItchNormaliser {
         event
     }
 
-    #[inline]
-    fn known(&self, locate: u16) -> InstrumentId {
-        self.instruments.get(usize::from(locate)).copied().unwrap_or(InstrumentId::UNKNOWN)
+    /// Instruments whose books a contradiction made stale.
+    pub(crate) const fn doubted(&self) -> &BTreeSet<InstrumentId> {
+        self.locates.doubted()
     }
 
-    /// The instrument of a message that carries its symbol: a capture may begin after the directory.
+    /// Their books were made anew.
+    pub(crate) fn forget_doubts(&mut self) {
+        self.locates.forget_doubts();
+    }
+
+    #[inline]
+    fn known(&self, locate: u16) -> InstrumentId {
+        self.locates.get(locate)
+    }
+
+    /// The instrument of a message that names its symbol; a capture may begin after the directory.
     #[inline]
     fn named<S: Sink<Event>>(
         &mut self,
@@ -91,29 +104,23 @@ impl ItchNormaliser {
         stock: Ascii<8>,
         symbols: &mut SymbolTable,
         sink: &mut S,
-    ) -> InstrumentId {
-        match self.known(locate) {
-            InstrumentId::UNKNOWN => self.learn(locate, stock, symbols, sink),
-            known => known,
-        }
+    ) -> Result<InstrumentId, Refused> {
+        let publisher = self.publisher;
+        self.locates
+            .infer(locate, stock.0, || symbols.resolve(stock.0, publisher, |mapping| sink.put(mapping)))
     }
 
+    /// An order whose locate is not known yet.
     #[cold]
     #[inline(never)]
     fn learn<S: Sink<Event>>(
         &mut self,
         locate: u16,
-        stock: Ascii<8>,
+        message: &[u8],
         symbols: &mut SymbolTable,
         sink: &mut S,
-    ) -> InstrumentId {
-        let instrument = symbols.resolve(stock.0, self.publisher, |mapping| sink.put(mapping));
-        if self.instruments.len() <= usize::from(locate) {
-            let length = (usize::from(locate) + 1).next_power_of_two();
-            self.instruments.resize(length, InstrumentId::UNKNOWN);
-        }
-        self.instruments[usize::from(locate)] = instrument;
-        instrument
+    ) -> Option<InstrumentId> {
+        self.named(locate, OrderMessage::stock(message), symbols, sink).ok()
     }
 
     /// Translates one message that is about an order; `false` when it is not, or has not the length of its type, and
@@ -130,7 +137,11 @@ impl ItchNormaliser {
         let mut instrument = self.known(order.stock_locate);
         if instrument >= UNWANTED {
             if instrument == InstrumentId::UNKNOWN && order.action == OrderAction::Add {
-                instrument = self.learn(order.stock_locate, OrderMessage::stock(message), symbols, sink);
+                // What contradicts is told by `normalise`.
+                let Some(learned) = self.learn(order.stock_locate, message, symbols, sink) else {
+                    return false;
+                };
+                instrument = learned;
             }
             if instrument == UNWANTED {
                 return true;
@@ -149,7 +160,8 @@ impl ItchNormaliser {
         true
     }
 
-    /// Translates one message that is not about an order.
+    /// Translates one message that is not about an order. One that contradicts what its stock locate stands for makes the
+    /// instrument stale, changes nothing else, and is returned.
     #[cold]
     #[inline(never)]
     pub(crate) fn normalise<S: Sink<Event>>(
@@ -158,7 +170,41 @@ impl ItchNormaliser {
         context: &Context,
         symbols: &mut SymbolTable,
         sink: &mut S,
+    ) -> Option<Contradiction> {
+        let timestamp = timestamp(message.as_bytes()).unwrap_or_default();
+        match self.not_an_order(message, context, symbols, sink) {
+            Ok(None) => None,
+            Ok(Some(corrected)) => Some(corrected),
+            Err(refused) => {
+                self.doubt(refused.instrument, timestamp, context, sink);
+                Some(refused.contradiction)
+            }
+        }
+    }
+
+    /// The book of `instrument` may be wrong, though no message is missing.
+    #[cold]
+    fn doubt<S: Sink<Event>>(
+        &self,
+        instrument: InstrumentId,
+        timestamp: NanosecondsSinceMidnight,
+        context: &Context,
+        sink: &mut S,
     ) {
+        if instrument < UNWANTED {
+            let event = self.event(EventKind::Gap, instrument, timestamp, context);
+            sink.put(event.with_gap(Gap { first: context.sequence, count: 0 }));
+        }
+    }
+
+    /// `Ok` with what a directory message has corrected.
+    fn not_an_order<S: Sink<Event>>(
+        &mut self,
+        message: Message<'_>,
+        context: &Context,
+        symbols: &mut SymbolTable,
+        sink: &mut S,
+    ) -> Result<Option<Contradiction>, Refused> {
         // What is not about an order: where it concerns an instrument that nobody wants, it is dropped at the end.
         let mut put = |event: Event| {
             if event.instrument != UNWANTED {
@@ -175,7 +221,7 @@ impl ItchNormaliser {
                 let session = match system.event_code() {
                     EventCode::StartOfMessages => {
                         // A new day numbers its instruments anew.
-                        self.instruments.fill(InstrumentId::UNKNOWN);
+                        self.locates.clear();
                         Session::StartOfMessages
                     }
                     EventCode::StartOfSystemHours => Session::StartOfSystemHours,
@@ -185,16 +231,31 @@ impl ItchNormaliser {
                     EventCode::EndOfMessages => Session::EndOfMessages,
                     EventCode::Unknown(_) => {
                         put(Event { kind: EventKind::Other, ..event });
-                        return;
+                        return Ok(None);
                     }
                 };
                 put(event.with_session(session));
             }
             Message::StockDirectory(directory) => {
-                // A directory message always decides, even when the locate stood for something else before.
-                let instrument = self.learn(directory.stock_locate(), directory.stock(), symbols, sink);
+                let (stock, publisher) = (directory.stock(), self.publisher);
+                let Defined { instrument, corrected } =
+                    self.locates.define(directory.stock_locate(), stock.0, || {
+                        symbols.resolve(stock.0, publisher, |mapping| sink.put(mapping))
+                    })?;
+                let contradiction = corrected.map(|corrected| corrected.contradiction);
+                if let Some(wrong) = corrected {
+                    // Its orders are another's: nobody would delete them.
+                    if wrong.instrument < UNWANTED {
+                        let clear = EventKind::Clear;
+                        sink.put(self.event(clear, wrong.instrument, directory.timestamp(), context));
+                    }
+                    self.doubt(wrong.instrument, directory.timestamp(), context, sink);
+                    if instrument != wrong.instrument {
+                        self.doubt(instrument, directory.timestamp(), context, sink);
+                    }
+                }
                 if instrument == UNWANTED {
-                    return;
+                    return Ok(contradiction);
                 }
                 let event = self.event(EventKind::Definition, instrument, directory.timestamp(), context);
                 sink.put(event.with_definition(Definition {
@@ -205,11 +266,12 @@ impl ItchNormaliser {
                     is_test: directory.authenticity() == Authenticity::Test,
                     is_etp: directory.etp_flag() == EtpFlag::Etp,
                 }));
+                return Ok(contradiction);
             }
             Message::StockTradingAction(action) => {
-                let instrument = self.learn(action.stock_locate(), action.stock(), symbols, sink);
+                let instrument = self.named(action.stock_locate(), action.stock(), symbols, sink)?;
                 if instrument == UNWANTED {
-                    return;
+                    return Ok(None);
                 }
                 let event = self.event(EventKind::Status, instrument, action.timestamp(), context);
                 let (status, is_trading, is_quoting) = match action.trading_state() {
@@ -228,9 +290,10 @@ impl ItchNormaliser {
                 }));
             }
             Message::RegShoRestriction(restriction) => {
-                let instrument = self.learn(restriction.stock_locate(), restriction.stock(), symbols, sink);
+                let instrument =
+                    self.named(restriction.stock_locate(), restriction.stock(), symbols, sink)?;
                 if instrument == UNWANTED {
-                    return;
+                    return Ok(None);
                 }
                 let event = self.event(EventKind::Status, instrument, restriction.timestamp(), context);
                 let restricted = match restriction.reg_sho_action() {
@@ -248,9 +311,9 @@ impl ItchNormaliser {
                 }));
             }
             Message::OperationalHalt(halt) => {
-                let instrument = self.learn(halt.stock_locate(), halt.stock(), symbols, sink);
+                let instrument = self.named(halt.stock_locate(), halt.stock(), symbols, sink)?;
                 if instrument == UNWANTED {
-                    return;
+                    return Ok(None);
                 }
                 let event = self.event(EventKind::Status, instrument, halt.timestamp(), context);
                 let (action, is_trading) = match halt.operational_halt_action() {
@@ -267,9 +330,9 @@ impl ItchNormaliser {
                 }));
             }
             Message::Trade(trade) => {
-                let instrument = self.named(trade.stock_locate(), trade.stock(), symbols, sink);
+                let instrument = self.named(trade.stock_locate(), trade.stock(), symbols, sink)?;
                 if instrument == UNWANTED {
-                    return;
+                    return Ok(None);
                 }
                 // The indicator is that of the hidden order and has been `B` for all since 2014: no aggressor is known.
                 let mut event = self.event(EventKind::Trade, instrument, trade.timestamp(), context);
@@ -279,9 +342,9 @@ impl ItchNormaliser {
                 sink.put(event);
             }
             Message::CrossTrade(cross) => {
-                let instrument = self.named(cross.stock_locate(), cross.stock(), symbols, sink);
+                let instrument = self.named(cross.stock_locate(), cross.stock(), symbols, sink)?;
                 if instrument == UNWANTED {
-                    return;
+                    return Ok(None);
                 }
                 // A cross without shares tells that there was no cross.
                 let kind = if cross.cross_shares() == 0 { EventKind::Other } else { EventKind::Trade };
@@ -299,9 +362,9 @@ impl ItchNormaliser {
                 put(event);
             }
             Message::NetOrderImbalanceIndicator(noii) => {
-                let instrument = self.named(noii.stock_locate(), noii.stock(), symbols, sink);
+                let instrument = self.named(noii.stock_locate(), noii.stock(), symbols, sink)?;
                 if instrument == UNWANTED {
-                    return;
+                    return Ok(None);
                 }
                 let event = self.event(EventKind::Imbalance, instrument, noii.timestamp(), context);
                 let side = match noii.imbalance_direction() {
@@ -332,6 +395,7 @@ impl ItchNormaliser {
                 event.with_imbalance(imbalance).into_iter().for_each(|event| sink.put(event));
             }
             Message::MarketParticipantPosition(position) => {
+                self.locates.check(position.stock_locate(), position.stock().0)?;
                 put(self.other(position.stock_locate(), position.timestamp(), context));
             }
             Message::MwcbDeclineLevel(levels) => {
@@ -341,26 +405,36 @@ impl ItchNormaliser {
                 put(self.other(status.stock_locate(), status.timestamp(), context))
             }
             Message::IpoQuotingPeriodUpdate(ipo) => {
+                self.locates.check(ipo.stock_locate(), ipo.stock().0)?;
                 put(self.other(ipo.stock_locate(), ipo.timestamp(), context));
             }
             Message::LuldAuctionCollar(collar) => {
+                self.locates.check(collar.stock_locate(), collar.stock().0)?;
                 put(self.other(collar.stock_locate(), collar.timestamp(), context));
             }
             Message::RetailPriceImprovementIndicator(interest) => {
+                self.locates.check(interest.stock_locate(), interest.stock().0)?;
                 put(self.other(interest.stock_locate(), interest.timestamp(), context));
             }
             Message::DirectListingWithCapitalRaisePriceDiscovery(listing) => {
+                self.locates.check(listing.stock_locate(), listing.stock().0)?;
                 put(self.other(listing.stock_locate(), listing.timestamp(), context));
             }
-            // `order` has taken these: what decodes has the length of its type.
-            Message::AddOrder(_)
-            | Message::AddOrderWithMpid(_)
-            | Message::OrderExecuted(_)
+            // `order` takes these, but for a locate that is not known and a symbol that has another.
+            Message::AddOrder(add) => {
+                self.named(add.stock_locate(), add.stock(), symbols, sink)?;
+            }
+            Message::AddOrderWithMpid(add) => {
+                self.named(add.stock_locate(), add.stock(), symbols, sink)?;
+            }
+            // And all of these: what decodes has the length of its type.
+            Message::OrderExecuted(_)
             | Message::OrderExecutedWithPrice(_)
             | Message::OrderCancel(_)
             | Message::OrderDelete(_)
             | Message::OrderReplace(_) => {}
         }
+        Ok(None)
     }
 
     fn other(&self, locate: u16, timestamp: NanosecondsSinceMidnight, context: &Context) -> Event {

@@ -23,9 +23,11 @@ mod feed;
 pub mod iex;
 pub mod itch;
 pub mod live;
+mod locates;
 mod problem;
 mod ranges;
 pub mod recognise;
+mod recovery;
 pub mod sequence;
 pub mod state;
 mod symbols;
@@ -34,5 +36,6 @@ pub use feed::{
     Channel, ChannelCounters, ChannelIdentity, Feed, FeedCounters, FeedOptions, FileFeed, FileFormat, Frame,
     Packet, itch_publisher,
 };
+pub use locates::Contradiction;
 pub use problem::{KEPT_PROBLEMS, Problem, ProblemKind, Problems};
 pub use recognise::Application;

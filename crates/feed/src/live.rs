@@ -26,7 +26,9 @@ use tapeworks_wire::framing::{BigEndian, Blocks};
 use tapeworks_wire::iex::tp;
 use tapeworks_wire::nasdaq::moldudp64;
 
-use crate::arbitration::{Arbiter, ArbiterOptions, Delivery, Header, Request, SessionId, TransportKind};
+use crate::arbitration::{
+    Arbiter, ArbiterOptions, Delivery, Header, Join, Request, SessionId, TransportKind,
+};
 use crate::feed::{ChannelIdentity, Feed, FeedOptions, Packet};
 use crate::recognise::Application;
 use crate::state::{Reader, StateError, Writer, ensure};
@@ -116,7 +118,7 @@ pub enum Input<'a> {
         /// When.
         received: Nanos,
     },
-    /// Time goes on.
+    /// Time goes on: what the clock says. Requests time out by it alone, since packets may have waited.
     Tick {
         /// To here.
         now: Nanos,
@@ -442,7 +444,9 @@ impl LiveFeed {
         let channels = channels
             .into_iter()
             .map(|mut options| {
-                options.arbiter.joins_by_snapshot = options.snapshot.is_some();
+                if options.snapshot.is_some() {
+                    options.arbiter.join = Join::Snapshot;
+                }
                 LiveChannel {
                     arbiter: Arbiter::new(options.application.transport(), options.arbiter),
                     place: None,
@@ -559,7 +563,7 @@ impl LiveFeed {
             Input::Packet { channel, line, received, payload } => {
                 self.packet(channel, line, received, payload, sink);
             }
-            Input::Tick { now } => self.tick(now, sink),
+            Input::Tick { now } => self.tick(now, true, sink),
             Input::Snapshot { channel, attempt, messages, .. } => {
                 if let Some(awaited) = self.awaited(channel, attempt) {
                     awaited.messages.extend_from_slice(messages);
@@ -640,7 +644,7 @@ impl LiveFeed {
     ) {
         // What was due before this packet came comes before it.
         if self.deadline.is_some_and(|deadline| received > deadline) {
-            self.tick(received, sink);
+            self.tick(received, false, sink);
         }
         self.last = Some(received);
         self.of_channel(usize::from(number), sink, |feed, sink| {
@@ -677,9 +681,9 @@ impl LiveFeed {
     /// Time has gone on.
     #[cold]
     #[inline(never)]
-    fn tick<S: Sink<Event>>(&mut self, now: Nanos, sink: &mut S) {
+    fn tick<S: Sink<Event>>(&mut self, now: Nanos, is_clock: bool, sink: &mut S) {
         for index in 0..self.channels.len() {
-            self.of_channel(index, sink, |feed, sink| feed.tick_of(index, now, sink));
+            self.of_channel(index, sink, |feed, sink| feed.tick_of(index, now, is_clock, sink));
         }
         if self.last.is_some_and(|last| now.since(last) >= TIME_TOLD_EVERY_NS) {
             self.last = Some(now);
@@ -691,7 +695,7 @@ impl LiveFeed {
         self.set_deadline();
     }
 
-    fn tick_of<S: Sink<Event>>(&mut self, index: usize, now: Nanos, sink: &mut S) {
+    fn tick_of<S: Sink<Event>>(&mut self, index: usize, now: Nanos, is_clock: bool, sink: &mut S) {
         let Some(channel) = self.channels.get_mut(index) else { return };
         if channel.arbiter.deadline().is_some_and(|deadline| deadline <= now) {
             let feed = &mut self.feed;
@@ -700,7 +704,12 @@ impl LiveFeed {
             let number = index as u16;
             let mut target =
                 Target { feed, number, options, place, awaited, affected, is_stale, known_gaps, sink };
-            arbiter.advance(now, &mut |delivery| target.deliver(delivery));
+            let mut deliver = |delivery: Delivery<'_>| target.deliver(delivery);
+            if is_clock {
+                arbiter.advance(now, &mut deliver);
+            } else {
+                arbiter.advance_to_packet(now, &mut deliver);
+            }
         }
         if channel.awaited.as_ref().is_some_and(|awaited| awaited.due <= now) {
             self.snapshot_failed(index, now, sink);
@@ -722,7 +731,7 @@ impl LiveFeed {
     #[inline(never)]
     fn after<S: Sink<Event>>(&mut self, index: usize, now: Nanos, sink: &mut S) {
         let Some(channel) = self.channels.get_mut(index) else { return };
-        if let Some(request) = channel.arbiter.take_request() {
+        while let Some(request) = channel.arbiter.take_request() {
             self.asks.push_back(Ask::Retransmission { channel: index as u16, request });
         }
         if channel.arbiter.take_snapshot_wish() && channel.options.snapshot.is_some() {
@@ -832,6 +841,7 @@ impl LiveFeed {
         channel.is_stale = false;
         channel.affected.clear();
         channel.arbiter.forget_missing();
+        self.feed.forget_doubts(place);
         if is_joining {
             self.feed.restart(place, next);
             let feed = &mut self.feed;
@@ -856,7 +866,9 @@ impl LiveFeed {
         }
         channel.is_stale = false;
         sink.put(self.feed.event_of(place, EventKind::Recovered, InstrumentId::ALL, now));
-        for instrument in std::mem::take(&mut channel.affected) {
+        let mut affected = std::mem::take(&mut channel.affected);
+        affected.extend(self.feed.doubted(place));
+        for instrument in affected {
             let gap = Gap { first: channel.arbiter.next().unwrap_or_default(), count: 0 };
             sink.put(self.feed.event_of(place, EventKind::Gap, instrument, now).with_gap(gap));
         }

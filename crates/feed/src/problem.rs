@@ -8,6 +8,8 @@ use tapeworks_packet::net::HeaderError;
 use tapeworks_wire::DecodeError;
 use tapeworks_wire::framing::FramingError;
 
+use crate::locates::Contradiction;
+
 /// How many problems are kept with their places; all are counted.
 pub const KEPT_PROBLEMS: usize = 1_000;
 
@@ -41,6 +43,8 @@ pub enum ProblemKind {
     Framing(FramingError),
     /// A message.
     Message(DecodeError),
+    /// A message names another symbol than its venue's number stands for.
+    Contradiction(Contradiction),
     /// Messages of a channel did not come.
     Gap(Gap),
     /// A message without a sequence number on a SoupBinTCP connection, in a protocol that is not read: order entry.
@@ -63,6 +67,7 @@ impl fmt::Display for ProblemKind {
             Self::CutPacket => f.write_str("the capture kept only the beginning of the packet"),
             Self::Framing(error) => error.fmt(f),
             Self::Message(error) => error.fmt(f),
+            Self::Contradiction(contradiction) => contradiction.fmt(f),
             Self::Gap(Gap { first, count: 1 }) => write!(f, "message {first} of the channel is missing"),
             Self::Gap(Gap { first, count }) => {
                 write!(
@@ -97,11 +102,13 @@ pub struct Problems {
     pub bad_messages: u64,
     /// Holes in streams.
     pub stream_holes: u64,
+    /// Messages that name another symbol than their venue's number stands for.
+    pub contradictions: u64,
 }
 
 /// The counts of [`Problems`].
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
-pub(crate) struct ProblemCounts([u64; 7]);
+pub(crate) struct ProblemCounts([u64; 8]);
 
 impl Problems {
     pub(crate) const fn counts(&self) -> ProblemCounts {
@@ -113,12 +120,21 @@ impl Problems {
             self.unknown_messages,
             self.bad_messages,
             self.stream_holes,
+            self.contradictions,
         ])
     }
 
     pub(crate) fn from_counts(ProblemCounts(counts): ProblemCounts) -> Self {
-        let [total, bad_headers, cut_packets, bad_framing, unknown_messages, bad_messages, stream_holes] =
-            counts;
+        let [
+            total,
+            bad_headers,
+            cut_packets,
+            bad_framing,
+            unknown_messages,
+            bad_messages,
+            stream_holes,
+            contradictions,
+        ] = counts;
         Self {
             total,
             bad_headers,
@@ -127,6 +143,7 @@ impl Problems {
             unknown_messages,
             bad_messages,
             stream_holes,
+            contradictions,
             ..Self::default()
         }
     }
@@ -147,6 +164,7 @@ impl Problems {
             ProblemKind::Message(DecodeError::UnknownMessage { .. }) => self.unknown_messages += 1,
             ProblemKind::Message(_) => self.bad_messages += 1,
             ProblemKind::StreamHole { .. } => self.stream_holes += 1,
+            ProblemKind::Contradiction(_) => self.contradictions += 1,
             ProblemKind::UnknownProtocol { .. } | ProblemKind::Unsequenced { .. } | ProblemKind::Gap(_) => {}
         }
         if self.kept.len() < KEPT_PROBLEMS {

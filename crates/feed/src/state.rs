@@ -81,7 +81,7 @@ fn told(options: &FeedOptions, channels: &[LiveChannelOptions]) -> String {
         symbols.sort();
         symbols
     });
-    format!("2 {channels:?} {application:?} {publisher:?} {midnight:?} {symbols:?}")
+    format!("3 {channels:?} {application:?} {publisher:?} {midnight:?} {symbols:?}")
 }
 
 impl LiveFeed {

@@ -810,7 +810,9 @@ fn numbers_that_begin_anew_after_a_pause_are_a_reset_and_not_duplicates() {
 #[test]
 fn a_request_that_is_not_answered_is_repeated_and_then_the_hole_is_given_up() {
     let messages = messages(100, 3, 11);
-    let mut live = live(asks_again(), None);
+    let retransmission = RetransmissionOptions { attempts: 3, ..RetransmissionOptions::default() };
+    let options = ArbiterOptions { retransmission: Some(retransmission), ..ArbiterOptions::default() };
+    let mut live = live(options, None);
     feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 1, &messages[..10])));
     assert_eq!(feed(&mut live, input(Line::A, US, &packet(b"SESSION001", 21, &messages[20..30]))), []);
     let mut requests = Vec::new();
@@ -833,7 +835,7 @@ fn a_request_that_is_not_answered_is_repeated_and_then_the_hole_is_given_up() {
 fn each_hole_has_its_own_time_however_many_follow_each_other() {
     let messages = messages(40, 3, 8);
     let retransmission =
-        RetransmissionOptions { timeout_ns: 50 * MS, limit_ns: 100 * MS, ..Default::default() };
+        RetransmissionOptions { timeout_ns: 50 * MS, limit_ns: 200 * MS, ..Default::default() };
     let options = ArbiterOptions { retransmission: Some(retransmission), ..ArbiterOptions::default() };
     let mut live = live(options, None);
     let piece = |first: u64, count: u64| {

@@ -20,6 +20,9 @@ const SYMBOL_FIELDS: [&str; 2] = ["stock", "symbol"];
 /// The field that holds the venue's number of a symbol.
 const LOCATE_FIELD: &str = "stock_locate";
 
+/// The message that defines what a number stands for; before it the first that names a symbol does.
+const DIRECTORY: &str = "StockDirectory";
+
 /// The symbols of every channel by the venue's numbers.
 #[derive(Debug, Default)]
 pub struct Subjects {
@@ -37,7 +40,10 @@ impl Subjects {
         let named = text.map(Symbol::from_bytes).filter(|symbol| !symbol.as_str().is_empty());
         match (named, locate) {
             (Some(symbol), Some(locate)) => {
-                self.by_locate.insert((message.channel, locate), symbol);
+                let known = self.by_locate.entry((message.channel, locate)).or_insert(symbol);
+                if structure.name == DIRECTORY {
+                    *known = symbol;
+                }
                 Some(symbol)
             }
             (Some(symbol), None) => Some(symbol),

@@ -93,7 +93,7 @@ fn options(venues: &[Venue]) -> PlantOptions {
                     attempts: 100,
                     timeout_ns: 100_000_000,
                     limit_ns: 10_000_000_000,
-                    messages_per_request: 10_000,
+                    ..RetransmissionOptions::default()
                 }),
                 silence_ns: 30_000_000_000,
                 ..ArbiterOptions::default()
@@ -435,6 +435,49 @@ fn who_comes_late_begins_with_a_snapshot_and_after_a_restart_goes_on_where_it_wa
         assert!(!channel.is_stale, "{channel:?}");
     }
     assert_eq!(history(&options).len(), second.len());
+}
+
+#[test]
+fn after_an_outage_nothing_is_missing_that_the_venues_have() {
+    let mut venues = four_venues();
+    for venue in &mut venues {
+        // Books could be had by a snapshot, trades could not.
+        venue.snapshot = None;
+        // Answers get lost too.
+        venue.live.faults[0].lost_per_million = 20_000;
+        venue.live.faults[1].lost_per_million = 20_000;
+    }
+    let mut options = options(&venues);
+    let mut config = Config::new(venues);
+    config.rate = 20_000;
+    config.messages = Some(160_000);
+    config.symbols = 20;
+    let folder = Folder::new("outage");
+    options.journal = Some(JournalSetting::new(folder.0.join("journal")));
+    let (plant, mut consumers) = Plant::start(options.clone(), &["reader"]).unwrap();
+    let venues = Venues::start(config).unwrap();
+    let (to, first) = channel();
+    let reader = collect(consumers.pop().unwrap(), to);
+    wait_until("the first messages", || plant.status().messages > 10_000);
+    plant.stop().unwrap();
+    reader.join().unwrap();
+    drop(first);
+
+    std::thread::sleep(Duration::from_secs(3));
+    let (plant, mut consumers) = Plant::start(options.clone(), &["reader"]).unwrap();
+    let (to, second) = channel();
+    let reader = collect(consumers.pop().unwrap(), to);
+    let (report, status) = finish(venues, plant);
+    reader.join().unwrap();
+    check_sequences(&all(&second));
+    for (venue, channel) in report.venues.iter().zip(&status.channels) {
+        let counters = &channel.counters;
+        assert_eq!((counters.gaps, counters.missing), (0, 0), "{channel:?}");
+        assert_eq!(counters.messages, venue.live.sessions[0].messages);
+        assert!(counters.recovered > 1_000 && counters.long_recoveries > 0, "{channel:?}");
+        assert!(!channel.is_stale && channel.snapshots.requests == 0, "{channel:?}");
+    }
+    check_sequences(&history(&options));
 }
 
 #[test]

@@ -165,10 +165,15 @@ fn receive(receiver: &mut Receiver) -> Told {
     }
 }
 
+/// Who wants the session from its first message on.
 fn open(group: SocketAddr, retransmission: Option<SocketAddr>) -> Receiver {
+    join(group, retransmission, true)
+}
+
+fn join(group: SocketAddr, retransmission: Option<SocketAddr>, from_beginning: bool) -> Receiver {
     let interface = Some(Ipv4Addr::LOCALHOST);
     let timeout = Duration::from_millis(200);
-    Receiver::open(ReceiverOptions { group, interface, retransmission, timeout }).unwrap()
+    Receiver::open(ReceiverOptions { group, interface, retransmission, from_beginning, timeout }).unwrap()
 }
 
 /// A group of this process' own, on a port that the kernel chose.
@@ -244,6 +249,50 @@ fn what_is_lost_on_the_way_is_had_again() {
     assert_eq!(told.records, expected.records);
     assert_eq!(told.symbols, expected.symbols);
     assert!(stats.requests >= counters.filled && stats.answered_messages > 20, "{stats:?}");
+}
+
+#[test]
+fn who_joins_late_misses_nothing_of_before_unless_it_wants_the_beginning() {
+    let events = session::events(&session::scenario(6_000, 12, 44));
+    let group = group();
+    let mut plant = Plant::start(setting(group));
+    plant.go_live(0);
+    let (early, late) = events.split_at(events.len() / 2);
+    plant.publish(early);
+    // What was published is sent before somebody joins.
+    let began = Instant::now();
+    let mut sent = 0;
+    while began.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(100));
+        let now = plant.multicast.stats().next;
+        if now > 1_000 && now == sent {
+            break;
+        }
+        sent = now;
+    }
+    assert!(sent > 1_000);
+    let server = plant.multicast.retransmission();
+    let readers = [(None, false), (server, false), (server, true)].map(|(server, from_beginning)| {
+        let mut receiver = join(group.into(), server, from_beginning);
+        std::thread::spawn(move || (receive(&mut receiver), receiver.counters()))
+    });
+    plant.publish(late);
+    let multicast = plant.end();
+    let [alone, served, whole] = readers.map(|reader| reader.join().unwrap());
+    let stats = ended(multicast);
+    for (told, counters) in [&alone, &served, &whole] {
+        assert_eq!((counters.missing, &counters.session), (0, &stats.session), "{counters:?}");
+        assert_eq!(counters.next, stats.next);
+        assert_eq!(counters.first + counters.messages, counters.next);
+        assert_eq!(
+            told.records.values().map(Vec::len).sum::<usize>() + told.mappings,
+            counters.messages as usize
+        );
+    }
+    assert!(alone.1.first >= sent && alone.1.requests == 0, "{:?}", alone.1);
+    assert!(served.1.first >= sent && served.1.recovered == 0, "{:?}", served.1);
+    assert!(whole.1.first == 1 && whole.1.recovered >= sent - 1, "{:?}", whole.1);
+    assert_eq!(whole.0.records, expected(&events, "late").records);
 }
 
 #[test]

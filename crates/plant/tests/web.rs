@@ -57,6 +57,7 @@ fn channel(name: &str) -> ChannelStatus {
         session: "S1".to_owned(),
         next: Some(101),
         counters: tapeworks_feed::arbitration::ArbiterCounters { messages: 100, ..Default::default() },
+        last_recovery: None,
         snapshots: Default::default(),
         lines: vec![line(Line::A, 60), line(Line::B, 40)],
         is_recovering: false,

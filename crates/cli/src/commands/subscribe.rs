@@ -53,6 +53,10 @@ pub(crate) struct Arguments {
     /// Where messages of the multicast are asked for again (UDP).
     #[arg(long, value_name = "ADDRESS", requires = "multicast")]
     retransmission: Option<String>,
+    /// The session of the multicast from its first message on: what was before the first packet heard is asked for, and what the
+    /// plant no longer keeps is missing. Otherwise from the first packet heard.
+    #[arg(long, requires = "retransmission")]
+    from_beginning: bool,
     /// The address of the interface on which the group is joined.
     #[arg(long, value_name = "ADDRESS", requires = "multicast", default_value = "127.0.0.1")]
     interface: Ipv4Addr,
@@ -323,11 +327,13 @@ pub(crate) fn resolve(text: &str) -> Result<SocketAddr> {
 /// What the receiver of the multicast went through.
 fn received(counters: &ReceiverCounters) -> String {
     let mut text = format!(
-        "session {}: {}, {}, {} filled by asking again, {} messages missing",
+        "session {} from number {} on: {}, {}, {} filled by asking again ({}), {} messages missing",
         counters.session,
+        thousands(counters.first),
         counted(counters.messages, "message", "messages"),
         counted(counters.holes, "hole", "holes"),
         thousands(counters.filled),
+        counted(counters.recovered, "message", "messages"),
         thousands(counters.missing),
     );
     let odd = [
@@ -362,7 +368,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     };
     let retransmission = arguments.retransmission.as_deref().map(resolve).transpose()?;
     let interface = Some(arguments.interface);
-    let mut receiver = Receiver::open(ReceiverOptions { group, interface, retransmission, timeout: LOOK })?;
+    let from_beginning = arguments.from_beginning;
+    let mut receiver =
+        Receiver::open(ReceiverOptions { group, interface, retransmission, from_beginning, timeout: LOOK })?;
     let metadata = dbn::Metadata::builder()
         .dataset(arguments.dataset.clone())
         .schema(None)
@@ -407,9 +415,11 @@ fn take<R: Records>(
         if let (Some(told), Some(counters)) = (told.as_object_mut(), &received_by) {
             let multicast = json!({
                 "session": counters.session,
+                "first": counters.first,
                 "messages": counters.messages,
                 "holes": counters.holes,
                 "filled_by_retransmission": counters.filled,
+                "recovered": counters.recovered,
                 "requests": counters.requests,
                 "missing": counters.missing,
                 "kernel_drops": counters.kernel_drops,

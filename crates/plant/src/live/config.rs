@@ -411,11 +411,16 @@ fn read_venue(
         again.timeout_ns = timeout.unwrap_or(again.timeout_ns);
         let limit = nanoseconds(&mut section, reading, "limit_ms", 1e6, 600_000.0);
         again.limit_ns = limit.unwrap_or(again.limit_ns);
+        let most = section.integer(reading, "limit_messages", 1..=1 << 28);
+        again.limit_messages = most.map_or(again.limit_messages, |(most, _)| most as u64);
         let count = section.integer(reading, "messages", 1..=65_534);
         again.messages_per_request = count.map_or(again.messages_per_request, |(count, _)| count as u16);
+        let in_flight = section.integer(reading, "in_flight", 1..=1_024);
+        again.requests_in_flight = in_flight.map_or(again.requests_in_flight, |(count, _)| count as u16);
         section.refuse_the_rest(reading);
     }
-    arbiter.retransmission = Some(again);
+    // Without a server nothing is waited for.
+    arbiter.retransmission = retransmission.map(|_| again);
     let mut snapshots = SnapshotOptions::default();
     let mut login = (String::new(), String::new());
     if let Some(mut section) = venue.table(reading, "snapshots") {
@@ -736,7 +741,7 @@ mod tests {
         silence_s = 2.5
         held_mb = 8
         orders = 2_000_000
-        requests = { attempts = 5, timeout_ms = 2, limit_ms = 100, messages = 500 }
+        requests = { attempts = 5, timeout_ms = 2, limit_ms = 100, limit_messages = 7_000, messages = 500, in_flight = 9 }
         snapshots = { attempts = 2, timeout_s = 30, user = "me", password = "secret" }
         [[venue]]
         name = "IEX"
@@ -771,9 +776,18 @@ mod tests {
         assert_eq!((nasdaq.arbiter.reorder_window_ns, nasdaq.arbiter.silence_ns), (250_000, 2_500_000_000));
         assert_eq!(nasdaq.orders, 2_000_000);
         let again = nasdaq.arbiter.retransmission.unwrap();
-        assert_eq!((again.attempts, again.timeout_ns, again.messages_per_request), (5, 2_000_000, 500));
+        let expected = RetransmissionOptions {
+            attempts: 5,
+            timeout_ns: 2_000_000,
+            limit_ns: 100_000_000,
+            limit_messages: 7_000,
+            messages_per_request: 500,
+            requests_in_flight: 9,
+        };
+        assert_eq!(again, expected);
         assert_eq!(nasdaq.login, ("me".to_owned(), "secret".to_owned()));
         assert_eq!((iex.publisher, iex.retransmission), (Publisher::IEXG_DEEP, None));
+        assert_eq!(iex.arbiter.retransmission, None);
         let clients = config.clients.as_ref().unwrap();
         assert_eq!((clients.queue_bytes, clients.nap), (4 << 20, Duration::from_micros(20)));
         assert_eq!(clients.datasets[1].publishers, [2, 3]);

@@ -1,6 +1,7 @@
 //! What a plant is doing, as JSON: for the summary, for the page, for programs.
 
 use serde_json::{Value, json};
+use tapeworks_feed::arbitration::RecoveryReport;
 use tapeworks_market::Publisher;
 use tapeworks_market::event::Line;
 
@@ -62,9 +63,22 @@ fn line(line: &LineStatus) -> Value {
         "silences": counters.silences,
         "of_past_sessions": counters.of_past_sessions,
         "implausible": counters.implausible,
+        "unasked": counters.unasked,
         "kernel_drops": line.kernel_drops,
         "too_long": line.too_long,
         "receive_buffer_bytes": line.buffer_bytes,
+    })
+}
+
+fn recovery(report: &RecoveryReport) -> Value {
+    json!({
+        "first": report.first,
+        "end": report.end,
+        "began_ns": report.began.0,
+        "duration_ns": report.duration_ns(),
+        "recovered": report.recovered,
+        "requests": report.requests,
+        "is_complete": report.is_complete,
     })
 }
 
@@ -86,6 +100,11 @@ fn venue(channel: &ChannelStatus) -> Value {
         "filled_by_lines": counters.filled_by_lines,
         "filled_by_retransmission": counters.filled_by_retransmission,
         "requests": counters.requests,
+        "repeated_requests": counters.repeated_requests,
+        "recovered": counters.recovered,
+        "long_recoveries": counters.long_recoveries,
+        "last_recovery": channel.last_recovery.as_ref().map(recovery),
+        "too_long": counters.too_long,
         "gaps": counters.gaps,
         "missing": counters.missing,
         "late": counters.late,

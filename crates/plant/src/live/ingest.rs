@@ -477,6 +477,7 @@ fn channel_status<'l>(
         session: arbiter.session().map(|session| session.to_string()).unwrap_or_default(),
         next: arbiter.next(),
         counters: *arbiter.counters(),
+        last_recovery: arbiter.last_recovery().copied(),
         snapshots: *channel.snapshots(),
         lines: lines
             .map(|line| LineStatus {

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use tapeworks_feed::arbitration::RecoveryReport;
+
 use crate::clients::server::Stats;
 use crate::text::iso_time;
 
@@ -213,6 +215,24 @@ fn as_begun(at_start: &ChannelStatus) -> ChannelStatus {
     was
 }
 
+/// What a long recovery brought, and how many others ended since the last look.
+fn recovery_text(report: &RecoveryReport, others: u64) -> String {
+    let RecoveryReport { first, end, recovered, requests, is_complete, .. } = *report;
+    let took = report.duration_ns() as f64 / 1e9;
+    let missing = end.saturating_sub(first);
+    let outcome = if is_complete { "filled" } else { "given up" };
+    let messages = |count: u64| format!("{count} {}", if count == 1 { "message" } else { "messages" });
+    let mut text = format!(
+        "a sequence gap of {} from number {first} on is {outcome} after {took:.3} s: {} recovered by {requests} requests",
+        messages(missing),
+        messages(recovered)
+    );
+    if others > 0 {
+        text.push_str(&format!("; {others} more such recoveries"));
+    }
+    text
+}
+
 fn compare(before: Option<&ChannelStatus>, now: &ChannelStatus, say: &mut impl FnMut(Severity, String)) {
     let (was, had_session) = match before {
         Some(was) => (was.clone(), was.session.clone()),
@@ -233,6 +253,16 @@ fn compare(before: Option<&ChannelStatus>, now: &ChannelStatus, say: &mut impl F
         say(Severity::Info, format!("session {} begins", now.session));
     }
     let counters = &now.counters;
+    if counters.long_recoveries > was.counters.long_recoveries
+        && let Some(last) = &now.last_recovery
+    {
+        let others = counters.long_recoveries - was.counters.long_recoveries - 1;
+        say(Severity::Info, recovery_text(last, others));
+    }
+    if counters.too_long > was.counters.too_long {
+        let text = "a sequence gap is longer than `limit_messages` and is not asked for".to_owned();
+        say(Severity::Warning, text);
+    }
     if counters.gaps > was.counters.gaps {
         let missing = counters.missing - was.counters.missing;
         say(Severity::Warning, format!("messages missing that were not to be had again: {missing}"));
@@ -326,6 +356,7 @@ mod tests {
             session: "S1".to_owned(),
             next: Some(7),
             counters: Default::default(),
+            last_recovery: None,
             snapshots: Default::default(),
             lines: Vec::new(),
             is_recovering: false,
@@ -385,6 +416,22 @@ mod tests {
         let small = ["the kernel's receive buffer of 239.1.1.1:2 has 0.2 MB where 16.0 are wanted: \
                       net.core.rmem_max allows no more without CAP_NET_ADMIN"];
         assert_eq!(texts(monitor.look(&status, None)), small);
+        assert_eq!(monitor.look(&status, None), []);
+        status.channels[0].counters.long_recoveries = 3;
+        status.channels[0].last_recovery = Some(RecoveryReport {
+            first: 7,
+            end: 1_000_007,
+            began: Nanos(1_000_000_000),
+            ended: Nanos(2_750_000_000),
+            recovered: 1_000_000,
+            requests: 25_000,
+            is_complete: true,
+        });
+        let recovered = [
+            "a sequence gap of 1000000 messages from number 7 on is filled after 1.750 s: 1000000 messages recovered by 25000 \
+             requests; 2 more such recoveries",
+        ];
+        assert_eq!(texts(monitor.look(&status, None)), recovered);
         assert_eq!(monitor.look(&status, None), []);
         status.snapshots.refused = vec!["7.snapshot: it is damaged".to_owned()];
         status.snapshots.error = Some("the disk is full".to_owned());

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use tapeworks_feed::arbitration::{ArbiterCounters, LineCounters};
+use tapeworks_feed::arbitration::{ArbiterCounters, LineCounters, RecoveryReport};
 use tapeworks_feed::live::SnapshotCounters;
 use tapeworks_market::event::Line;
 use tapeworks_market::nbbo::NbboCounts;
@@ -47,6 +47,8 @@ pub struct ChannelStatus {
     pub next: Option<u64>,
     /// What it went through.
     pub counters: ArbiterCounters,
+    /// The last long recovery.
+    pub last_recovery: Option<RecoveryReport>,
     /// Its snapshots.
     pub snapshots: SnapshotCounters,
     /// Lines A and B and, where there is a server, the retransmissions.

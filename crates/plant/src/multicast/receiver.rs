@@ -1,7 +1,8 @@
 //! A receiver of the plant's multicast: packets in, records out, what was lost asked for again.
 //!
 //! It follows the sequence as the plant follows a venue's ([`tapeworks_feed::arbitration`]): a hole is waited out, asked
-//! for, and given up only then, which is counted.
+//! for, and given up only then, which is counted. It begins with the first packet that it hears, or with the session's first message if
+//! that is wanted: what was before is then a hole as any other.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,7 +12,9 @@ use std::time::{Duration, Instant};
 use dbn::decode::dbn::RecordDecoder;
 use dbn::{RType, RecordRef};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tapeworks_feed::arbitration::{Arbiter, ArbiterOptions, Delivery, RetransmissionOptions, TransportKind};
+use tapeworks_feed::arbitration::{
+    Arbiter, ArbiterOptions, Delivery, Join, RetransmissionOptions, TransportKind,
+};
 use tapeworks_market::{Line, Nanos};
 use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::live::{MAX_BATCH, Received, UdpOptions, UdpReceiver};
@@ -40,6 +43,8 @@ pub struct ReceiverOptions {
     pub interface: Option<Ipv4Addr>,
     /// Where messages are asked for again.
     pub retransmission: Option<SocketAddr>,
+    /// Whether the session is wanted from its first message on, however late it is joined; otherwise from the first packet heard.
+    pub from_beginning: bool,
     /// How long a read may wait; [`SubscribeError::is_timeout`] tells of it.
     pub timeout: Duration,
 }
@@ -49,6 +54,8 @@ pub struct ReceiverOptions {
 pub struct ReceiverCounters {
     /// The session.
     pub session: String,
+    /// The number of the first message that was listened for, in the first session.
+    pub first: u64,
     /// The number of the next message.
     pub next: u64,
     /// Messages handed on.
@@ -57,6 +64,8 @@ pub struct ReceiverCounters {
     pub holes: u64,
     /// Holes that were filled by asking again.
     pub filled: u64,
+    /// Messages that were brought by asking again.
+    pub recovered: u64,
     /// Requests for messages.
     pub requests: u64,
     /// Requests that the system did not take.
@@ -78,6 +87,8 @@ pub struct RecordQueue {
     waiting: usize,
     /// The number of the next message that was not handed on yet.
     next: u64,
+    /// The first number of the first session.
+    first: Option<u64>,
     not_records: u64,
 }
 
@@ -118,7 +129,13 @@ fn is_record(message: &[u8]) -> bool {
 
 impl Default for RecordQueue {
     fn default() -> Self {
-        Self { decoder: RecordDecoder::new(VecDeque::new()), waiting: 0, next: 0, not_records: 0 }
+        Self {
+            decoder: RecordDecoder::new(VecDeque::new()),
+            waiting: 0,
+            next: 0,
+            first: None,
+            not_records: 0,
+        }
     }
 }
 
@@ -169,7 +186,10 @@ impl RecordQueue {
                     }
                 }
             }
-            Delivery::Session { first, .. } => self.next = first,
+            Delivery::Session { first, .. } => {
+                self.next = first;
+                self.first.get_or_insert(first);
+            }
             // Counted by the arbiter. What comes after it was given up is out of order, and is not handed on.
             Delivery::Gap { .. }
             | Delivery::Late { .. }
@@ -201,11 +221,10 @@ impl Receiver {
             if options.group.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
         let arbiter = ArbiterOptions {
             retransmission: options.retransmission.map(|_| RetransmissionOptions {
-                attempts: 100,
                 timeout_ns: 50_000_000,
-                limit_ns: 60_000_000_000,
                 ..RetransmissionOptions::default()
             }),
+            join: if options.from_beginning { Join::Beginning } else { Join::FirstHeard },
             ..ArbiterOptions::default()
         };
         Ok(Self {
@@ -230,10 +249,12 @@ impl Receiver {
         let counters = self.arbiter.counters();
         ReceiverCounters {
             session: self.arbiter.session().map(|session| session.to_string()).unwrap_or_default(),
+            first: self.queue.first.unwrap_or_default(),
             next: self.arbiter.next().unwrap_or_default(),
             messages: counters.messages,
             holes: counters.holes,
             filled: counters.filled_by_retransmission,
+            recovered: counters.recovered,
             requests: counters.requests,
             unsent_requests: self.unsent_requests,
             missing: counters.missing,
@@ -273,10 +294,8 @@ impl Receiver {
         if arbiter.deadline().is_some_and(|deadline| deadline <= now) {
             arbiter.advance(now, &mut |one| queue.take(one));
         }
-        if let (Some(request), Some(server)) = (arbiter.take_request(), options.retransmission)
-            && answers.send_to(&request.encode(), server).is_err()
-        {
-            *unsent_requests += 1;
+        while let (Some(request), Some(server)) = (arbiter.take_request(), options.retransmission) {
+            *unsent_requests += u64::from(answers.send_to(&request.encode(), server).is_err());
         }
         Ok(())
     }

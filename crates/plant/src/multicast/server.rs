@@ -68,7 +68,7 @@ impl MulticastSetting {
             login: None,
             schemas: vec![Schema::Mbo, Schema::Cmbp1],
             mappings_every: Duration::from_secs(10),
-            store_bytes: 64 << 20,
+            store_bytes: 256 << 20,
             max_connections: 64,
             nap: Duration::from_micros(50),
             linger: Duration::from_secs(1),

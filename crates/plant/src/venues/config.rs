@@ -132,7 +132,7 @@ impl Config {
             wait: Wait::default(),
             heartbeat_ns: SECOND_NS,
             linger_ns: SECOND_NS,
-            store_bytes: 32 << 20,
+            store_bytes: 128 << 20,
             credentials: None,
             injected: None,
             venues,

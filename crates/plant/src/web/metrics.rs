@@ -319,7 +319,7 @@ fn channels(text: &mut Text, channels: &[ChannelStatus]) {
     fn labels<'t>((channel, feed): &'t (&ChannelStatus, String)) -> [(&'t str, &'t str); 2] {
         [("venue", channel.name.as_str()), ("feed", feed.as_str())]
     }
-    let counters: [(&str, &str, Get); 12] = [
+    let counters: [(&str, &str, Get); 15] = [
         ("messages", "Messages handed on, each once", |counters| counters.messages),
         ("holes", "Holes seen in the sequence of both lines", |counters| counters.holes),
         ("filled_by_lines", "Holes that a line filled within the reorder window", |counters| {
@@ -329,6 +329,13 @@ fn channels(text: &mut Text, channels: &[ChannelStatus]) {
             counters.filled_by_retransmission
         }),
         ("requests", "Requests for messages", |counters| counters.requests),
+        ("repeated_requests", "Requests that timed out and were repeated", |counters| {
+            counters.repeated_requests
+        }),
+        ("recovered_messages", "Messages that retransmissions brought", |counters| counters.recovered),
+        ("too_long", "Holes not asked for because they are longer than the limit", |counters| {
+            counters.too_long
+        }),
         ("gaps", "Holes given up", |counters| counters.gaps),
         ("missing_messages", "Messages in the holes given up", |counters| counters.missing),
         ("late_messages", "Messages of holes given up that came after all", |counters| counters.late),
@@ -412,7 +419,7 @@ fn lines(text: &mut Text, channels: &[ChannelStatus]) {
     fn labels<'t>((venue, line): &'t Line<'_>) -> [(&'t str, &'t str); 2] {
         [("venue", venue), ("line", line_name(line.line))]
     }
-    let counters: [(&str, &str, Get); 12] = [
+    let counters: [(&str, &str, Get); 13] = [
         ("packets", "Packets, heartbeats included", |counters| counters.packets),
         ("messages", "Messages in the packets, however often", |counters| counters.messages),
         ("won_messages", "Messages that this line brought first", |counters| counters.won),
@@ -425,6 +432,9 @@ fn lines(text: &mut Text, channels: &[ChannelStatus]) {
         ("repeated_messages", "Messages that it brought more than once", |counters| counters.repeated),
         ("malformed_packets", "Packets whose header cannot be read", |counters| counters.malformed),
         ("past_session_packets", "Packets of a session that is over", |counters| counters.of_past_sessions),
+        ("unasked_answers", "Answers that have nothing which is missing and was asked for", |counters| {
+            counters.unasked
+        }),
         ("implausible_packets", "Packets whose number lies too far ahead to be believed", |counters| {
             counters.implausible
         }),

@@ -1,0 +1,268 @@
+//! What a venue's numbers stand for: ITCH's stock locates.
+//!
+//! The stock directory defines a locate for the day. Before it, as in a capture from mid-day, the first symbol that a message names defines
+//! it. A message that names another symbol than its locate stands for, or a symbol that has another locate, contradicts that: it
+//! changes nothing. Only a directory message decides over what was inferred. The book of the symbol that was inferred wrongly is
+//! then emptied and stale: its orders are another's, and what deletes them will name the other.
+//!
+//! Cost: a message about an order loads from the table of instruments and nothing else. What names a symbol compares eight bytes.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use tapeworks_market::InstrumentId;
+use tapeworks_wire::Ascii;
+
+use crate::symbols::{SymbolTable, UNWANTED};
+
+/// A message that names another symbol than its venue's number stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Contradiction {
+    /// The number stands for another symbol.
+    OtherSymbol {
+        /// The number.
+        locate: u16,
+        /// What it stands for.
+        known: Ascii<8>,
+        /// What the message says.
+        named: Ascii<8>,
+    },
+    /// The symbol has another number.
+    OtherLocate {
+        /// The symbol.
+        symbol: Ascii<8>,
+        /// Its number.
+        known: u16,
+        /// What the message says.
+        named: u16,
+    },
+}
+
+impl fmt::Display for Contradiction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherSymbol { locate, known, named } => {
+                let (known, named) = (known.to_string(), named.to_string());
+                write!(
+                    f,
+                    "stock locate {locate} is '{}', and the message names '{}'",
+                    known.trim_end(),
+                    named.trim_end()
+                )
+            }
+            Self::OtherLocate { symbol, known, named } => {
+                let symbol = symbol.to_string();
+                write!(
+                    f,
+                    "'{}' has stock locate {known}, and the message gives it {named}",
+                    symbol.trim_end()
+                )
+            }
+        }
+    }
+}
+
+/// Who said what a locate stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+enum Source {
+    #[default]
+    Nobody,
+    Message,
+    Directory,
+}
+
+/// A contradiction, and whose book it makes stale.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refused {
+    pub(crate) contradiction: Contradiction,
+    pub(crate) instrument: InstrumentId,
+}
+
+/// What a directory message has defined.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Defined {
+    pub(crate) instrument: InstrumentId,
+    /// What was inferred before contradicts it; that instrument's book is not its own.
+    pub(crate) corrected: Option<Refused>,
+}
+
+/// The instruments of a channel by stock locate; as long as the greatest one seen needs, so that a channel without messages costs
+/// nothing.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Locates {
+    instruments: Vec<InstrumentId>,
+    /// What each stands for, and who said so.
+    names: Vec<([u8; 8], Source)>,
+    /// By instrument: the locate that stands for it, or 0.
+    by_instrument: Vec<u16>,
+    /// Instruments about which a message contradicted what is known.
+    doubted: BTreeSet<InstrumentId>,
+}
+
+impl Locates {
+    /// Whether every instrument is one of `symbols`.
+    pub(crate) fn is_sound(&self, symbols: &SymbolTable) -> bool {
+        self.instruments.len() == self.names.len()
+            && self.by_instrument.len() <= symbols.instruments().len()
+            && self.instruments.iter().chain(&self.doubted).all(|instrument| symbols.is_known(*instrument))
+    }
+
+    /// The instrument of a locate, or [`InstrumentId::UNKNOWN`].
+    #[inline]
+    pub(crate) fn get(&self, locate: u16) -> InstrumentId {
+        self.instruments.get(usize::from(locate)).copied().unwrap_or(InstrumentId::UNKNOWN)
+    }
+
+    /// A new day numbers its instruments anew.
+    pub(crate) fn clear(&mut self) {
+        self.instruments.fill(InstrumentId::UNKNOWN);
+        self.names.fill(Default::default());
+        self.by_instrument.clear();
+        self.doubted.clear();
+    }
+
+    /// Instruments about which a message contradicted what is known.
+    pub(crate) const fn doubted(&self) -> &BTreeSet<InstrumentId> {
+        &self.doubted
+    }
+
+    /// Their books were made anew.
+    pub(crate) fn forget_doubts(&mut self) {
+        self.doubted.clear();
+    }
+
+    fn name(&self, locate: u16) -> ([u8; 8], Source) {
+        self.names.get(usize::from(locate)).copied().unwrap_or_default()
+    }
+
+    fn doubt(&mut self, instrument: InstrumentId) {
+        if instrument < UNWANTED {
+            self.doubted.insert(instrument);
+        }
+    }
+
+    fn refuse(&mut self, contradiction: Contradiction, instrument: InstrumentId) -> Refused {
+        self.doubt(instrument);
+        Refused { contradiction, instrument }
+    }
+
+    /// Whether a message may name `stock` for `locate`; nothing is learned.
+    #[inline]
+    pub(crate) fn check(&mut self, locate: u16, stock: [u8; 8]) -> Result<InstrumentId, Refused> {
+        let instrument = self.get(locate);
+        let (known, source) = self.name(locate);
+        if source == Source::Nobody || known == stock {
+            return Ok(instrument);
+        }
+        let contradiction = Contradiction::OtherSymbol { locate, known: Ascii(known), named: Ascii(stock) };
+        Err(self.refuse(contradiction, instrument))
+    }
+
+    /// The locate, other than `locate`, that stands for `instrument`, and who said so.
+    fn other(&self, instrument: InstrumentId, locate: u16) -> Option<(u16, Source)> {
+        let other = self.by_instrument.get(instrument.index()).copied()?;
+        let (_, source) = self.name(other);
+        (other != locate && source != Source::Nobody).then_some((other, source))
+    }
+
+    /// The instrument of a message that names its symbol: the first one defines the locate. `resolve` gives the symbol's instrument.
+    #[inline]
+    pub(crate) fn infer(
+        &mut self,
+        locate: u16,
+        stock: [u8; 8],
+        resolve: impl FnOnce() -> InstrumentId,
+    ) -> Result<InstrumentId, Refused> {
+        match self.get(locate) {
+            InstrumentId::UNKNOWN => self.learn(locate, stock, resolve()),
+            _ => self.check(locate, stock),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn learn(
+        &mut self,
+        locate: u16,
+        stock: [u8; 8],
+        instrument: InstrumentId,
+    ) -> Result<InstrumentId, Refused> {
+        if let Some((known, _)) = self.other(instrument, locate) {
+            let contradiction = Contradiction::OtherLocate { symbol: Ascii(stock), known, named: locate };
+            return Err(self.refuse(contradiction, instrument));
+        }
+        self.set(locate, stock, instrument, Source::Message);
+        Ok(instrument)
+    }
+
+    /// A directory message: it defines the locate unless another has.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn define(
+        &mut self,
+        locate: u16,
+        stock: [u8; 8],
+        resolve: impl FnOnce() -> InstrumentId,
+    ) -> Result<Defined, Refused> {
+        let (known, source) = self.name(locate);
+        if source == Source::Directory {
+            return self.check(locate, stock).map(|instrument| Defined { instrument, corrected: None });
+        }
+        let instrument = resolve();
+        let mut corrected = None;
+        if let Some((other, source)) = self.other(instrument, locate) {
+            let contradiction =
+                Contradiction::OtherLocate { symbol: Ascii(stock), known: other, named: locate };
+            let refused = self.refuse(contradiction, instrument);
+            if source == Source::Directory {
+                return Err(refused);
+            }
+            self.unset(other);
+            corrected = Some(refused);
+        }
+        if source == Source::Message && known != stock {
+            let contradiction =
+                Contradiction::OtherSymbol { locate, known: Ascii(known), named: Ascii(stock) };
+            let inferred = self.get(locate);
+            corrected = Some(self.refuse(contradiction, inferred));
+            // Some of its orders are in the other's book.
+            self.doubt(instrument);
+            self.unset(locate);
+        }
+        self.set(locate, stock, instrument, Source::Directory);
+        Ok(Defined { instrument, corrected })
+    }
+
+    fn unset(&mut self, locate: u16) {
+        let instrument = self.get(locate);
+        if let Some(place) = self.instruments.get_mut(usize::from(locate)) {
+            *place = InstrumentId::UNKNOWN;
+        }
+        if let Some(name) = self.names.get_mut(usize::from(locate)) {
+            *name = Default::default();
+        }
+        if let Some(place) = self.by_instrument.get_mut(instrument.index()) {
+            *place = 0;
+        }
+    }
+
+    fn set(&mut self, locate: u16, stock: [u8; 8], instrument: InstrumentId, source: Source) {
+        let at = usize::from(locate);
+        if self.instruments.len() <= at {
+            let length = (at + 1).next_power_of_two();
+            self.instruments.resize(length, InstrumentId::UNKNOWN);
+            self.names.resize(length, Default::default());
+        }
+        self.instruments[at] = instrument;
+        self.names[at] = (stock, source);
+        if instrument < UNWANTED {
+            let place = instrument.index();
+            if self.by_instrument.len() <= place {
+                self.by_instrument.resize(place + 1, 0);
+            }
+            self.by_instrument[place] = locate;
+        }
+    }
+}

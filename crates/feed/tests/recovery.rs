@@ -1,0 +1,365 @@
+//! A venue's retransmission server that answers in part, late, twice, out of order, wrongly or not at all: what it has is not missing.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use proptest::prelude::*;
+use tapeworks_feed::arbitration::{
+    Arbiter, ArbiterOptions, Delivery, Request, RetransmissionOptions, SessionId, TransportKind,
+};
+use tapeworks_market::{Line, Nanos};
+use tapeworks_wire::Ascii;
+use tapeworks_wire::framing::{BigEndian, Blocks};
+use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacketFields, END_OF_SESSION};
+
+const SESSION: [u8; 10] = *b"SESSION001";
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+
+fn packet(session: [u8; 10], first: u64, count: u16, messages: Range<u64>) -> Vec<u8> {
+    let mut blocks = Vec::new();
+    for number in messages {
+        blocks.extend_from_slice(&8u16.to_be_bytes());
+        blocks.extend_from_slice(&number.to_be_bytes());
+    }
+    let fields = DownstreamPacketFields {
+        session: Ascii(session),
+        sequence_number: first,
+        message_count: count,
+        messages: &blocks,
+    };
+    let mut bytes = vec![0; 20 + blocks.len()];
+    fields.encode_into(&mut bytes).unwrap();
+    bytes
+}
+
+fn right(numbers: Range<u64>) -> Vec<u8> {
+    packet(SESSION, numbers.start, (numbers.end - numbers.start) as u16, numbers)
+}
+
+/// Draws as a linear congruential generator does (Knuth's constants).
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound.max(1)
+    }
+
+    fn chance(&mut self, in_thousand: u64) -> bool {
+        self.below(1_000) < in_thousand
+    }
+}
+
+/// What a server does, each in 1,000 requests.
+#[derive(Clone, Copy, Debug)]
+struct Server {
+    /// Messages that fit an answer.
+    room: u64,
+    /// What it keeps begins here.
+    kept_from: u64,
+    silent: u64,
+    late: u64,
+    twice: u64,
+    amid: u64,
+    wrong: u64,
+}
+
+impl Server {
+    const RIGHT: Self = Self { room: 40, kept_from: 1, silent: 0, late: 0, twice: 0, amid: 0, wrong: 0 };
+
+    /// The answers to a request, each after so many ns.
+    fn answers(&self, request: &Request, sent: u64, draw: &mut Draw) -> Vec<(u64, Vec<u8>)> {
+        let asked = request.first..(request.first + u64::from(request.count)).min(sent);
+        let mut answers = Vec::new();
+        if draw.chance(self.wrong) {
+            let at = asked.start + draw.below(3_000);
+            let count = 1 + draw.below(50);
+            answers.push(match draw.below(7) {
+                0 => packet(*b"ANOTHERONE", at, count as u16, at..at + count),
+                // More, and fewer, than there are.
+                1 => packet(SESSION, asked.start, count as u16, asked.start..asked.start + count / 2),
+                2 => packet(SESSION, at, count as u16, at..at),
+                3 => packet(SESSION, at, 0, at..at),
+                4 => packet(SESSION, asked.start, END_OF_SESSION, at..at),
+                // What nobody asked for, long ago or not sent yet.
+                5 => right(at.saturating_sub(2_000).max(1)..at.saturating_sub(2_000).max(1) + count),
+                _ => right(sent + 100_000..sent + 100_000 + count),
+            });
+        }
+        if request.first >= self.kept_from && !draw.chance(self.silent) {
+            let count = (1 + draw.below(self.room)).min(asked.end - asked.start);
+            let from = if draw.chance(self.amid) { draw.below(asked.end - asked.start) } else { 0 };
+            let numbers = asked.start + from..(asked.start + from + count).min(asked.end);
+            answers.push(right(numbers.clone()));
+            if draw.chance(self.twice) {
+                answers.push(right(numbers));
+            }
+        }
+        let late = self.late;
+        answers
+            .into_iter()
+            .map(|answer| {
+                let delay = if draw.chance(late) { draw.below(30 * MS) } else { draw.below(300 * US) };
+                (100 * US + delay, answer)
+            })
+            .collect()
+    }
+}
+
+/// What came of it.
+struct Outcome {
+    /// The numbers handed on, in order.
+    delivered: Vec<u64>,
+    gaps: Vec<(u64, u64)>,
+    arbiter: Arbiter,
+    /// Requests by the time at which they were sent.
+    requests: Vec<(u64, Request)>,
+    ended: u64,
+}
+
+struct Run {
+    arbiter: Arbiter,
+    delivered: Vec<u64>,
+    gaps: Vec<(u64, u64)>,
+}
+
+impl Run {
+    fn each(&mut self, act: impl FnOnce(&mut Arbiter, &mut dyn FnMut(Delivery<'_>))) {
+        let Self { arbiter, delivered, gaps } = self;
+        let mut deliver = |delivery: Delivery<'_>| match delivery {
+            Delivery::Packet { payload, header, .. } => {
+                let blocks = Blocks::counted(&payload[20..], header.count, BigEndian);
+                for (number, block) in (header.first..).zip(blocks) {
+                    // What was there already is passed over, as a consumer does.
+                    if delivered.last().is_none_or(|last| *last < number) {
+                        assert_eq!(u64::from_be_bytes(block.unwrap().try_into().unwrap()), number);
+                        delivered.push(number);
+                    }
+                }
+            }
+            Delivery::Gap { missing, .. } => gaps.push(missing),
+            _ => {}
+        };
+        act(arbiter, &mut deliver);
+    }
+}
+
+/// A line that is not heard while the messages of `outages` are sent, packets lost besides, and a server.
+fn run(
+    messages: u64,
+    outages: &[Range<u64>],
+    lost: u64,
+    server: Server,
+    retransmission: RetransmissionOptions,
+    seed: u64,
+) -> Outcome {
+    let mut draw = Draw(seed);
+    let options = ArbiterOptions { retransmission: Some(retransmission), ..ArbiterOptions::default() };
+    let mut run = Run {
+        arbiter: Arbiter::new(TransportKind::MoldUdp64, options),
+        delivered: Vec::new(),
+        gaps: Vec::new(),
+    };
+    let mut due: BTreeMap<(u64, u64), (Line, Vec<u8>)> = BTreeMap::new();
+    let (mut number, mut first, mut at) = (0, 1, 0);
+    while first <= messages {
+        let end = (first + 1 + draw.below(4)).min(messages + 1);
+        at += 10 * US;
+        let is_out = outages.iter().any(|outage| outage.start < end && first < outage.end);
+        let is_last = end > messages;
+        if is_last || first == 1 || !is_out && !draw.chance(lost) {
+            number += 1;
+            due.insert((at, number), (Line::A, right(first..end)));
+        }
+        first = end;
+    }
+    let mut requests: Vec<(u64, Request)> = Vec::new();
+    let mut clock = 0;
+    let last = at;
+    loop {
+        let next_input = due.first_key_value().map(|((at, _), _)| *at);
+        let deadline = run.arbiter.deadline().filter(|_| run.arbiter.is_recovering()).map(|due| due.0);
+        clock = match (next_input, deadline) {
+            (Some(input), Some(deadline)) if deadline < input => deadline.max(clock),
+            (Some(input), _) => input,
+            (None, Some(deadline)) => deadline.max(clock),
+            (None, None) => break,
+        };
+        if next_input == Some(clock) {
+            let (_, (line, bytes)) = due.pop_first().unwrap();
+            run.each(|arbiter, deliver| {
+                let _malformed = arbiter.packet(line, Nanos(clock), &bytes, &mut |one| deliver(one));
+            });
+        } else {
+            run.each(|arbiter, deliver| arbiter.advance(Nanos(clock), &mut |one| deliver(one)));
+        }
+        while let Some(request) = run.arbiter.take_request() {
+            assert_eq!(request.session, SessionId::MoldUdp64(SESSION));
+            assert!(request.count > 0 && request.count <= retransmission.messages_per_request);
+            let (first, end) = (request.first, request.first + u64::from(request.count));
+            // Nothing is asked for that was handed on, or lies behind what the line has brought.
+            assert!(run.arbiter.next().is_some_and(|next| next <= first) && end <= messages + 1);
+            requests.push((clock, request));
+            let at_once = requests.iter().rev().take_while(|(sent, _)| *sent == clock).count();
+            assert!(at_once <= usize::from(retransmission.requests_in_flight));
+            for (delay, answer) in server.answers(&request, messages + 1, &mut draw) {
+                number += 1;
+                due.insert((clock + delay, number), (Line::Recovery, answer));
+            }
+        }
+    }
+    let Run { arbiter, delivered, gaps } = run;
+    Outcome { delivered, gaps, arbiter, requests, ended: clock.saturating_sub(last) }
+}
+
+fn patient() -> RetransmissionOptions {
+    RetransmissionOptions { attempts: 1_000, timeout_ns: 2 * MS, ..RetransmissionOptions::default() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_the_server_has_is_not_missing(
+        outage in (10u64..2_000, 1u64..15_000),
+        second in (18_000u64..19_000, 1u64..500),
+        lost in prop::sample::select(vec![0u64, 5, 200]),
+        room in 1u64..60,
+        (silent, late, twice, amid, wrong) in (0u64..400, 0u64..400, 0u64..400, 0u64..400, 0u64..400),
+        messages_per_request in prop::sample::select(vec![1u16, 7, 100, 1_000, 65_534]),
+        requests_in_flight in prop::sample::select(vec![1u16, 2, 32, 200]),
+        seed in any::<u64>(),
+    ) {
+        let messages = 20_000;
+        let server = Server { room, kept_from: 1, silent, late, twice, amid, wrong };
+        let options = RetransmissionOptions { messages_per_request, requests_in_flight, ..patient() };
+        let outages = [outage.0..outage.0 + outage.1, second.0..second.0 + second.1];
+        let outcome = run(messages, &outages, lost, server, options, seed);
+        let counters = outcome.arbiter.counters();
+        prop_assert_eq!((&outcome.gaps[..], counters.missing), (&[][..], 0));
+        prop_assert!(outcome.delivered.iter().copied().eq(1..=messages));
+        prop_assert_eq!(counters.messages, messages);
+        prop_assert_eq!(counters.requests, outcome.requests.len() as u64);
+        prop_assert!(counters.filled_by_retransmission > 0 && counters.recovered > 0);
+        prop_assert!(!outcome.arbiter.is_recovering());
+        prop_assert_eq!(outcome.arbiter.held_packets(), 0);
+        let answers = outcome.arbiter.lines()[2];
+        prop_assert!(wrong < 100 || answers.unasked + answers.malformed + answers.of_past_sessions > 0);
+    }
+
+    #[test]
+    fn of_what_the_server_has_forgotten_only_that_is_missing(
+        kept_from in 1_000u64..60_000,
+        end in 61_000u64..70_000,
+        seed in any::<u64>(),
+    ) {
+        let server = Server { kept_from, ..Server::RIGHT };
+        let options = RetransmissionOptions { attempts: 3, ..RetransmissionOptions::default() };
+        let outage = 100..end;
+        let outcome = run(80_000, std::slice::from_ref(&outage), 0, server, options, seed);
+        // The piece that has the first message which is kept may be missing too.
+        let missing: u64 = outcome.gaps.iter().map(|(_, count)| count).sum();
+        prop_assert_eq!(missing, outcome.arbiter.counters().missing);
+        prop_assert!(missing <= kept_from - 96 + u64::from(options.messages_per_request), "{:?}", outcome.gaps);
+        prop_assert_eq!(outcome.gaps.len(), 1);
+        prop_assert_eq!(missing + outcome.delivered.len() as u64, 80_000);
+    }
+}
+
+#[test]
+fn a_partial_answer_is_asked_on_at_once_and_several_requests_are_in_flight() {
+    let outage = 50_000..150_000;
+    let outcome = run(
+        200_000,
+        std::slice::from_ref(&outage),
+        0,
+        Server { room: 1, ..Server::RIGHT },
+        RetransmissionOptions::default(),
+        1,
+    );
+    assert_eq!(outcome.gaps, []);
+    // An answer for each message, 32 at a time, each within 400 us.
+    assert!(outcome.requests.len() >= 100_000 && outcome.requests.len() < 100_010);
+    let (began, ended) = (outcome.requests[0].0, outcome.requests.last().unwrap().0);
+    assert!(ended - began < 100_000 / 32 * 400 * US, "{}", ended - began);
+    assert_eq!(outcome.arbiter.counters().repeated_requests, 0);
+    let at_once = outcome.requests.iter().take_while(|(at, _)| *at == began).count();
+    assert_eq!(at_once, 32);
+    let report = outcome.arbiter.last_recovery().unwrap();
+    assert!(report.is_complete && report.recovered >= 100_000 && report.first <= 50_000, "{report:?}");
+    assert_eq!(outcome.arbiter.counters().long_recoveries, 1);
+}
+
+#[test]
+fn a_request_that_is_lost_is_repeated_alone() {
+    let options = RetransmissionOptions { messages_per_request: 10, ..RetransmissionOptions::default() };
+    let server = Server { room: 1_000, silent: 20, ..Server::RIGHT };
+    let outage = 1_000..9_000;
+    let outcome = run(20_000, std::slice::from_ref(&outage), 0, server, options, 3);
+    let counters = outcome.arbiter.counters();
+    assert_eq!(counters.missing, 0);
+    assert!(
+        counters.repeated_requests > 0 && counters.repeated_requests * 10 < counters.requests,
+        "{counters:?}"
+    );
+}
+
+#[test]
+fn a_server_that_is_dead_costs_two_rounds_of_attempts() {
+    let server = Server { kept_from: u64::MAX, ..Server::RIGHT };
+    let options = RetransmissionOptions { attempts: 3, ..RetransmissionOptions::default() };
+    let outage = 100..900_000;
+    let outcome = run(900_100, std::slice::from_ref(&outage), 0, server, options, 1);
+    assert_eq!(outcome.gaps.len(), 1);
+    assert!(outcome.ended < 70 * MS, "{}", outcome.ended);
+    assert_eq!(outcome.requests.len(), 2 * 3 * 32);
+}
+
+#[test]
+fn what_is_too_long_or_takes_too_long_is_given_up() {
+    let outage = 100..40_000;
+    let too_long = RetransmissionOptions { limit_messages: 39_000, ..RetransmissionOptions::default() };
+    let outcome = run(50_000, std::slice::from_ref(&outage), 0, Server::RIGHT, too_long, 1);
+    assert_eq!((outcome.requests.len(), outcome.gaps.len()), (0, 1));
+    assert_eq!(outcome.arbiter.counters().too_long, 1);
+    // A message every 200 us or so: 40,000 take longer than this.
+    let slow = RetransmissionOptions { limit_ns: 500 * MS, requests_in_flight: 1, ..too_long };
+    let slow = RetransmissionOptions { limit_messages: 1_000_000, ..slow };
+    let outcome = run(50_000, std::slice::from_ref(&outage), 0, Server { room: 1, ..Server::RIGHT }, slow, 1);
+    let missing: u64 = outcome.gaps.iter().map(|(_, count)| count).sum();
+    let counters = outcome.arbiter.counters();
+    assert!(counters.recovered > 1_000 && missing > 30_000, "{counters:?}");
+    assert_eq!(missing + outcome.delivered.len() as u64, 50_000);
+    let report = outcome.arbiter.last_recovery().unwrap();
+    assert!(!report.is_complete && report.duration_ns() >= 500 * MS);
+}
+
+#[test]
+fn packets_that_waited_in_a_socket_time_no_request_out() {
+    let options = ArbiterOptions {
+        retransmission: Some(RetransmissionOptions::default()),
+        ..ArbiterOptions::default()
+    };
+    let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, options);
+    let mut gaps = 0;
+    let mut deliver = |delivery: Delivery<'_>| gaps += u64::from(matches!(delivery, Delivery::Gap { .. }));
+    arbiter.packet(Line::A, Nanos(0), &right(1..11), &mut deliver).unwrap();
+    // A backlog of two seconds, which is read at once.
+    for number in 0..2_000 {
+        let at = Nanos(MS + number * MS);
+        arbiter.advance_to_packet(at, &mut deliver);
+        arbiter.packet(Line::A, at, &right(21 + number..22 + number), &mut deliver).unwrap();
+    }
+    let request = arbiter.take_request().unwrap();
+    assert_eq!((request.first, request.count, arbiter.take_request()), (11, 10, None));
+    // The clock is ahead of all of them; the answer comes as fast as it can.
+    let now = 5_000 * MS;
+    arbiter.advance(Nanos(now), &mut deliver);
+    assert_eq!(arbiter.take_request(), None);
+    arbiter.packet(Line::Recovery, Nanos(now + MS), &right(11..21), &mut deliver).unwrap();
+    assert_eq!((arbiter.next(), arbiter.counters().repeated_requests), (Some(2_021), 0));
+    assert_eq!(gaps, 0);
+}
