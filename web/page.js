@@ -109,6 +109,8 @@ setInterval(() => {
 function show(look) {
   const { status } = look;
   const seconds = status.time_ns / 1e9;
+  // What a journal's replay brings at once is no rate.
+  if (!status.has_replayed) rates = new Rates();
   charts.add(look.delays);
   showHead(status, look, seconds);
   showVenues(status, seconds);
@@ -132,7 +134,7 @@ function showHead(status, look, seconds) {
   write(byId("state"), word);
   dress(byId("state"), `badge ${kind}`);
   byId("state").title = status.reasons.join("\n");
-  if (status.journal?.error) alert(`The journal fails: ${status.journal.error}`, "");
+  if (status.journal?.is_failing) alert(`The journal loses inputs: ${status.journal.error}`, "");
   else if (word === "stands still") alert(`The plant has told nothing for ${Math.round(age)} s.`, "");
   else if (!status.is_ready && (heardOf.length > 0 || !status.has_replayed)) alert(`Not ready: ${status.reasons.join("; ")}.`, "warn");
   else alert(null);
@@ -146,6 +148,7 @@ function showHead(status, look, seconds) {
   dress(byId("missing"), missing > 0 ? "bad" : "");
   write(byId("client-count"), count(status.clients?.sessions.filter((client) => client.key).length ?? 0));
   write(byId("uptime"), status.started_ns > 0 ? span((status.now_ns - status.started_ns) / 1e9) : "–");
+  byId("logout").hidden = !status.has_login;
   write(byId("version"), `Tapeworks ${status.version}`);
   document.title = `${word === "live" ? "" : `${word}: `}Tapeworks plant`;
 }

@@ -14,13 +14,14 @@
 //! | `/status.json` | the same for programs: everything, at once |
 //! | `/health` | 200 while the process is alive; needs no token |
 //! | `/ready` | 200 when every condition of readiness is met, else 503; each condition with the reasons why it is not |
-//! | `/login` | a form for the token, where there is one |
+//! | `/login`, `/logout` | a form for the token, where there is one, and the end of a login |
 //!
 //! The server has a thread of its own, and an async runtime in it. It reads what the others tell of themselves some times a
 //! second, and holds no lock for longer than a copy takes. Who is slow gets fewer looks, and who stands still is
 //! dropped; both cost the market's threads nothing.
 
-use std::net::{SocketAddr, TcpListener};
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -29,18 +30,19 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::live::config::WebSetting;
 use crate::live::service::Handles;
 use crate::refusals::{OnRefusal, Refusals};
 
 mod access;
+mod closing;
 mod counters;
 mod describe;
 mod live;
@@ -55,11 +57,24 @@ use describe::Tick;
 /// Connections that speak HTTP at once; WebSockets are counted apart.
 const MOST_CONNECTIONS: usize = 128;
 
+/// Of them, from one address.
+const MOST_OF_ADDRESS: usize = 32;
+
+/// Further connections, for [`RESERVED`] alone: who probes and scrapes is answered however many others hold connections.
+const RESERVE: usize = 64;
+
+/// What is answered on the reserve.
+const RESERVED: [&str; 3] = ["/health", "/ready", "/metrics"];
+
+/// How long a connection of the reserve may take to say what it wants, and to take the answer.
+const RESERVE_HEADER_TIME: Duration = Duration::from_millis(250);
+const RESERVE_TIME: Duration = Duration::from_secs(5);
+
 /// Pages that look at once.
 const MOST_VIEWERS: usize = 64;
 
 /// How long a connection may take to say what it wants.
-const HEADER_TIME: Duration = Duration::from_secs(10);
+const HEADER_TIME: Duration = Duration::from_secs(3);
 
 /// How long a connection that speaks HTTP may live.
 const CONNECTION_TIME: Duration = Duration::from_secs(300);
@@ -204,10 +219,56 @@ impl App {
     }
 }
 
-/// Takes connections, as many as there may be.
+/// Connections of each address.
+type OfAddresses = Arc<Mutex<HashMap<IpAddr, usize>>>;
+
+/// A connection's place: among all, and among those of its address.
+struct Place {
+    _permit: OwnedSemaphorePermit,
+    address: IpAddr,
+    all: OfAddresses,
+}
+
+impl Place {
+    /// A place for a connection of `address`, if there is one.
+    fn take(connections: &Arc<Semaphore>, all: &OfAddresses, address: IpAddr) -> Option<Self> {
+        let mut counts = all.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(address).or_default();
+        let permit = (*count < MOST_OF_ADDRESS).then(|| Arc::clone(connections).try_acquire_owned());
+        match permit {
+            Some(Ok(permit)) => {
+                *count += 1;
+                Some(Self { _permit: permit, address, all: Arc::clone(all) })
+            }
+            _ => {
+                if *count == 0 {
+                    counts.remove(&address);
+                }
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut counts = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// Takes connections, as many as there may be. Beyond that there is a reserve, on which a connection must say soon what it wants:
+/// who holds connections and says nothing keeps nobody from asking whether the plant is well.
 async fn serve(listener: tokio::net::TcpListener, app: Arc<App>) {
     let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    let router = router(&app);
+    let reserve = Arc::new(Semaphore::new(RESERVE));
+    let of_addresses = OfAddresses::default();
+    let (whole, reserved) = (router(&app), reserved(&app));
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
             // No more files, most likely: it may be better in a while.
@@ -215,27 +276,62 @@ async fn serve(listener: tokio::net::TcpListener, app: Arc<App>) {
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else {
-            app.counters.connections_refused.add();
-            app.refuse(Peer(peer), "too many connections");
-            continue;
-        };
+        // What is sent is small, and somebody waits for it.
+        let _slower = stream.set_nodelay(true);
         app.counters.connections.add();
-        let service = TowerToHyperService::new(router.clone().layer(Extension(Peer(peer))));
-        tokio::spawn(async move {
-            // What is sent is small, and somebody waits for it.
-            let _slower = stream.set_nodelay(true);
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEADER_TIME)
-                .max_buf_size(HEADER_BYTES)
-                .serve_connection(TokioIo::new(stream), service)
-                .with_upgrades();
-            // Whichever way it ends, there is nobody left to be told.
-            let _ended = tokio::time::timeout(CONNECTION_TIME, connection).await;
-            drop(permit);
-        });
+        let app = Arc::clone(&app);
+        match Place::take(&connections, &of_addresses, peer.ip()) {
+            Some(place) => {
+                let service = TowerToHyperService::new(whole.clone().layer(Extension(Peer(peer))));
+                tokio::spawn(async move {
+                    let connection = http1::Builder::new()
+                        .timer(TokioTimer::new())
+                        .header_read_timeout(HEADER_TIME)
+                        .max_buf_size(HEADER_BYTES)
+                        .serve_connection(TokioIo::new(stream), service)
+                        .with_upgrades();
+                    // Whichever way it ends, there is nobody left to be told.
+                    let _ended = tokio::time::timeout(CONNECTION_TIME, connection).await;
+                    drop(place);
+                });
+            }
+            None => {
+                app.counters.connections_refused.add();
+                app.refuse(Peer(peer), "too many connections");
+                // The next is taken when this one has a place: those that wait are in the system's queue.
+                let Ok(permit) = Arc::clone(&reserve).acquire_owned().await else { return };
+                let service = TowerToHyperService::new(reserved.clone().layer(Extension(Peer(peer))));
+                tokio::spawn(async move {
+                    let connection = http1::Builder::new()
+                        .timer(TokioTimer::new())
+                        .header_read_timeout(RESERVE_HEADER_TIME)
+                        .max_buf_size(HEADER_BYTES)
+                        .keep_alive(false)
+                        .serve_connection(TokioIo::new(stream), service);
+                    if !matches!(tokio::time::timeout(RESERVE_TIME, connection).await, Ok(Ok(()))) {
+                        app.counters.connections_evicted.add();
+                    }
+                    drop(permit);
+                });
+            }
+        }
     }
+}
+
+/// What is answered on the reserve; all else is refused.
+fn reserved(app: &Arc<App>) -> Router {
+    let full = || async {
+        let about = [(header::RETRY_AFTER, "1"), (header::CONNECTION, "close")];
+        (StatusCode::SERVICE_UNAVAILABLE, about, "refused: too many connections\n").into_response()
+    };
+    let [health_path, ready_path, metrics_path] = RESERVED;
+    Router::new()
+        .route(metrics_path, get(metrics))
+        .route(health_path, get(health))
+        .route(ready_path, get(ready))
+        .fallback(full)
+        .layer(middleware::from_fn_with_state(Arc::clone(app), access::guard))
+        .with_state(Arc::clone(app))
 }
 
 fn router(app: &Arc<App>) -> Router {
@@ -247,6 +343,7 @@ fn router(app: &Arc<App>) -> Router {
         .route("/health", get(health))
         .route("/ready", get(ready))
         .route("/login", get(access::form).post(access::login))
+        .route("/logout", post(access::logout))
         .fallback(get(page::file))
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .layer(middleware::from_fn_with_state(Arc::clone(app), access::guard))

@@ -1075,6 +1075,27 @@ mod tls {
         }
     }
 
+    /// It waited for a greeting, and the connection ended without a word.
+    #[test]
+    fn a_client_without_tls_learns_what_it_has_come_to() {
+        let certificate = Certificate::new("plain");
+        let config = certificate.config();
+        let plant = Plant::with(|options| {
+            (options.tls, options.limits.authentication_ns) = (Some(config), 300_000_000);
+        });
+        for said in ["", "auth=0123|dataset=TAPEWORKS.DEMO\n"] {
+            let mut stream = TcpStream::connect(plant.server.address()).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            stream.write_all(said.as_bytes()).unwrap();
+            let mut told = Vec::new();
+            // After what it has said it may be a reset.
+            let _ended = stream.read_to_end(&mut told);
+            let told = String::from_utf8_lossy(&told);
+            assert!(told.contains("error=this port speaks TLS"), "{said:?}: {told:?}");
+        }
+        plant.end();
+    }
+
     #[test]
     fn a_session_over_tls_brings_the_same_records() {
         let certificate = Certificate::new("session");

@@ -28,8 +28,8 @@ use tapeworks_plant::multicast::server::MulticastStats;
 use tapeworks_plant::refusals::OnRefusal;
 use tapeworks_plant::venues::{Config as VenuesConfig, Venue, Venues};
 use tapeworks_plant::web::{self, Web, WebError};
-use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::{self, Message};
 
 const TOKEN: &str = "a token that is long enough";
 
@@ -333,6 +333,11 @@ fn parse(text: &str) -> BTreeMap<String, Vec<(String, f64)>> {
                 .unwrap_or(name);
             assert_eq!(order.last().unwrap(), family, "samples stand below their family");
             assert!(name.starts_with("tapeworks_"), "{name}");
+            // As promtool's lint has it: base units, and quantiles of summaries alone.
+            let units =
+                ["days", "hours", "minutes", "milliseconds", "microseconds", "nanoseconds", "megabytes"];
+            assert!(!name.split('_').any(|word| units.contains(&word)), "{name}");
+            assert!(!labels.contains("quantile="), "{line}");
             assert_eq!(families[family].0 == "counter", name.ends_with("_total"), "{name}");
             let value: f64 = value.parse().unwrap();
             samples
@@ -427,7 +432,7 @@ fn what_is_not_configured_is_told_as_such() {
     let samples = parse(&shown.get("/metrics").body);
     assert!(!samples.keys().any(|name| name.starts_with("tapeworks_questdb")));
     let one = |name: &str| samples[name][0].1;
-    assert_eq!((one("tapeworks_roll_days_total"), one("tapeworks_roll_failures_total")), (2.0, 1.0));
+    assert_eq!((one("tapeworks_roll_done_total"), one("tapeworks_roll_failures_total")), (2.0, 1.0));
 }
 
 #[test]
@@ -598,6 +603,108 @@ fn there_are_at_most_so_many_connections_and_the_others_are_counted() {
         }
     };
     assert!(refused >= 72, "{refused}");
+}
+
+/// 140 connections that said nothing kept 24 of 30 probes from an answer.
+#[test]
+fn who_probes_and_scrapes_is_answered_while_others_hold_connections() {
+    let shown = Shown::with_token(Some("a token of some length"));
+    let address = shown.address();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let attackers: Vec<_> = (0..140)
+        .map(|number: u32| {
+            let is_over = Arc::clone(&is_over);
+            std::thread::spawn(move || {
+                while !is_over.load(Ordering::Acquire) {
+                    let Ok(mut stream) = TcpStream::connect(address) else { continue };
+                    // A byte now and then, and never the end of the header.
+                    for _ in 0..40 {
+                        std::thread::sleep(Duration::from_millis(100 + u64::from(number % 7)));
+                        if is_over.load(Ordering::Acquire) || stream.write_all(b"G").is_err() {
+                            break;
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(500));
+    let answered: Vec<u16> = (0..30)
+        .map(|number| {
+            let path = ["/health", "/metrics", "/ready"][number % 3];
+            let request = format!(
+                "GET {path} HTTP/1.1\r\nConnection: close\r\nAuthorization: bearer a token of some length\r\nHost: {address}\r\n\r\n"
+            );
+            Answer::try_read(address, &request).map_or(0, |answer| answer.code)
+        })
+        .collect();
+    is_over.store(true, Ordering::Release);
+    attackers.into_iter().for_each(|attacker| attacker.join().unwrap());
+    assert_eq!(answered, [200; 30]);
+}
+
+#[test]
+fn a_refused_upgrade_gives_its_place_back() {
+    let shown = Shown::new();
+    let address = shown.address();
+    let upgrade = format!(
+        "GET /stream HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    );
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(upgrade.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    // To the end: a connection that stayed open would be a time-out.
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 404"), "{text}");
+}
+
+#[test]
+fn the_end_of_a_websocket_is_as_the_standard_has_it() {
+    let shown = Shown::new();
+    let url = format!("ws://{}/live", shown.address());
+    let code_after = |sent: Vec<Vec<u8>>| {
+        let (mut socket, _) = tungstenite_client(&url);
+        for bytes in sent {
+            socket.get_mut().write_all(&bytes).unwrap();
+        }
+        loop {
+            match socket.read() {
+                Ok(Message::Close(frame)) => break frame.map(|frame| u16::from(frame.code)),
+                Ok(_) => {}
+                Err(error) => panic!("no Close came: {error}"),
+            }
+        }
+    };
+    // Masked by zeros: a Close of 1000, a text that is no UTF-8, one that is too long, a reserved opcode, a frame without a mask.
+    let masked = |opcode: u8, payload: &[u8]| {
+        let mut frame = vec![0x80 | opcode];
+        match u8::try_from(payload.len()).ok().filter(|length| *length < 126) {
+            Some(length) => frame.push(0x80 | length),
+            None => {
+                frame.push(0x80 | 126);
+                frame.extend_from_slice(&(payload.len() as u16).to_be_bytes());
+            }
+        }
+        frame.extend_from_slice(&[0; 4]);
+        frame.extend_from_slice(payload);
+        frame
+    };
+    assert_eq!(code_after(vec![masked(8, &1000u16.to_be_bytes())]), Some(1000));
+    assert_eq!(code_after(vec![masked(1, b"\xff\xfe")]), Some(1007));
+    assert_eq!(code_after(vec![masked(1, &[b' '; 5_000])]), Some(1009));
+    assert_eq!(code_after(vec![masked(3, b"")]), Some(1002));
+    assert_eq!(code_after(vec![vec![0x81, 0x01, b'x']]), Some(1002));
+    assert_eq!(code_after(vec![masked(1, b"[]")]), Some(1008));
+}
+
+fn tungstenite_client(
+    url: &str,
+) -> (tungstenite::WebSocket<TcpStream>, tungstenite::handshake::client::Response) {
+    let address = url.trim_start_matches("ws://").split('/').next().unwrap();
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    tungstenite::client(url, stream).unwrap()
 }
 
 #[test]

@@ -35,8 +35,13 @@ impl Transport {
     pub(super) fn finish(&mut self) -> io::Result<()> {
         #[cfg(feature = "tls")]
         if let Self::Tls(encrypted) = self {
-            encrypted.session.send_close_notify();
-            encrypted.settle()?;
+            if encrypted.session.is_handshaking() {
+                // It waits for a greeting, as a client without TLS does.
+                encrypted.tell_plainly();
+            } else {
+                encrypted.session.send_close_notify();
+                encrypted.settle()?;
+            }
         }
         self.stream().shutdown(Shutdown::Write)
     }
@@ -79,6 +84,10 @@ impl Write for Transport {
     }
 }
 
+/// What a client that does not speak TLS reads: a line as the authentication's answers are.
+#[cfg(feature = "tls")]
+const PLAIN_CLIENT: &[u8] = b"success=0|error=this port speaks TLS, and the client does not\n";
+
 /// TLS over TCP.
 #[cfg(feature = "tls")]
 #[derive(Debug)]
@@ -96,6 +105,12 @@ impl Encrypted {
         let mut session = rustls::ServerConnection::new(config)?;
         session.set_buffer_limit(Some(1 << 18));
         Ok(Self { stream, session })
+    }
+
+    /// Tells a client that does not speak TLS what it has come to.
+    fn tell_plainly(&mut self) {
+        // A client that takes not even a line learns nothing.
+        let _taken = self.stream.write(PLAIN_CLIENT);
     }
 
     fn settle(&mut self) -> io::Result<()> {
@@ -118,6 +133,12 @@ impl Encrypted {
             }
             let count = self.session.read_tls(&mut self.stream)?;
             let processed = self.session.process_new_packets();
+            if let Err(rustls::Error::InvalidMessage(_)) = processed
+                && self.session.is_handshaking()
+            {
+                self.tell_plainly();
+                return Err(io::ErrorKind::InvalidData.into());
+            }
             // An alert that tells the other side what was wrong.
             self.settle()?;
             processed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;

@@ -197,6 +197,39 @@ fn address(reading: &mut Reading<'_>, section: &mut Section<'_>, key: &'static s
     section.parsed(reading, key, "an address with a port such as 127.0.0.1:31001", |text| text.parse().ok())
 }
 
+/// Addresses that the plant listens on, by transport: two of one kind on one port cannot both be had.
+#[derive(Default)]
+struct Taken(Vec<(&'static str, SocketAddr, String)>);
+
+impl Taken {
+    /// Takes `address` for `what`; says who has it already.
+    fn take(&mut self, transport: &'static str, address: SocketAddr, what: &str) -> Option<String> {
+        let clashes = |other: &SocketAddr| {
+            let is_one = address.ip() == other.ip()
+                || address.ip().is_unspecified() && !other.ip().is_multicast()
+                || other.ip().is_unspecified() && !address.ip().is_multicast();
+            address.port() != 0 && address.port() == other.port() && is_one
+        };
+        let other = self.0.iter().find(|(kind, other, _)| *kind == transport && clashes(other));
+        let whose = other.map(|(_, _, whose)| whose.clone());
+        self.0.push((transport, address, what.to_owned()));
+        whose
+    }
+
+    /// The same, and a fault where somebody has it.
+    fn check(
+        &mut self,
+        reading: &mut Reading<'_>,
+        (section, key): (&Section<'_>, &str),
+        (transport, address): (&'static str, SocketAddr),
+        what: &str,
+    ) {
+        if let Some(other) = self.take(transport, address, what) {
+            section.wrong_at(reading, key, &format!("{other} has the address {address} already"));
+        }
+    }
+}
+
 fn publisher(text: &str) -> Option<Publisher> {
     let named = FEEDS.iter().find(|feed| feed.dataset.eq_ignore_ascii_case(text));
     named.map(|feed| feed.publisher).or_else(|| text.parse().ok().filter(|number| *number > 0).map(Publisher))
@@ -250,17 +283,20 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
     if let Some(first_too_many) = venues.get(256) {
         reading.wrong(first_too_many.span.clone(), "at most 256 venues are possible".to_owned());
     }
-    let mut names = Vec::new();
-    plant.venues = venues.into_iter().filter_map(|venue| read_venue(reading, venue, &mut names)).collect();
+    let (mut names, mut taken) = (Vec::new(), Taken::default());
+    plant.venues =
+        venues.into_iter().filter_map(|venue| read_venue(reading, venue, &mut names, &mut taken)).collect();
     if let Some(journal) = &mut plant.journal {
         // Each packet that waits for the journal has a buffer, and the sockets need some.
         journal.queue = journal.queue.min(plant.receive.buffers / 2).max(64);
     }
-    let clients = top.table(reading, "clients").and_then(|clients| read_clients(reading, clients));
-    let web = top.table(reading, "web").map(|web| read_web(reading, web));
+    let clients =
+        top.table(reading, "clients").and_then(|clients| read_clients(reading, clients, &mut taken));
+    let web = top.table(reading, "web").map(|web| read_web(reading, web, &mut taken));
     let interface = plant.receive.interface;
-    let multicast =
-        top.table(reading, "multicast").and_then(|section| read_multicast(reading, section, interface));
+    let multicast = top
+        .table(reading, "multicast")
+        .and_then(|section| read_multicast(reading, section, interface, &mut taken));
     let roll = top.table(reading, "roll").and_then(|roll| read_roll(reading, roll, plant.journal.is_some()));
     let questdb = read_questdb(reading, &mut top);
     top.refuse_the_rest(reading);
@@ -353,6 +389,7 @@ fn read_venue(
     reading: &mut Reading<'_>,
     mut venue: Section<'_>,
     names: &mut Vec<String>,
+    taken: &mut Taken,
 ) -> Option<VenueOptions> {
     let name = venue.required_text(reading, "name");
     if let Some((name, span)) = &name {
@@ -380,11 +417,18 @@ fn read_venue(
     if publisher.is_none() && !venue.has("publisher") {
         venue.missing(reading, "publisher");
     }
+    let is_line = |line: &SocketAddr| {
+        let ip = line.ip();
+        line.port() != 0 && (ip.is_multicast() || ip.is_loopback() || ip.is_unspecified())
+    };
+    let what = "a multicast group with a port (unicast is received at 0.0.0.0 or loopback)";
     let lines = venue
-        .each(reading, "lines", "a multicast group or an address with a port", |text| {
-            text.parse::<SocketAddr>().ok().filter(|line| line.port() != 0)
-        })
+        .each(reading, "lines", what, |text| text.parse::<SocketAddr>().ok().filter(is_line))
         .unwrap_or_default();
+    let named = name.as_ref().map_or("", |(name, _)| name.as_str()).to_owned();
+    for line in &lines {
+        taken.check(reading, (&venue, "lines"), ("udp", *line), &format!("a line of venue '{named}'"));
+    }
     if !venue.has("lines") {
         venue.missing(reading, "lines");
     }
@@ -455,9 +499,14 @@ fn read_venue(
     })
 }
 
-fn read_clients(reading: &mut Reading<'_>, mut clients: Section<'_>) -> Option<ClientsSetting> {
+fn read_clients(
+    reading: &mut Reading<'_>,
+    mut clients: Section<'_>,
+    taken: &mut Taken,
+) -> Option<ClientsSetting> {
     let listen = address(reading, &mut clients, "listen")
         .unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], CLIENTS_PORT)));
+    taken.check(reading, (&clients, "listen"), ("tcp", listen), "[clients]");
     let queue_bytes =
         clients.integer(reading, "queue_mb", 1..=65_536).map_or(16 << 20, |(megabytes, _)| megabytes << 20);
     let max_connections =
@@ -552,6 +601,7 @@ fn read_multicast(
     reading: &mut Reading<'_>,
     mut section: Section<'_>,
     interface: Option<Ipv4Addr>,
+    taken: &mut Taken,
 ) -> Option<MulticastSetting> {
     let group =
         section.parsed(reading, "group", "an IPv4 address with a port such as 239.192.100.1:34000", |text| {
@@ -567,6 +617,19 @@ fn read_multicast(
     setting.hops = section.integer(reading, "hops", 0..=255).map_or(setting.hops, |(hops, _)| hops as u32);
     setting.retransmission = address(reading, &mut section, "retransmission");
     setting.soupbintcp = address(reading, &mut section, "soupbintcp");
+    for (key, transport, wanted) in
+        [("retransmission", "udp", setting.retransmission), ("soupbintcp", "tcp", setting.soupbintcp)]
+    {
+        if let Some(wanted) = wanted {
+            let what = format!("'{key}' of [multicast]");
+            taken.check(reading, (&section, key), (transport, wanted), &what);
+        }
+    }
+    if let Some(group) = group
+        && let Some(other) = taken.take("udp", SocketAddr::V4(group), "[multicast]")
+    {
+        section.wrong_at(reading, "group", &format!("{other} is received at {group}: it would hear itself"));
+    }
     setting.login = section.table(reading, "login").map(|mut login| {
         let mut word = |key: &'static str, longest: usize| {
             let Some((text, span)) = login.required_text(reading, key) else { return String::new() };
@@ -680,16 +743,26 @@ fn read_questdb(reading: &mut Reading<'_>, top: &mut Section<'_>) -> Option<Ques
     address.map(|_| setting)
 }
 
-fn read_web(reading: &mut Reading<'_>, mut web: Section<'_>) -> WebSetting {
+/// A token that others than this machine can guess at has so many characters at least.
+const TOKEN_LENGTH: usize = 16;
+
+fn read_web(reading: &mut Reading<'_>, mut web: Section<'_>, taken: &mut Taken) -> WebSetting {
     let listen =
         address(reading, &mut web, "listen").unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], WEB_PORT)));
+    taken.check(reading, (&web, "listen"), ("tcp", listen), "[web]");
     let token = web.text(reading, "token").map(|(token, _)| token);
-    if token.as_ref().is_none_or(String::is_empty) && !listen.ip().is_loopback() {
+    let length = token.as_ref().map_or(0, String::len);
+    if length == 0 && !listen.ip().is_loopback() {
         web.wrong_at(
             reading,
             "listen",
             "who listens beyond this machine needs a 'token' that whoever looks must know",
         );
+    } else if length < TOKEN_LENGTH && !listen.ip().is_loopback() {
+        let problem = format!(
+            "'token' is too short: beyond this machine it can be guessed, and needs {TOKEN_LENGTH} characters, not {length}"
+        );
+        web.wrong_at(reading, "token", &problem);
     }
     let stream = web.boolean(reading, "stream").unwrap_or_default();
     web.refuse_the_rest(reading);
@@ -712,7 +785,7 @@ mod tests {
         receive = { buffer_mb = 8, busy_poll_us = 50, datagram_bytes = 9_000, buffers = 4_096, from = "packet", device = "eth0" }
         nbbo = { stale_books = "exclude", odd_lots = true }
         journal = { folder = "journal", segment_mb = 64, keep_gb = 10, sync = "250ms", when_failing = "stop" }
-        web = { listen = "0.0.0.0:8080", token = "secret", stream = true }
+        web = { listen = "0.0.0.0:8080", token = "a-secret-of-some-length", stream = true }
         roll = { folder = "days", schemas = ["mbo", "cmbp-1"], format = "parquet" }
         [multicast]
         group = "239.192.100.1:34000"
@@ -793,7 +866,7 @@ mod tests {
         assert_eq!(clients.datasets[1].publishers, [2, 3]);
         assert_eq!(clients.keys.get(0).unwrap().max_connections, 3);
         let web = config.web.as_ref().unwrap();
-        assert_eq!((web.token.as_deref(), web.stream), (Some("secret"), true));
+        assert_eq!((web.token.as_deref(), web.stream), (Some("a-secret-of-some-length"), true));
         let feeds: Vec<_> = config.books().feeds.iter().map(|(publisher, _)| *publisher).collect();
         assert_eq!(feeds, [Publisher::XNAS_ITCH, Publisher::IEXG_DEEP]);
         let login = Credentials { user: "me".to_owned(), password: "secret".to_owned() };
@@ -897,6 +970,36 @@ mod tests {
         assert_eq!(journal.snapshot_every, Some(Duration::from_secs(60)));
         let wrong = problems(&WHOLE.replace("format = \"parquet\"", "format = \"xlsx\""));
         assert!(wrong.len() == 1 && wrong[0].contains("'format'"), "{wrong:?}");
+        // What would fail at the start, or be wrong for ever.
+        let venue = |name: &str, line: &str| {
+            format!("[[venue]]\nname = \"{name}\"\nprotocol = \"deep\"\nlines = [\"{line}\"]\n")
+        };
+        let clients = "[clients]\nlisten = \"0.0.0.0:8080\"\nkey = [{ name = \"k\", key = \"db-TapeworksDemoKey0000000000000\" }]\ndataset = [{ name = \"D\" }]\n";
+        for (text, expected) in [
+            (
+                venue("a", "239.1.1.1:5000") + &venue("b", "239.1.1.1:5000"),
+                "p.toml:8:9: a line of venue 'a' has the address 239.1.1.1:5000 already",
+            ),
+            (venue("a", "192.0.2.1:5000"), "p.toml:4:10: 'lines'"),
+            (
+                venue("a", "239.1.1.1:5000") + clients + "[web]\nlisten = \"127.0.0.1:8080\"\n",
+                "p.toml:10:10: [clients] has the address 127.0.0.1:8080 already",
+            ),
+            (
+                venue("a", "239.1.1.1:5000") + "[multicast]\ngroup = \"239.1.1.1:5000\"\n",
+                "p.toml:6:9: a line of venue 'a' is received at 239.1.1.1:5000",
+            ),
+            (
+                venue("a", "239.1.1.1:5000") + "[web]\nlisten = \"0.0.0.0:80\"\ntoken = \"x\"\n",
+                "p.toml:7:9: 'token' is too short",
+            ),
+        ] {
+            let told = problems(&text);
+            assert!(told.len() == 1 && told[0].starts_with(expected), "{told:?}\n{expected}");
+        }
+        for sound in ["127.0.0.1:5000", "0.0.0.0:5000", "[ff02::1]:5000"] {
+            assert!(Config::parse("p.toml", &venue("a", sound)).is_ok(), "{sound}");
+        }
         let short = WHOLE.replace("db-TapeworksDemoKey0000000000000", "db-short");
         assert!(problems(&short)[0].contains("a key has 32"), "{:?}", problems(&short));
         assert!(!problems(&short)[0].contains("db-short"), "secrets are not told");

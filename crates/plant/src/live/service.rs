@@ -367,7 +367,8 @@ pub struct Handles {
     pub stream: Option<Arc<crate::web::stream::Hub>>,
 }
 
-/// Reads the configuration at `path`, with folders and files in it taken from where the file lies.
+/// Reads the configuration at `path`, with folders and files in it taken from where the file lies, and looks at the files of
+/// TLS: a certificate that cannot be used is a fault of the configuration.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -386,6 +387,13 @@ pub fn load(path: &Path) -> Result<Config, Vec<crate::flow_config::ConfigError>>
     }
     if let Some(roll) = &mut config.roll {
         roll.folder = folder.join(&roll.folder);
+    }
+    #[cfg(feature = "tls")]
+    if let Some((certificate, key)) = config.clients.as_ref().and_then(|clients| clients.tls.as_ref())
+        && let Err(error) = crate::clients::tls::config(certificate, key)
+    {
+        let file = path.display().to_string();
+        return Err(vec![crate::flow_config::ConfigError { file, place: None, problem: error.to_string() }]);
     }
     Ok(config)
 }

@@ -3,12 +3,16 @@
 //! On loopback without a token everybody on this machine may, and nobody else: a page of somebody else's that a browser here
 //! has open reaches the port too, by a name of its own that leads to this machine (DNS rebinding), so `Host` must be
 //! loopback's. Elsewhere, and wherever a token is set, the token must be shown: `Authorization: Bearer`, or a cookie that
-//! the form at `/login` gives. Requests that a browser makes for another site's page (`Origin`) are refused everywhere.
+//! the form at `/login` gives. Each login has a cookie of its own, until `/logout`, a month later or the end of the process.
+//! Requests that a browser makes for another site's page (`Origin`) are refused everywhere.
+//!
+//! Who shows wrong tokens waits: after [`FREE_GUESSES`] an address is answered no more for a second, and twice as long after each
+//! further one, up to a minute.
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use axum::Extension;
 use axum::extract::{Form, Request, State};
@@ -25,6 +29,18 @@ const OPEN: [&str; 4] = ["/health", "/login", "/style.css", "/icon.svg"];
 
 /// How long a wrong token waits for its answer.
 const PENALTY: Duration = Duration::from_millis(500);
+
+/// Wrong tokens of an address before it must wait.
+const FREE_GUESSES: u32 = 5;
+
+/// How long an address must wait at most, and after how long without a wrong token it is forgotten.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// Addresses of wrong tokens that are remembered.
+const MOST_GUESSERS: usize = 4_096;
+
+/// Logins that are remembered; the oldest goes when there are more.
+const MOST_LOGINS: usize = 256;
 
 /// A month, in s.
 const COOKIE_SECONDS: u32 = 30 * 86_400;
@@ -46,9 +62,30 @@ const HEADERS: [(HeaderName, &str); 5] = [
 pub(super) struct Access {
     /// The values of `Host` that are ours, where only loopback's are.
     hosts: Option<Vec<String>>,
-    /// The hash of the token, and what the cookie holds.
-    token: Option<([u8; 32], String)>,
+    /// The hash of the token.
+    token: Option<[u8; 32]>,
     cookie: String,
+    /// The hashes of the cookies that were given, and until when they count.
+    logins: Mutex<VecDeque<([u8; 32], Instant)>>,
+    guessers: Mutex<HashMap<IpAddr, Guesser>>,
+}
+
+/// An address that showed wrong tokens.
+#[derive(Clone, Copy, Debug)]
+struct Guesser {
+    guesses: u32,
+    /// When the last was shown.
+    last: Instant,
+}
+
+impl Guesser {
+    /// Until when it is not answered.
+    fn until(&self) -> Instant {
+        let doublings = self.guesses.saturating_sub(FREE_GUESSES + 1).min(16);
+        let wait =
+            if self.guesses > FREE_GUESSES { Duration::from_secs(1 << doublings) } else { Duration::ZERO };
+        self.last + wait.min(LONGEST_WAIT)
+    }
 }
 
 impl std::fmt::Debug for Access {
@@ -62,7 +99,12 @@ impl std::fmt::Debug for Access {
 enum Refusal {
     Host,
     Origin,
+    /// No token.
     Token,
+    /// A wrong one.
+    Guess,
+    /// So many wrong ones that it must wait, for so many seconds.
+    Wait(u64),
 }
 
 fn hash(what: &str, text: &str) -> [u8; 32] {
@@ -81,30 +123,95 @@ impl Access {
             }
             hosts
         });
-        // The same after a restart, so that pages that wait for it come back by themselves.
-        let token = token.map(|token| (hash("token", token), hex::encode(hash("cookie", token))));
-        Self { hosts, token, cookie: format!("tapeworks_{port}") }
+        let token = token.map(|token| hash("token", token));
+        let cookie = format!("tapeworks_{port}");
+        Self { hosts, token, cookie, logins: Mutex::default(), guessers: Mutex::default() }
+    }
+
+    /// Whether a token is asked for.
+    pub(super) const fn has_token(&self) -> bool {
+        self.token.is_some()
     }
 
     /// Whether it is the token, in a time that does not tell how much of it is right.
     fn is_token(&self, shown: &str) -> bool {
-        self.token.as_ref().is_some_and(|(token, _)| hash("token", shown).ct_eq(token).into())
+        self.token.as_ref().is_some_and(|token| hash("token", shown).ct_eq(token).into())
+    }
+
+    /// A cookie for somebody who showed the token; `None` when the system has no randomness.
+    fn log_in(&self) -> Option<String> {
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret).ok()?;
+        let cookie = hex::encode(secret);
+        let mut logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
+        logins.retain(|(_, until)| *until > Instant::now());
+        if logins.len() == MOST_LOGINS {
+            logins.pop_front();
+        }
+        let until = Instant::now() + Duration::from_secs(COOKIE_SECONDS.into());
+        logins.push_back((hash("cookie", &cookie), until));
+        Some(cookie)
+    }
+
+    /// The cookies shown count no more.
+    fn log_out(&self, headers: &HeaderMap) {
+        let gone: Vec<[u8; 32]> = self.cookies(headers).collect();
+        let mut logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
+        logins.retain(|(login, _)| !gone.contains(login));
+    }
+
+    /// The hashes of the cookies of ours that are shown.
+    fn cookies(&self, headers: &HeaderMap) -> impl Iterator<Item = [u8; 32]> {
+        let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
+        let pairs = cookies.flat_map(|cookies| cookies.split(';'));
+        let named = pairs.filter_map(|cookie| cookie.trim().split_once('='));
+        named.filter(|(name, _)| *name == self.cookie).map(|(_, value)| hash("cookie", value))
     }
 
     fn has_cookie(&self, headers: &HeaderMap) -> bool {
-        let Some((_, expected)) = &self.token else { return false };
-        let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
-        cookies.flat_map(|cookies| cookies.split(';')).filter_map(|cookie| cookie.trim().split_once('=')).any(
-            |(name, value)| name == self.cookie && bool::from(value.as_bytes().ct_eq(expected.as_bytes())),
-        )
+        let logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        self.cookies(headers).any(|shown| logins.iter().any(|(login, until)| *login == shown && *until > now))
     }
 
-    fn has_bearer(&self, headers: &HeaderMap) -> bool {
-        let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        shown.and_then(|value| value.strip_prefix("Bearer ")).is_some_and(|token| self.is_token(token.trim()))
+    /// How many seconds the address must wait before a token of it is looked at.
+    fn wait(&self, address: IpAddr, now: Instant) -> u64 {
+        let guessers = self.guessers.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = guessers.get(&address).map_or(now, Guesser::until);
+        until.saturating_duration_since(now).as_millis().div_ceil(1_000) as u64
     }
 
-    fn judge(&self, path: &str, headers: &HeaderMap) -> Result<(), Refusal> {
+    /// The address has shown a wrong token.
+    fn guessed(&self, address: IpAddr, now: Instant) {
+        let mut guessers = self.guessers.lock().unwrap_or_else(PoisonError::into_inner);
+        if guessers.len() >= MOST_GUESSERS && !guessers.contains_key(&address) {
+            guessers.retain(|_, guesser| now.saturating_duration_since(guesser.last) < LONGEST_WAIT);
+            if guessers.len() >= MOST_GUESSERS {
+                // More than are remembered guess at once: each waits for its answer all the same.
+                return;
+            }
+        }
+        let guesser = guessers.entry(address).or_insert(Guesser { guesses: 0, last: now });
+        if now.saturating_duration_since(guesser.until()) >= LONGEST_WAIT {
+            guesser.guesses = 0;
+        }
+        (guesser.guesses, guesser.last) = (guesser.guesses.saturating_add(1), now);
+    }
+
+    /// Whether a token that is shown is right; otherwise why not.
+    fn check(&self, shown: &str, address: IpAddr) -> Result<(), Refusal> {
+        let now = Instant::now();
+        match self.wait(address, now) {
+            0 if self.is_token(shown) => Ok(()),
+            0 => {
+                self.guessed(address, now);
+                Err(Refusal::Guess)
+            }
+            seconds => Err(Refusal::Wait(seconds)),
+        }
+    }
+
+    fn judge(&self, path: &str, headers: &HeaderMap, address: IpAddr) -> Result<(), Refusal> {
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
         let is_ours = |host: &str| {
             let hosts = self.hosts.as_ref();
@@ -119,12 +226,23 @@ impl Access {
             }
         }
         let is_open = self.token.is_none() || OPEN.contains(&path);
-        if is_open || self.has_bearer(headers) || self.has_cookie(headers) {
-            Ok(())
-        } else {
-            Err(Refusal::Token)
+        if is_open || self.has_cookie(headers) {
+            return Ok(());
+        }
+        let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        match shown.and_then(bearer) {
+            Some(token) => self.check(token, address),
+            // Something else than a token is a guess too.
+            None if headers.contains_key(header::AUTHORIZATION) => self.check("", address),
+            None => Err(Refusal::Token),
         }
     }
+}
+
+/// The token of `Bearer TOKEN`; the scheme in any case (RFC 9110, section 11.1).
+fn bearer(authorization: &str) -> Option<&str> {
+    let (scheme, token) = authorization.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 /// Stands before every request.
@@ -135,7 +253,7 @@ pub(super) async fn guard(
     next: Next,
 ) -> Response {
     let path = request.uri().path();
-    let mut response = match app.access.judge(path, request.headers()) {
+    let mut response = match app.access.judge(path, request.headers(), peer.0.ip()) {
         Ok(()) => {
             app.counters.requests.add();
             next.run(request).await
@@ -152,18 +270,31 @@ pub(super) async fn guard(
             (StatusCode::FORBIDDEN, "refused: the request comes from another site's page\n").into_response()
         }
         Err(Refusal::Token) if path == "/" => Redirect::to("/login").into_response(),
-        Err(Refusal::Token) => {
+        Err(refusal @ (Refusal::Token | Refusal::Guess)) => {
             app.counters.refused_token.add();
             app.refuse(peer, "no token, or a wrong one");
-            let ask = [(header::WWW_AUTHENTICATE, "Bearer")];
+            if refusal == Refusal::Guess {
+                tokio::time::sleep(PENALTY).await;
+            }
+            let ask = [(header::WWW_AUTHENTICATE, "Bearer"), (header::CONNECTION, "close")];
             let why = "refused: show the token of [web] as `Authorization: Bearer`, or log in at /login\n";
             (StatusCode::UNAUTHORIZED, ask, why).into_response()
         }
+        Err(Refusal::Wait(seconds)) => too_many_guesses(&app, peer, seconds),
     };
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+/// The address must wait before a token of it is looked at.
+fn too_many_guesses(app: &App, peer: Peer, seconds: u64) -> Response {
+    app.counters.refused_guesses.add();
+    app.refuse(peer, "too many wrong tokens");
+    let about = [(header::RETRY_AFTER, seconds.to_string()), (header::CONNECTION, "close".to_owned())];
+    let why = format!("refused: too many wrong tokens came from this address; try again in {seconds} s\n");
+    (StatusCode::TOO_MANY_REQUESTS, about, why).into_response()
 }
 
 fn html(code: StatusCode, text: String) -> Response {
@@ -172,7 +303,7 @@ fn html(code: StatusCode, text: String) -> Response {
 
 /// The form.
 pub(super) async fn form(State(app): State<Arc<App>>) -> Response {
-    if app.access.token.is_none() {
+    if !app.access.has_token() {
         return Redirect::to("/").into_response();
     }
     html(StatusCode::OK, page::text("login.html").replace("<!--wrong-->", ""))
@@ -185,14 +316,19 @@ pub(super) async fn login(
     Form(shown): Form<HashMap<String, String>>,
 ) -> Response {
     let shown = shown.get("token").map_or("", |token| token.trim());
-    match &app.access.token {
-        Some((_, cookie)) if app.access.is_token(shown) => {
+    match app.access.check(shown, peer.0.ip()) {
+        Ok(()) => {
+            let Some(cookie) = app.access.log_in() else {
+                return (StatusCode::SERVICE_UNAVAILABLE, "the system has no randomness for a cookie\n")
+                    .into_response();
+            };
             let name = &app.access.cookie;
             let cookie =
                 format!("{name}={cookie}; Path=/; Max-Age={COOKIE_SECONDS}; HttpOnly; SameSite=Strict");
             ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response()
         }
-        _ => {
+        Err(Refusal::Wait(seconds)) => too_many_guesses(&app, peer, seconds),
+        Err(_) => {
             app.counters.refused_token.add();
             app.refuse(peer, "a wrong token at the login");
             tokio::time::sleep(PENALTY).await;
@@ -202,9 +338,18 @@ pub(super) async fn login(
     }
 }
 
+/// Ends a login: its cookie counts no more.
+pub(super) async fn logout(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+    app.access.log_out(&headers);
+    let gone = format!("{}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict", app.access.cookie);
+    ([(header::SET_COOKIE, gone)], Redirect::to("/login")).into_response()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const LOCAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     fn headers(pairs: &[(HeaderName, &str)]) -> HeaderMap {
         pairs.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect()
@@ -213,21 +358,22 @@ mod tests {
     #[test]
     fn on_loopback_only_its_own_names_are_answered() {
         let access = Access::new("127.0.0.1:8080".parse().unwrap(), None);
-        let judge = |host: &str| access.judge("/", &headers(&[(header::HOST, host)]));
+        let judge = |host: &str| access.judge("/", &headers(&[(header::HOST, host)]), LOCAL);
         for host in ["localhost:8080", "127.0.0.1:8080", "[::1]:8080", "LOCALHOST:8080"] {
             assert_eq!(judge(host), Ok(()), "{host}");
         }
         for host in ["evil.example:8080", "localhost", "localhost:8081", "127.0.0.1.evil.example:8080", ""] {
             assert_eq!(judge(host), Err(Refusal::Host), "{host}");
         }
-        assert_eq!(access.judge("/", &HeaderMap::new()), Err(Refusal::Host));
+        assert_eq!(access.judge("/", &HeaderMap::new(), LOCAL), Err(Refusal::Host));
     }
 
     #[test]
     fn pages_of_other_sites_are_refused() {
         let access = Access::new("127.0.0.1:8080".parse().unwrap(), None);
         let judge = |origin: &str| {
-            access.judge("/live", &headers(&[(header::HOST, "localhost:8080"), (header::ORIGIN, origin)]))
+            let headers = headers(&[(header::HOST, "localhost:8080"), (header::ORIGIN, origin)]);
+            access.judge("/live", &headers, LOCAL)
         };
         assert_eq!(judge("http://localhost:8080"), Ok(()));
         for origin in ["http://evil.example", "http://localhost:3000", "null", "", "file://localhost:8080"] {
@@ -238,20 +384,70 @@ mod tests {
     #[test]
     fn where_there_is_a_token_it_must_be_shown() {
         let access = Access::new("0.0.0.0:80".parse().unwrap(), Some("secret"));
-        let (_, cookie) = access.token.clone().unwrap();
+        let cookie = access.log_in().unwrap();
+        let other = access.log_in().unwrap();
         let judge = |path: &str, name: HeaderName, value: &str| {
-            access.judge(path, &headers(&[(header::HOST, "plant.example"), (name, value)]))
+            access.judge(path, &headers(&[(header::HOST, "plant.example"), (name, value)]), LOCAL)
         };
-        assert_eq!(judge("/metrics", header::AUTHORIZATION, "Bearer secret"), Ok(()));
+        for scheme in ["Bearer", "bearer", "BEARER"] {
+            assert_eq!(judge("/metrics", header::AUTHORIZATION, &format!("{scheme} secret")), Ok(()));
+        }
         let right = format!("a=b; tapeworks_80={cookie}");
         assert_eq!(judge("/live", header::COOKIE, &right), Ok(()));
-        for wrong in ["Bearer secre", "Bearer secret2", "secret", "Basic secret", ""] {
-            assert_eq!(judge("/metrics", header::AUTHORIZATION, wrong), Err(Refusal::Token), "{wrong}");
-        }
         for wrong in ["tapeworks_80=secret", "tapeworks_80=", "tapeworks_81=x", &cookie] {
             assert_eq!(judge("/live", header::COOKIE, wrong), Err(Refusal::Token), "{wrong}");
         }
         assert_eq!(judge("/health", header::COOKIE, ""), Ok(()));
+        for wrong in ["Bearer secre", "Bearer secret2", "secret", "Basic secret", ""] {
+            assert_eq!(judge("/metrics", header::AUTHORIZATION, wrong), Err(Refusal::Guess), "{wrong}");
+        }
+        // Who logs out ends that login, and no other.
+        assert_ne!(cookie, other);
+        access.log_out(&headers(&[(header::COOKIE, &right)]));
+        assert_eq!(judge("/live", header::COOKIE, &right), Err(Refusal::Token));
+        assert_eq!(judge("/live", header::COOKIE, &format!("tapeworks_80={other}")), Ok(()));
         assert!(!format!("{access:?}").contains("secret"));
+    }
+
+    #[test]
+    fn who_guesses_waits_longer_and_longer_and_others_do_not() {
+        let access = Access::new("0.0.0.0:80".parse().unwrap(), Some("secret"));
+        let began = Instant::now();
+        let (mut now, mut waits) = (began, Vec::new());
+        for _ in 0..13 {
+            access.guessed(LOCAL, now);
+            let wait = access.wait(LOCAL, now);
+            waits.push(wait);
+            now += Duration::from_secs(wait);
+            assert_eq!(access.wait(LOCAL, now), 0);
+        }
+        assert_eq!(waits, [0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60]);
+        // A day of guesses are some 1,400.
+        access.guessed(LOCAL, Instant::now() + Duration::from_secs(1_000));
+        let other = IpAddr::from([192, 0, 2, 7]);
+        assert_eq!((access.wait(other, now), access.check("secret", other)), (0, Ok(())));
+        // While it waits the right token is not looked at either: the answer tells nothing.
+        let guesser = IpAddr::from([192, 0, 2, 8]);
+        (0..=FREE_GUESSES).for_each(|_| access.guessed(guesser, Instant::now()));
+        assert!(matches!(access.check("secret", guesser), Err(Refusal::Wait(1..))));
+        // After a while all is forgotten.
+        let later = now + 2 * LONGEST_WAIT;
+        access.guessed(LOCAL, later + Duration::from_secs(2_000));
+        assert_eq!(access.wait(LOCAL, later + Duration::from_secs(2_000)), 0);
+    }
+
+    #[test]
+    fn only_so_many_logins_and_guessers_are_remembered() {
+        let access = Access::new("0.0.0.0:80".parse().unwrap(), Some("secret"));
+        let now = Instant::now();
+        for number in 0..2 * MOST_GUESSERS as u32 {
+            access.guessed(IpAddr::from(std::net::Ipv4Addr::from_bits(number)), now);
+        }
+        assert_eq!(access.guessers.lock().unwrap().len(), MOST_GUESSERS);
+        let cookies: Vec<String> = (0..=MOST_LOGINS).map(|_| access.log_in().unwrap()).collect();
+        let has = |cookie: &str| {
+            access.has_cookie(&headers(&[(header::COOKIE, &format!("tapeworks_80={cookie}"))]))
+        };
+        assert!(!has(&cookies[0]) && cookies[1..].iter().all(|cookie| has(cookie)));
     }
 }

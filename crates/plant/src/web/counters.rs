@@ -44,7 +44,7 @@ counters! {
     Counters:
     /// Connections taken
     connections,
-    /// Connections closed at once as there were too many
+    /// Connections that found no place and were taken on the reserve
     connections_refused,
     /// Connections that the system could not give
     accept_errors,
@@ -56,6 +56,10 @@ counters! {
     refused_origin,
     /// Requests refused for want of the token
     refused_token,
+    /// Requests refused as too many wrong tokens came from their address
+    refused_guesses,
+    /// Connections of the reserve closed as they said nothing in time
+    connections_evicted,
     /// Pages that came to look
     viewers,
     /// Pages refused as there were too many

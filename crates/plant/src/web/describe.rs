@@ -28,6 +28,8 @@ pub(super) struct Look {
     pub(super) multicast: Option<MulticastStats>,
     pub(super) web: Vec<(&'static str, &'static str, u64)>,
     pub(super) viewers: usize,
+    /// Whether a token is asked for.
+    pub(super) has_login: bool,
 }
 
 impl Look {
@@ -48,6 +50,7 @@ impl Look {
                 .map(|stats| stats.lock().unwrap_or_else(PoisonError::into_inner).clone()),
             web: [app.counters.all(), streamed].concat(),
             viewers: app.ticks.receiver_count(),
+            has_login: app.access.has_token(),
         }
     }
 
@@ -130,6 +133,7 @@ pub(super) fn status(look: &Look) -> Value {
     let mut all = describe::status(&look.status, look.clients.as_ref(), look.multicast.as_ref());
     all["now_ns"] = look.now.0.into();
     all["has_replayed"] = look.has_replayed.into();
+    all["has_login"] = look.has_login.into();
     all["is_ready"] = is_ready.into();
     all["reasons"] = readiness["reasons"].clone();
     all["conditions"] = readiness["conditions"].clone();

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
-use axum::http::StatusCode;
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use tapeworks_market::Nanos;
@@ -22,7 +22,7 @@ use tapeworks_market::instrument::Symbol;
 use tokio::time::Instant;
 
 use super::describe::Tick;
-use super::{App, TICK};
+use super::{App, TICK, closing};
 
 /// Bytes that a page may say at once.
 const MOST_SAID: usize = 1 << 10;
@@ -53,7 +53,8 @@ pub(super) async fn tell(app: &App) {
 pub(super) async fn connect(State(app): State<Arc<App>>, socket: WebSocketUpgrade) -> Response {
     let Ok(permit) = Arc::clone(&app.viewers).try_acquire_owned() else {
         app.counters.viewers_refused.add();
-        return (StatusCode::SERVICE_UNAVAILABLE, "too many pages look already\n").into_response();
+        let about = [(header::CONNECTION, "close")];
+        return (StatusCode::SERVICE_UNAVAILABLE, about, "too many pages look already\n").into_response();
     };
     app.counters.viewers.add();
     let socket = socket.max_message_size(MOST_SAID).max_frame_size(MOST_SAID);
@@ -124,10 +125,10 @@ impl Viewer {
                     },
                     Some(Ok(Message::Binary(_))) => return self.dismiss().await,
                     Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
-                    Some(Ok(Message::Close(_))) | None => return,
-                    Some(Err(_)) => {
+                    Some(Ok(Message::Close(_))) | None => return closing::answer(self.socket).await,
+                    Some(Err(error)) => {
                         self.app.counters.viewers_garbled.add();
-                        return;
+                        return closing::fail(self.socket, error).await;
                     }
                 },
             };
@@ -163,11 +164,9 @@ impl Viewer {
     }
 
     /// It says what no page of ours says.
-    async fn dismiss(mut self) {
+    async fn dismiss(self) {
         self.app.counters.viewers_garbled.add();
-        let close = CloseFrame { code: 1008, reason: "expected {\"symbol\", \"search\", \"most\"}".into() };
-        // It is closed either way.
-        let _gone = tokio::time::timeout(STUCK, self.socket.send(Message::Close(Some(close)))).await;
+        closing::close(self.socket, close_code::POLICY, "expected {\"symbol\", \"search\", \"most\"}").await;
     }
 }
 

@@ -191,7 +191,7 @@ fn plant(text: &mut Text, look: &Look) {
     let failed = status.roll.done.iter().filter(|day| day.outcome.is_err()).count();
     let running = u8::from(status.roll.running.is_some());
     text.one("roll_running", Gauge, "1 while files are made of an earlier day's journal", running);
-    text.one("roll_days_total", Counter, "Earlier days made files of", status.roll.done.len() - failed);
+    text.one("roll_done_total", Counter, "Earlier days made files of", status.roll.done.len() - failed);
     text.one("roll_failures_total", Counter, "Earlier days that no files could be made of", failed);
 }
 
@@ -302,11 +302,11 @@ fn delays(text: &mut Text, status: &Status) {
     text.sample("delay_seconds_count", &[], all);
     if let Some(last) = status.delays.last() {
         let name = "delay_last_second_seconds";
-        text.family(name, Kind::Gauge, "The same delay over the last second, by quantile");
-        for (quantile, delay) in
-            [("0.5", last.p50), ("0.99", last.p99), ("0.999", last.p999), ("1", last.max)]
+        text.family(name, Kind::Gauge, "The same delay over the last second, by percentile");
+        for (percentile, delay) in
+            [("50", last.p50), ("99", last.p99), ("99.9", last.p999), ("100", last.max)]
         {
-            text.sample(name, &[("quantile", quantile)], seconds(delay));
+            text.sample(name, &[("percentile", percentile)], seconds(delay));
         }
     }
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
-use axum::http::{StatusCode, Uri};
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::SinkExt;
 use tokio::sync::mpsc;
 
-use super::super::App;
+use super::super::{App, closing};
 use super::{Hub, Request};
 
 /// Bytes that a client may say at once, of which there is nothing to say.
@@ -26,6 +26,9 @@ const PING: Duration = Duration::from_secs(15);
 /// Records between looks at what the client says.
 const AT_ONCE: usize = 256;
 
+/// A connection whose upgrade is refused does not keep its place.
+const CLOSE: [(header::HeaderName, &str); 1] = [(header::CONNECTION, "close")];
+
 /// Takes a client.
 pub(in super::super) async fn connect(
     State(app): State<Arc<App>>,
@@ -34,13 +37,13 @@ pub(in super::super) async fn connect(
 ) -> Response {
     let Some(hub) = app.handles.stream.clone() else {
         let why = "this plant has no stream: its configuration lacks `stream = true` in [web]\n";
-        return (StatusCode::NOT_FOUND, why).into_response();
+        return (StatusCode::NOT_FOUND, CLOSE, why).into_response();
     };
     let request = match Request::read(&uri) {
         Ok(request) => request,
         Err(error) => {
             hub.counters.stream_refused_parameters.add();
-            return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response();
+            return (StatusCode::BAD_REQUEST, CLOSE, format!("{error}\n")).into_response();
         }
     };
     let socket = match socket {
@@ -49,8 +52,8 @@ pub(in super::super) async fn connect(
     };
     let Ok(permit) = Arc::clone(&app.streams).try_acquire_owned() else {
         hub.counters.stream_refused.add();
-        return (StatusCode::SERVICE_UNAVAILABLE, "too many clients have the stream already\n")
-            .into_response();
+        let why = "too many clients have the stream already\n";
+        return (StatusCode::SERVICE_UNAVAILABLE, CLOSE, why).into_response();
     };
     hub.counters.stream_clients.add();
     let socket = socket.max_message_size(MOST_SAID).max_frame_size(MOST_SAID);
@@ -68,7 +71,7 @@ async fn run(hub: &Hub, mut socket: WebSocket, mut messages: mpsc::Receiver<Mess
         tokio::select! {
             message = messages.recv() => {
                 let Some(message) = message else {
-                    return close(socket, 1001, "the plant has ended").await;
+                    return closing::close(socket, close_code::AWAY, "the plant has ended").await;
                 };
                 match tokio::time::timeout(STUCK, write(&mut socket, message, &mut messages)).await {
                     Ok(Ok(())) => {}
@@ -86,12 +89,15 @@ async fn run(hub: &Hub, mut socket: WebSocket, mut messages: mpsc::Receiver<Mess
             }
             said = socket.recv() => match said {
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-                Some(Ok(Message::Close(_))) | None => return,
+                Some(Ok(Message::Close(_))) | None => return closing::answer(socket).await,
                 Some(Ok(Message::Text(_) | Message::Binary(_))) => {
                     hub.counters.stream_garbled.add();
-                    return close(socket, 1008, "there is nothing to say here").await;
+                    return closing::close(socket, close_code::POLICY, "there is nothing to say here").await;
                 }
-                Some(Err(_)) => return hub.counters.stream_garbled.add(),
+                Some(Err(error)) => {
+                    hub.counters.stream_garbled.add();
+                    return closing::fail(socket, error).await;
+                }
             },
         }
     }
@@ -111,10 +117,4 @@ async fn write(
         }
     }
     socket.flush().await
-}
-
-async fn close(mut socket: WebSocket, code: u16, reason: &'static str) {
-    let frame = CloseFrame { code, reason: reason.into() };
-    // It is closed either way.
-    let _gone = tokio::time::timeout(STUCK, socket.send(Message::Close(Some(frame)))).await;
 }
