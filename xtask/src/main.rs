@@ -34,6 +34,8 @@ Chores:
                            the last landed commit.
       --since COMMIT       That commit; where the branch leaves origin/main unless given.
       --all                All of other people's programs, whatever changed.
+  hostile [SECONDS] [SEED] The program as a hostile world meets it, for ten minutes unless told: damaged captures,
+                           journals and configurations, signals at any moment, two of everything, outages.
   deps                     Check which crate uses which against the rule of the house.
   tidy                     Check the house rules that text alone can break.
   bench [ARGUMENTS]        Run the benches (release build).
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["test", rest @ ..] => wanted(rest).and_then(|wanted| steps::test(&wanted)),
+        ["hostile", rest @ ..] => hostile(rest),
         ["deps"] => deps::run().map(told),
         ["tidy"] => tidy::run().map(told),
         ["bench", rest @ ..] => bench(rest),
@@ -114,6 +117,17 @@ fn words_of(chore: &str, words: &[&str]) -> String {
 #[expect(clippy::needless_pass_by_value, reason = "it ends a chain of results")]
 fn told(what: String) {
     println!("{what}");
+}
+
+fn hostile(arguments: &[&str]) -> Ended {
+    let (seconds, seed) = match arguments {
+        [] => ("600", None),
+        [seconds] => (*seconds, None),
+        [seconds, seed] => (*seconds, Some(*seed)),
+        _ => return Err("hostile takes seconds and a seed".into()),
+    };
+    let seconds = seconds.parse().map_err(|_| format!("`{seconds}` is no number of seconds"))?;
+    steps::hostile(seconds, seed)
 }
 
 fn bench(arguments: &[&str]) -> Ended {

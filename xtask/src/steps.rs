@@ -59,6 +59,13 @@ const MDBOOK: &str = "0.5.4";
 /// Mutated inputs of each target in the step `fuzz`: some seconds each.
 const FUZZ_INPUTS: &str = "100000";
 
+/// Seconds of the step `hostile`, in all.
+const HOSTILE_SECONDS: u64 = 240;
+
+/// Parts of the hostile runs, which share the two cores of the machine that they are planned for.
+const HOSTILE_PARTS: u64 = 6;
+const HOSTILE_AT_ONCE: u64 = 2;
+
 /// The feature that needs more than the toolchain to build.
 const AF_XDP: &str = "af-xdp";
 
@@ -151,6 +158,13 @@ const STEPS: &[Step] = &[
         when: When::Long,
         needs: nothing,
         run: fuzz,
+    },
+    Step {
+        name: "hostile",
+        what: "damaged files, signals at any moment, two of everything and outages break nothing",
+        when: When::Long,
+        needs: nothing,
+        run: || hostile(HOSTILE_SECONDS, None).map(|()| "nothing breaks".to_owned()).map_err(Lack::Failed),
     },
     Step {
         name: "fuzzers",
@@ -484,6 +498,19 @@ fn binary() -> Result<String, Lack> {
 fn fuzz() -> Result<String, Lack> {
     let run = cargo(["test", "--release", "--locked", "--package", "tapeworks-fuzz-targets"]);
     ran(run.env("TAPEWORKS_FUZZ_INPUTS", FUZZ_INPUTS).run(), "no target fails")
+}
+
+/// The program as a hostile world meets it, for so many seconds; the seed is printed.
+pub(crate) fn hostile(seconds: u64, seed: Option<&str>) -> Result<(), String> {
+    let each = (seconds * HOSTILE_AT_ONCE / HOSTILE_PARTS).max(1);
+    let run = cargo(["test", "--locked", "--package", "tapeworks", "--test", "hostile", "--", "--nocapture"]);
+    let run = run.arg(format!("--test-threads={HOSTILE_AT_ONCE}"));
+    let run = run.env("TAPEWORKS_HOSTILE_SECONDS", each.to_string());
+    match seed {
+        Some(seed) => run.env("TAPEWORKS_SEED", seed),
+        None => run,
+    }
+    .run()
 }
 
 fn fuzzers() -> Result<String, Lack> {

@@ -1,0 +1,454 @@
+//! The program as a hostile world meets it: damaged files and configurations, signals at any moment, two of everything at once,
+//! outages of the plant.
+//!
+//! Everything comes from one seed, which is printed: `TAPEWORKS_SEED` gives it. `TAPEWORKS_HOSTILE_SECONDS` says for how long each part
+//! goes on; without it each does a few rounds. `cargo xtask hostile` runs it for ten minutes.
+//!
+//! What must hold: the program never panics, never dies of a signal that nobody sent, ends in time, ends with a code that means
+//! something, and leaves no file that is not whole.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+#![cfg(unix)]
+
+mod support;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Child, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use support::{Folder, captures, command, free_port, root, run, signal, stderr, stdout};
+use tapeworks_exchange::random::Random;
+use tapeworks_market::Nanos;
+use tapeworks_store::journal::{JournalOptions, JournalWriter, Record};
+
+/// How long one run of the program may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Rounds of a part, and its random numbers.
+struct Rounds {
+    random: Random,
+    until: Option<Instant>,
+    left: u32,
+    seed: u64,
+}
+
+impl Rounds {
+    /// `few` rounds, or as many as there is time for; each part has a stream of numbers of its own.
+    fn new(part: u64, few: u32) -> Self {
+        let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+        let seed = number("TAPEWORKS_SEED").unwrap_or_else(|| {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+            now.as_nanos() as u64
+        });
+        println!("TAPEWORKS_SEED={seed}");
+        let until =
+            number("TAPEWORKS_HOSTILE_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
+        Self { random: Random::new(seed ^ part << 56), until, left: few, seed }
+    }
+
+    fn next(&mut self) -> bool {
+        match self.until {
+            Some(until) => Instant::now() < until,
+            None => {
+                self.left = self.left.saturating_sub(1);
+                self.left > 0
+            }
+        }
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        self.random.below(u32::try_from(limit.max(1)).unwrap()) as usize
+    }
+
+    fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+        &all[self.below(all.len())]
+    }
+
+    /// Damages bytes: some overwritten, cut off, repeated, or swapped for what numbers dislike.
+    fn damage(&mut self, bytes: &mut Vec<u8>) {
+        for _ in 0..=self.below(4) {
+            if bytes.is_empty() {
+                return;
+            }
+            let (at, length) = (self.below(bytes.len()), 1 + self.below(64));
+            let end = (at + length).min(bytes.len());
+            match self.below(6) {
+                0 => bytes[at] ^= 1 << self.below(8),
+                1 => bytes[at..end].fill(0),
+                2 => bytes[at..end].fill(0xff),
+                3 => bytes.truncate(at),
+                4 => {
+                    let part = bytes[at..end].to_vec();
+                    bytes.splice(at..at, part);
+                }
+                _ => {
+                    let random: Vec<u8> = (at..end).map(|_| self.random.bits() as u8).collect();
+                    bytes[at..end].copy_from_slice(&random);
+                }
+            }
+        }
+    }
+}
+
+/// Waits for the program; one that does not end in time is a failure.
+#[track_caller]
+fn ended(mut child: Child, what: &str) -> Output {
+    let until = Instant::now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > until {
+            let _killed = child.kill();
+            panic!("{what}: it did not end in {} s", PATIENCE.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
+fn start(arguments: &[&str]) -> Child {
+    command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Runs it to its end without a pipe that could fill up.
+fn run_quietly(arguments: &[&str], folder: &Folder) -> (Output, String) {
+    let errors = folder.path("stderr");
+    let child =
+        command(arguments).stdout(Stdio::null()).stderr(fs::File::create(&errors).unwrap()).spawn().unwrap();
+    let output = ended(child, &arguments.join(" "));
+    (output, String::from_utf8_lossy(&fs::read(errors).unwrap()).into_owned())
+}
+
+/// The program ended as it may: no panic, no signal, one of the codes that mean something.
+#[track_caller]
+fn is_sound(output: &Output, errors: &str, codes: &[i32], what: &str) {
+    assert!(!errors.contains("panicked at"), "{what}: {errors}");
+    let code = output.status.code();
+    assert!(
+        code.is_some_and(|code| codes.contains(&code)),
+        "{what}: it ended with {code:?} (signal {:?}): {errors}",
+        output.status.signal()
+    );
+}
+
+#[test]
+fn damaged_captures_are_told_and_never_break_a_command() {
+    let mut rounds = Rounds::new(1, 12);
+    let folder = Folder::new("hostile-captures");
+    let captures: Vec<String> = captures().into_iter().filter(|path| !path.ends_with(".md")).collect();
+    let (damaged, out) = (folder.path("damaged.pcap"), folder.path("out"));
+    while rounds.next() {
+        let capture = rounds.one_of(&captures).clone();
+        let mut bytes = fs::read(root().join(&capture)).unwrap();
+        rounds.damage(&mut bytes);
+        fs::write(&damaged, &bytes).unwrap();
+        let csv = format!("{out}.csv");
+        let parquet = format!("{out}.parquet");
+        let commands: [&[&str]; 5] = [
+            &["dump", &damaged],
+            &["stats", &damaged],
+            &["replay", &damaged, "--force", "--schema", "mbo", "--out", &csv],
+            &["replay", &damaged, "--force", "--schema", "cmbp-1", "--out", &parquet],
+            &["study", &damaged],
+        ];
+        let arguments = *rounds.one_of(&commands);
+        let (output, errors) = run_quietly(arguments, &folder);
+        let what = format!("seed {}: {} of {capture}", rounds.seed, arguments.join(" "));
+        is_sound(&output, &errors, &[0, 1, 2, 3], &what);
+        assert!(!folder.files().iter().any(|name| name.contains(".partial")), "{what}: {:?}", folder.files());
+    }
+}
+
+#[test]
+fn damaged_configurations_are_told_with_their_place_and_nothing_starts() {
+    let mut rounds = Rounds::new(2, 30);
+    let folder = Folder::new("hostile-configurations");
+    let kinds: [(&[&str], &str); 3] = [
+        (&["validate"], "examples/plant"),
+        (&["exchange", "check"], "examples/exchange"),
+        (&["flow", "check"], "examples/flow"),
+    ];
+    let words = [
+        "-1",
+        "0",
+        "99999999999999999999",
+        "1e400",
+        "nan",
+        "\"\"",
+        "[]",
+        "{}",
+        "true",
+        "\"\\u0000\"",
+        "\"x\"",
+        "18446744073709551616",
+        "-0.5",
+        "[[1]]",
+        "2026-01-01",
+    ];
+    while rounds.next() {
+        let (arguments, examples) = *rounds.one_of(&kinds);
+        let mut files: Vec<_> =
+            fs::read_dir(root().join(examples)).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.retain(|path| path.extension().is_some_and(|ending| ending == "toml"));
+        files.sort();
+        let mut text = fs::read_to_string(rounds.one_of(&files)).unwrap();
+        if rounds.below(3) == 0 {
+            let mut bytes = text.into_bytes();
+            rounds.damage(&mut bytes);
+            text = String::from_utf8_lossy(&bytes).into_owned();
+        } else {
+            // A value that the key does not expect, or a line more or less.
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            for _ in 0..=rounds.below(3) {
+                let at = rounds.below(lines.len());
+                match rounds.below(4) {
+                    0 => drop(lines.remove(at)),
+                    1 => lines.insert(at, lines[at].clone()),
+                    _ => {
+                        if let Some((key, _)) = lines[at].clone().split_once('=') {
+                            lines[at] = format!("{key}= {}", rounds.one_of(&words));
+                        }
+                    }
+                }
+            }
+            text = lines.join("\n");
+        }
+        let path = folder.path("hostile.toml");
+        fs::write(&path, &text).unwrap();
+        let (output, errors) = run_quietly(&[arguments, &[path.as_str()]].concat(), &folder);
+        let what = format!("seed {}: {} of\n{text}\n", rounds.seed, arguments.join(" "));
+        is_sound(&output, &errors, &[0, 78], &what);
+        if output.status.code() == Some(78) {
+            let told = errors.lines().filter(|line| line.contains("hostile.toml")).count();
+            assert!(told > 0, "{what}: no line names the file: {errors}");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_journal_is_checked_and_mended_and_no_sound_record_is_lost() {
+    let mut rounds = Rounds::new(3, 8);
+    while rounds.next() {
+        let folder = Folder::new("hostile-journal");
+        let journal = folder.path("journal");
+        let options = JournalOptions { segment_bytes: 1 << 16, keep_bytes: None };
+        let (mut writer, _) = JournalWriter::open(journal.as_ref(), options).unwrap();
+        for number in 0..2_000u64 {
+            let payload = vec![number as u8; rounds.below(200)];
+            let record = Record { time: Nanos(number), kind: 1, payload: &payload, ..Record::default() };
+            writer.append(&record).unwrap();
+        }
+        drop(writer);
+        let mut segments: Vec<_> =
+            fs::read_dir(&journal).unwrap().map(|entry| entry.unwrap().path()).collect();
+        segments.retain(|path| path.extension().is_some_and(|ending| ending == "journal"));
+        segments.sort();
+        for _ in 0..=rounds.below(3) {
+            let path = rounds.one_of(&segments).clone();
+            if rounds.below(8) == 0 {
+                let _gone_already = fs::remove_file(path);
+            } else if let Ok(mut bytes) = fs::read(&path) {
+                rounds.damage(&mut bytes);
+                fs::write(&path, bytes).unwrap();
+            }
+        }
+        let what = format!("seed {}", rounds.seed);
+        let sound = || {
+            let verified = run(&["journal", "verify", &journal, "--json"]);
+            is_sound(&verified, &stderr(&verified), &[0, 3], &what);
+            let told: serde_json::Value = serde_json::from_str(&stdout(&verified)).unwrap();
+            let lost = told["lost"].as_u64().unwrap();
+            (told["records"].as_u64().unwrap(), lost, told["damage"].as_array().unwrap().len())
+        };
+        let (before, _, _) = sound();
+        let repaired = run(&["journal", "repair", &journal]);
+        is_sound(&repaired, &stderr(&repaired), &[0, 3], &what);
+        let (after, _, damage) = sound();
+        // Repair adds records that say what is lost, and takes none away.
+        assert!(
+            after >= before,
+            "{what}: {before} sound records before, {after} behind: {}",
+            stdout(&repaired)
+        );
+        let left = stdout(&repaired).contains("left as they are");
+        assert!(damage == 0 || left, "{what}: {}", stdout(&repaired));
+    }
+}
+
+#[test]
+fn signals_at_any_moment_end_a_run_with_whole_files() {
+    let mut rounds = Rounds::new(4, 8);
+    let folder = Folder::new("hostile-signals");
+    let session = folder.path("session.pcap");
+    let made = run(&["exchange", "generate", "--messages", "60000", "--symbols", "50", "--out", &session]);
+    assert_eq!(made.status.code(), Some(0), "{}", stderr(&made));
+    while rounds.next() {
+        let out = folder.path("out");
+        let _fresh = fs::remove_dir_all(&out);
+        fs::create_dir_all(&out).unwrap();
+        let ending = *rounds.one_of(&["csv", "dbn", "dbn.zst", "parquet", "json.zst"]);
+        let file = format!("{out}/q.{ending}");
+        let generated = format!("{out}/g.pcap.zst");
+        let commands: [&[&str]; 3] = [
+            &["replay", &session, "--schema", "mbo", "--out", &file],
+            &["replay", &session, "--schema", "cmbp-1", "--out", &file],
+            &["exchange", "generate", "--messages", "200000", "--out", &generated],
+        ];
+        let arguments = *rounds.one_of(&commands);
+        let what = format!("seed {}: {}", rounds.seed, arguments.join(" "));
+        let child = start(arguments);
+        std::thread::sleep(Duration::from_micros(rounds.random.bits() % 1_500_000));
+        let (name, again) = (*rounds.one_of(&["-INT", "-TERM", "-KILL"]), rounds.below(2) == 0);
+        // It may have ended by itself; coreutils' `timeout` sends its signal twice.
+        let gone = |child: &Child| !Path::new(&format!("/proc/{}/stat", child.id())).exists();
+        if !gone(&child) {
+            signal(&child, name);
+            if again && !gone(&child) {
+                signal(&child, name);
+            }
+        }
+        let output = ended(child, &what);
+        let errors = stderr(&output);
+        assert!(!errors.contains("panicked at"), "{what}: {errors}");
+        // A signal that came before the program listens ends it as it ends any; but then there is no file.
+        let is_killed = output.status.signal().is_some();
+        let has_ended = output.status.code().is_some_and(|code| [0, 3, 130].contains(&code));
+        assert!(is_killed || has_ended, "{what} after {name}: {:?} {errors}", output.status);
+        for name in fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name()) {
+            let name = name.to_str().unwrap().to_owned();
+            if name.contains(".partial") {
+                assert!(is_killed, "{what}: {name} is left");
+                continue;
+            }
+            let bytes = fs::metadata(format!("{out}/{name}")).unwrap().len();
+            assert!(bytes > 0, "{what}: {name} is empty");
+            if name.ends_with(".pcap.zst") {
+                let read = run(&["stats", &format!("{out}/{name}")]);
+                is_sound(&read, &stderr(&read), &[0, 3], &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn two_runs_at_once_with_one_output_give_one_whole_file() {
+    let mut rounds = Rounds::new(5, 4);
+    let folder = Folder::new("hostile-two");
+    let session = folder.path("session.pcap");
+    let made = run(&["exchange", "generate", "--messages", "20000", "--symbols", "20", "--out", &session]);
+    assert_eq!(made.status.code(), Some(0), "{}", stderr(&made));
+    let list = run(&["replay", &session, "--force", "--symbols", "TWAA", "--out", &folder.path("a.csv")]);
+    is_sound(&list, &stderr(&list), &[0, 3], "the first alone");
+    let expected = fs::read(folder.path("a.csv")).unwrap();
+    while rounds.next() {
+        let out = folder.path("both.csv");
+        let _fresh = fs::remove_file(&out);
+        let runs: Vec<Child> = (0..2 + rounds.below(3))
+            .map(|_| {
+                let child = start(&["replay", &session, "--force", "--symbols", "TWAA", "--out", &out]);
+                std::thread::sleep(Duration::from_micros(rounds.random.bits() % 20_000));
+                child
+            })
+            .collect();
+        let mut done = 0;
+        for child in runs {
+            let output = ended(child, "one of several");
+            let errors = stderr(&output);
+            is_sound(&output, &errors, &[0, 1, 3], "one of several");
+            match output.status.code() {
+                Some(1) => assert!(errors.contains("another run writes it"), "{errors}"),
+                _ => done += 1,
+            }
+        }
+        assert!(done > 0, "seed {}: nobody made the file", rounds.seed);
+        assert!(fs::read(&out).unwrap() == expected, "seed {}: the file is another", rounds.seed);
+    }
+}
+
+/// The page's status.
+fn status(web: SocketAddr) -> Option<serde_json::Value> {
+    use std::io::{Read as _, Write as _};
+    let mut stream = std::net::TcpStream::connect(web).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    let request = format!("GET /status.json HTTP/1.1\r\nConnection: close\r\nHost: {web}\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    serde_json::from_str(text.split_once("\r\n\r\n")?.1).ok()
+}
+
+#[test]
+fn after_outages_of_the_plant_nothing_is_missing_that_the_venue_has() {
+    let mut rounds = Rounds::new(6, 2);
+    let folder = Folder::new("hostile-outages");
+    let at = |number: u32| free_port(400 + number);
+    let (retransmission, snapshot, web, port) = (at(0), at(1), at(2), at(3).port());
+    let group = |line: u8| format!("239.198.{}.{line}:{port}", std::process::id() % 250);
+    let venue = folder.write(
+        "venue.toml",
+        format!(
+            "symbols = 50\nrate = 5_000\ninterface = \"127.0.0.1\"\nwait = \"rest\"\n[[venue]]\nname = \"Nasdaq\"\nkind = \"nasdaq\"\nlines = [\"{}\", \"{}\"]\nretransmission = \"{retransmission}\"\nsnapshot = \"{snapshot}\"\nfaults = {{ a = {{ lost_per_million = 2_000, reordered_per_million = 500 }}, b = {{ lost_per_million = 2_000 }} }}\n",
+            group(1), group(2)
+        )
+        .as_bytes(),
+    );
+    let plant = folder.write(
+        "plant.toml",
+        format!(
+            "interface = \"127.0.0.1\"\n[journal]\nfolder = \"journal\"\nsegment_mb = 8\nsnapshot_every = \"1s\"\n[web]\nlisten = \"{web}\"\n[[venue]]\nname = \"Nasdaq\"\nprotocol = \"itch\"\npublisher = \"XNAS.ITCH\"\nlines = [\"{}\", \"{}\"]\nretransmission = \"{retransmission}\"\nsnapshot = \"{snapshot}\"\n",
+            group(1), group(2)
+        )
+        .as_bytes(),
+    );
+    let quiet =
+        |arguments: &[&str]| command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut serving = quiet(&["exchange", "serve", &venue]);
+    let mut running = quiet(&["plant", &plant]);
+    let of_venue = |field: &str| -> Option<u64> { status(web)?["venues"][0][field].as_u64() };
+    let wait_until_it_follows = |beyond: u64| {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let told = status(web);
+            let venue = told.as_ref().map(|told| &told["venues"][0]);
+            if let Some(venue) = venue
+                && venue["state"] == "live"
+                && venue["next"].as_u64() > Some(beyond)
+            {
+                return venue["next"].as_u64().unwrap();
+            }
+            assert!(Instant::now() < until, "it does not follow the venue beyond {beyond}: {venue:?}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    let mut next = wait_until_it_follows(1);
+    let missing = of_venue("missing").unwrap();
+    let longest = if rounds.until.is_some() { 30_000 } else { 2_000 };
+    while rounds.next() {
+        let outage = Duration::from_millis(500 + rounds.random.bits() % longest);
+        if rounds.below(3) == 0 {
+            // It stands still, and its sockets overflow or do not.
+            signal(&running, "-STOP");
+            std::thread::sleep(outage);
+            signal(&running, "-CONT");
+        } else {
+            running.kill().unwrap();
+            running.wait().unwrap();
+            std::thread::sleep(outage);
+            running = quiet(&["plant", &plant]);
+        }
+        next = wait_until_it_follows(next + 1_000);
+        let now = of_venue("missing").unwrap();
+        assert_eq!(now, missing, "seed {}: after {} ms", rounds.seed, outage.as_millis());
+    }
+    for child in [&mut running, &mut serving] {
+        signal(child, "-INT");
+        let until = Instant::now() + PATIENCE;
+        while child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < until, "it does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    let verified = run(&["journal", "verify", &folder.path("journal")]);
+    is_sound(&verified, &stderr(&verified), &[0], "the journal behind it all");
+}
