@@ -289,6 +289,8 @@ pub fn status(status: &Status, served: Option<&Stats>, sent: Option<&MulticastSt
             "kernel_drops": interface.kernel_drops,
         })),
         "shared": status.shared,
+        "shared_made_again": status.shared_made_again,
+        "shared_trouble": status.shared_trouble,
         "ring": {
             "fill": status.ring_fill,
             "capacity": status.ring_capacity,

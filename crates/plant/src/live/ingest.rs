@@ -449,10 +449,11 @@ impl Ingest {
         status.delays.clone_from(&self.delays.points);
         status.delay = self.delays.of_all();
         status.delay_buckets = self.delays.buckets;
-        if let Some(market) = &self.market {
+        if let Some(market) = &mut self.market {
             market.tell(&mut status);
             drop(status);
             market.show();
+            market.look_after_file();
         }
     }
 }

@@ -85,6 +85,19 @@ impl Monitor {
             let text = format!("the kernel dropped {} frames", now.kernel_drops - was.kernel_drops);
             notices.push(Notice { severity: Severity::Warning, subject: now.device.clone(), text });
         }
+        let mut say_of_memory = |text: String| {
+            notices.push(Notice { severity: Severity::Warning, subject: "shared memory".to_owned(), text });
+        };
+        if status.shared_made_again > before.shared_made_again {
+            say_of_memory(
+                "its file was removed, and is made again: who had it open opens it anew".to_owned(),
+            );
+        }
+        if let (Some(trouble), true) =
+            (&status.shared_trouble, status.shared_trouble != before.shared_trouble)
+        {
+            say_of_memory(format!("readers that come now do not find it: {trouble}"));
+        }
         if status.stalls > before.stalls {
             let text = format!("ingest waited {} times for room", status.stalls - before.stalls);
             notices.push(Notice { severity: Severity::Warning, subject: "ring".to_owned(), text });

@@ -1,6 +1,6 @@
 //! The books and the NBBO of the plant, and the shared memory that tells of them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -134,8 +134,53 @@ pub(super) fn create(path: &Path) -> Result<Writer<Published>, PlantError> {
         .map_err(|source| PlantError::SharedMemory { path: path.to_owned(), source })
 }
 
+/// The file of the shared memory, and whether it is still there.
+#[derive(Debug)]
+pub(super) struct SharedFile {
+    path: PathBuf,
+    /// The file system and the number of the file in it.
+    identity: Option<(u64, u64)>,
+    /// Times that it was made again because somebody had removed it.
+    made_again: u64,
+    /// Somebody put another file in its place, or it cannot be made again.
+    trouble: Option<String>,
+}
+
+fn identity_of(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt as _;
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+impl SharedFile {
+    pub(super) fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), identity: identity_of(path), made_again: 0, trouble: None }
+    }
+
+    /// Looks whether readers that come now find the file. One that was removed is made again; its readers learn that the writer
+    /// of theirs has ended.
+    fn look_after(&mut self, writer: &mut Option<Writer<Published>>) {
+        match identity_of(&self.path) {
+            Some(identity) if Some(identity) == self.identity => {}
+            Some(_) => {
+                let text = format!("another file is in the place of {}", self.path.display());
+                self.trouble = Some(text);
+            }
+            None => match create(&self.path) {
+                Ok(made) => {
+                    *writer = Some(made);
+                    (self.identity, self.trouble) = (identity_of(&self.path), None);
+                    self.made_again += 1;
+                }
+                Err(error) => self.trouble = Some(error.to_string()),
+            },
+        }
+    }
+}
+
 struct Outlet {
     shared: Option<Writer<Published>>,
+    file: Option<SharedFile>,
     count: u64,
     /// Noted where state snapshots may be taken: where there is a journal.
     carried: Option<Carried>,
@@ -181,7 +226,13 @@ impl MarketStage {
         Self {
             market: options.books().market(),
             buffer: Vec::with_capacity(BATCH),
-            outlet: Outlet { shared, count: 0, carried, instruments: Instruments::default() },
+            outlet: Outlet {
+                file: options.shared_memory.as_deref().filter(|_| shared.is_some()).map(SharedFile::new),
+                shared,
+                count: 0,
+                carried,
+                instruments: Instruments::default(),
+            },
             now: Nanos(0),
             watch,
             conflated: 0,
@@ -237,7 +288,18 @@ impl MarketStage {
         self.watch.fill(&self.market.first, &self.market.second, &self.outlet.instruments, now());
     }
 
+    /// Looks after the file of the shared memory.
+    pub(super) fn look_after_file(&mut self) {
+        let Outlet { shared, file, .. } = &mut self.outlet;
+        if let Some(file) = file {
+            file.look_after(shared);
+        }
+    }
+
     pub(super) fn tell(&self, status: &mut Status) {
+        if let Some(file) = &self.outlet.file {
+            (status.shared_made_again, status.shared_trouble) = (file.made_again, file.trouble.clone());
+        }
         status.nbbo = *self.market.second.counts();
         (status.orders, status.book_bytes, status.rejected) = (0, 0, 0);
         for books in self.market.first.feeds() {
@@ -307,6 +369,7 @@ impl Piped {
 
     fn tell(&mut self, status: &Mutex<Status>) {
         self.stage.conflated = self.conflation.conflated();
+        self.stage.look_after_file();
         self.stage.tell(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
@@ -382,6 +445,33 @@ mod tests {
 
     fn stage() -> MarketStage {
         MarketStage::new(&plant(), None, Watch::default())
+    }
+
+    #[test]
+    fn a_file_that_somebody_removes_is_made_again_and_one_that_is_replaced_is_told() {
+        let path = std::env::temp_dir().join(format!("tapeworks-removed-{}", std::process::id()));
+        let _not_there = std::fs::remove_file(&path);
+        let options = PlantOptions { shared_memory: Some(path.clone()), ..plant() };
+        let shared = Some(create(&path).unwrap());
+        let mut stage = MarketStage::new(&options, shared, Watch::default());
+        let mut told = |stage: &mut MarketStage| {
+            stage.look_after_file();
+            let mut status = Status::default();
+            stage.tell(&mut status);
+            (status.shared_made_again, status.shared_trouble)
+        };
+        assert_eq!(told(&mut stage), (0, None));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(told(&mut stage), (1, None));
+        assert!(path.exists());
+        std::fs::rename(&path, path.with_extension("moved")).unwrap();
+        std::fs::write(&path, b"another's").unwrap();
+        let (made_again, trouble) = told(&mut stage);
+        assert!(made_again == 1 && trouble.unwrap().starts_with("another file is in the place of"));
+        assert_eq!(std::fs::read(&path).unwrap(), b"another's");
+        for path in [path.with_extension("moved"), path] {
+            std::fs::remove_file(path).unwrap();
+        }
     }
 
     proptest! {

@@ -223,6 +223,10 @@ pub struct Status {
     pub conflated: u64,
     /// Items published to the shared memory.
     pub shared: u64,
+    /// Times that the file of the shared memory was made again because somebody had removed it.
+    pub shared_made_again: u64,
+    /// Why readers that come now do not find the shared memory.
+    pub shared_trouble: Option<String>,
     /// State snapshots.
     pub snapshots: CheckpointStatus,
     /// The daily roll.

@@ -150,6 +150,8 @@ fn plant(text: &mut Text, look: &Look) {
     let rejected = "Changes that the books refused, such as of orders that are not known";
     text.one("book_rejections_total", Counter, rejected, status.rejected);
     text.one("shared_items_total", Counter, "Items published to the shared memory", status.shared);
+    let again = "Times that the file of the shared memory was removed and made again";
+    text.one("shared_made_again_total", Counter, again, status.shared_made_again);
     let fill = "Events in the ring that the slowest reader has not taken";
     text.one("ring_fill_events", Gauge, fill, status.ring_fill);
     text.one("ring_capacity_events", Gauge, "Slots of the ring", status.ring_capacity);
