@@ -171,6 +171,21 @@ pub(crate) fn tops(summary: &Summary, count: usize, width: usize, paint: Paint) 
             ask_size,
             remark.trim().to_owned(),
         ]);
+        if let (MarketState::OneSided, Some((time, last))) = (busy.nbbo.state(), &busy.last_two_sided) {
+            let ((bid, bid_size), (ask, ask_size)) = (side(&last.bid), side(&last.ask));
+            let mut since = String::from("since ");
+            iso_time(&mut since, *time);
+            table.row([
+                String::new(),
+                String::new(),
+                "last NBBO".to_owned(),
+                bid_size,
+                bid,
+                ask,
+                ask_size,
+                since,
+            ]);
+        }
         for top in &busy.tops {
             let ((bid, bid_size), (ask, ask_size)) = (level(top.bid), level(top.ask));
             let remark = if top.is_stale { "stale" } else { "" };
@@ -348,6 +363,11 @@ pub(crate) fn to_json(summary: &Summary) -> Value {
                 "state": state_name(busy.nbbo.state()),
                 "is_stale": busy.nbbo.flags.contains(Flags::MAYBE_BAD_BOOK),
             },
+            "last_two_sided_nbbo": busy.last_two_sided.as_ref().map(|(time, last)| json!({
+                "since_ns": time.0,
+                "bid": side(&last.bid),
+                "ask": side(&last.ask),
+            })),
             "tops": busy.tops.iter().map(|top| json!({
                 "venue": top.publisher.venue_name(),
                 "bid": level(top.bid),

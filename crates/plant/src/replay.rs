@@ -15,8 +15,8 @@ use tapeworks_market::book::BATCH;
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{
-    BookStage, Capacity, Event, EventKind, Flags, InstrumentId, Instruments, Nanos, NbboStage, NbboUpdate,
-    Publisher,
+    BookStage, Capacity, Event, EventKind, Flags, InstrumentId, Instruments, Nanos, Nbbo, NbboStage,
+    NbboUpdate, Publisher,
 };
 use tapeworks_packet::{CaptureError, net};
 use tapeworks_store::{Schema, StoreError, Writer};
@@ -111,6 +111,8 @@ struct Outlet {
     writers: Vec<Writer>,
     instruments: Instruments,
     events_of: Vec<u64>,
+    /// Of each instrument the last NBBO with a bid and an offer, and when it came: at the end of a day nobody counts any more.
+    two_sided: Vec<(Nanos, Nbbo)>,
     events: u64,
     from: Nanos,
     to: Nanos,
@@ -132,6 +134,13 @@ impl Sink<NbboUpdate<'_>> for Outlet {
         }
         if event.kind == EventKind::SymbolMapping {
             self.learn(event);
+        }
+        if update.changed
+            && update.nbbo.bid.price.is_some()
+            && update.nbbo.ask.price.is_some()
+            && let Some(last) = self.two_sided.get_mut(event.instrument.index())
+        {
+            *last = (event.ts_recv, *update.nbbo);
         }
         self.last = event.ts_recv;
         if self.first == Nanos(0) {
@@ -177,6 +186,7 @@ impl Outlet {
         if event.instrument < InstrumentId(1 << 24) {
             self.events_of.resize((event.instrument.index() + 1).next_power_of_two(), 0);
             self.events_of[event.instrument.index()] += 1;
+            self.two_sided.resize(self.events_of.len(), Default::default());
         }
     }
 }
@@ -289,6 +299,7 @@ pub fn replay(
             writers,
             instruments: Instruments::default(),
             events_of: vec![0; capacity.instruments],
+            two_sided: vec![Default::default(); capacity.instruments],
             events: 0,
             from: options.from.unwrap_or_default(),
             to: options.to.unwrap_or(Nanos(u64::MAX)),

@@ -454,7 +454,7 @@ mod tests {
         let options = PlantOptions { shared_memory: Some(path.clone()), ..plant() };
         let shared = Some(create(&path).unwrap());
         let mut stage = MarketStage::new(&options, shared, Watch::default());
-        let mut told = |stage: &mut MarketStage| {
+        let told = |stage: &mut MarketStage| {
             stage.look_after_file();
             let mut status = Status::default();
             stage.tell(&mut status);

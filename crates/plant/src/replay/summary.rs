@@ -70,6 +70,8 @@ pub struct Busy {
     pub tops: Vec<Top>,
     /// The NBBO.
     pub nbbo: Nbbo,
+    /// The last NBBO that had a bid and an offer, and when it came; at the end of a day there is none any more.
+    pub last_two_sided: Option<(Nanos, Nbbo)>,
 }
 
 /// What the readers of the files met, all files together.
@@ -240,7 +242,9 @@ pub(super) fn summarise(run: Run, options: &Options) -> Summary {
                 })
                 .collect();
             let symbol = outlet.instruments.symbol(instrument)?;
-            Some(Busy { symbol, events, tops, nbbo: *market.second.nbbo(instrument) })
+            let last = outlet.two_sided.get(index).copied().filter(|(time, _)| *time > Nanos(0));
+            let nbbo = *market.second.nbbo(instrument);
+            Some(Busy { symbol, events, tops, nbbo, last_two_sided: last })
         })
         .collect();
     Summary {
