@@ -28,7 +28,7 @@ SESSION = [
 REPLAYED = (0, 3)
 
 # DBN says "undefined" with the largest number of a type, the others with null.
-UNDEFINED = {2**63 - 1, 2**64 - 1, 2**32 - 1, 2**31 - 1}
+UNDEFINED = {2**63 - 1, 2**64 - 1, 2**32 - 1, 2**31 - 1, 2**16 - 1, 2**15 - 1, 2**8 - 1, 2**7 - 1}
 UNDEFINED_TEXT = {str(number) for number in UNDEFINED}
 
 # Columns that every file of records has, whoever reads it.
