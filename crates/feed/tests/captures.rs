@@ -300,6 +300,22 @@ fn a_file_numbers_its_messages_and_takes_its_day_from_the_options() {
 }
 
 #[test]
+fn an_instrument_that_is_named_after_messages_about_its_orders_is_in_doubt() {
+    let mut deletion = [0; 19];
+    (deletion[0], deletion[2]) = (b'D', 7);
+    let mut feed = Feed::new(FeedOptions::default());
+    let format = FileFormat::LengthPrefixed;
+    let messages: [&[u8]; 4] =
+        [&deletion, &add(8, b"ONE     ", 1), &add(7, b"TWO     ", 2), &add(7, b"TWO     ", 3)];
+    let events = frames(&mut feed, format, &messages);
+    let doubts: Vec<_> = events.iter().filter(|event| event.kind == EventKind::Gap).collect();
+    assert_eq!(doubts.len(), 1, "{events:?}");
+    assert!(doubts[0].is_contradiction());
+    let two = events.iter().find(|event| event.order_id == 2 && event.kind == EventKind::Add).unwrap();
+    assert_eq!(doubts[0].instrument, two.instrument);
+}
+
+#[test]
 fn soup_packets_of_a_file_carry_messages_numbered_from_the_login() {
     let mut feed = Feed::new(FeedOptions::default());
     let mut data = vec![b'S'];

@@ -731,6 +731,76 @@ fn what_comes_too_late_narrows_the_doubt_to_the_instruments_that_it_names() {
     assert_eq!((lines[1].late, live.channels()[0].arbiter().counters().late), (1, 1));
 }
 
+/// The deletion of an order that nobody has added, of the first stock.
+fn deletion() -> Vec<u8> {
+    let mut message = vec![0; 19];
+    (message[0], message[2]) = (b'D', 1);
+    message[11..].copy_from_slice(&u64::MAX.to_be_bytes());
+    message
+}
+
+#[test]
+fn a_contradiction_asks_for_a_snapshot_once_in_a_while_and_a_snapshot_mends_it() {
+    let mut messages = messages(3_000, 4, 21);
+    messages.insert(1_000, deletion());
+    let mut live = live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
+    let mut market = Market::new();
+    let send = |live: &mut LiveFeed, market: &mut Market, from: usize, to: usize| {
+        let payload = packet(b"SESSION001", from as u64 + 1, &messages[from..to]);
+        market.apply(&feed(live, input(Line::A, from as u64 * US, &payload)));
+    };
+    (0..11).for_each(|part| send(&mut live, &mut market, part * 100, part * 100 + 100));
+    let contradicted =
+        |market: &Market| market.books.feed(Publisher::XNAS_ITCH).unwrap().contradicted_count();
+    assert_eq!((contradicted(&market), live.take_ask()), (1, None), "no gap");
+    assert!(!live.channels()[0].is_stale());
+    let at = |ms: u64| Nanos(START + ms * MS);
+    let say = |live: &mut LiveFeed, ms| {
+        let events = feed(live, Input::Contradicted { channel: 0, received: at(ms) });
+        assert_eq!(events, []);
+        live.take_ask()
+    };
+    let Some(Ask::Snapshot { channel: 0, attempt, .. }) = say(&mut live, 20) else { panic!("it asks") };
+    assert_eq!(say(&mut live, 21), None, "one is on its way");
+    let mut live = restored(&live);
+    send(&mut live, &mut market, 1_100, 1_200);
+    let good: Vec<_> = messages[..1_150].iter().filter(|message| **message != deletion()).cloned().collect();
+    let (received, state) = (at(30), snapshot_of(&good));
+    market.apply(&feed(&mut live, Input::Snapshot { channel: 0, attempt, received, messages: &state }));
+    market.apply(&feed(&mut live, Input::SnapshotEnd { channel: 0, attempt, received, next: 1_151 }));
+    assert!(market.state(live.instruments()).iter().all(|(_, _, is_stale)| !is_stale));
+    assert_eq!(contradicted(&market), 0);
+    assert_eq!(say(&mut live, 40), None, "too soon");
+    assert_eq!(say(&mut live, 30_019), None, "too soon");
+    assert!(matches!(say(&mut live, 30_020), Some(Ask::Snapshot { .. })));
+    let snapshots = live.channels()[0].snapshots();
+    assert_eq!((snapshots.contradicted, snapshots.requests, snapshots.applied), (2, 2, 1));
+}
+
+#[test]
+fn a_contradicted_book_stays_stale_when_a_gap_ends() {
+    let mut messages = messages(3_000, 4, 22);
+    messages.insert(1_000, deletion());
+    let mut live = live(ArbiterOptions::default(), None);
+    let mut market = Market::new();
+    for part in (0..30).filter(|part| *part != 20) {
+        let (from, to) = (part * 100, part * 100 + 100);
+        let payload = packet(b"SESSION001", from as u64 + 1, &messages[from..to]);
+        market.apply(&feed(&mut live, input(Line::A, from as u64 * US, &payload)));
+    }
+    market.apply(&feed(&mut live, Input::Tick { now: Nanos(START + 10 * MS) }));
+    let stale = |market: &Market, live: &LiveFeed| {
+        market.state(live.instruments()).iter().filter(|(_, _, is_stale)| *is_stale).count()
+    };
+    assert_eq!(stale(&market, &live), 4);
+    // A message too late that says nothing of books: all is known again.
+    let books = market.books.feed(Publisher::XNAS_ITCH).unwrap();
+    assert!(books.contradicted_count() >= 1);
+    let contradicted = books.contradicted_count();
+    market.apply(&[Event::new(EventKind::Recovered, Publisher::XNAS_ITCH, InstrumentId::ALL)]);
+    assert_eq!(stale(&market, &live), contradicted);
+}
+
 #[test]
 fn a_session_that_follows_waits_until_the_one_before_is_complete() {
     let messages = messages(400, 3, 8);

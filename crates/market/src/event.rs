@@ -541,6 +541,7 @@ impl Event {
         self.kind = EventKind::Gap;
         self.order_id = gap.first;
         self.aux = gap.count;
+        self.detail = 0;
         self
     }
 
@@ -550,6 +551,18 @@ impl Event {
             EventKind::Gap => Some(Gap { first: self.order_id, count: self.aux }),
             _ => None,
         }
+    }
+
+    /// Says of a [`EventKind::Gap`] of an instrument that its book is contradicted: the end of a gap does not mend it.
+    #[must_use]
+    pub const fn with_contradiction(mut self) -> Self {
+        self.detail = 1;
+        self
+    }
+
+    /// Whether it is a [`EventKind::Gap`] that stands for a contradiction.
+    pub const fn is_contradiction(&self) -> bool {
+        matches!(self.kind, EventKind::Gap) && self.detail == 1
     }
 
     /// Says of a [`EventKind::Clear`] of an instrument that others of its feed follow at once. Who keeps books may forget the orders

@@ -119,6 +119,7 @@ fn venue(channel: &ChannelStatus) -> Value {
             "failed": snapshots.failed,
             "messages": snapshots.messages,
             "given_up": snapshots.given_up,
+            "contradicted": snapshots.contradicted,
         },
         "lines": channel.lines.iter().map(line).collect::<Vec<_>>(),
     })
@@ -281,6 +282,7 @@ pub fn status(status: &Status, served: Option<&Stats>, sent: Option<&MulticastSt
         "orders": status.orders,
         "book_bytes": status.book_bytes,
         "rejected": status.rejected,
+        "contradicted_books": status.contradicted_books,
         "conflated": status.conflated,
         "interface": status.interface.as_ref().map(|interface| json!({
             "device": interface.device,

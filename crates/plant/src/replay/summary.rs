@@ -42,6 +42,8 @@ pub struct FeedSummary {
     pub counters: BookCounters,
     /// Orders resting at the end.
     pub orders: usize,
+    /// Books that were contradicted at the end: events did not fit them, so that they differ from the venue's.
+    pub contradicted: usize,
     /// How often a table had to grow.
     pub growths: u64,
 }
@@ -55,7 +57,7 @@ pub struct Top {
     pub bid: Option<Level>,
     /// The best offer.
     pub ask: Option<Level>,
-    /// Whether a gap may have made the book wrong.
+    /// Whether the book may be wrong, after a gap or a contradiction.
     pub is_stale: bool,
 }
 
@@ -211,6 +213,7 @@ pub(super) fn summarise(run: Run, options: &Options) -> Summary {
             publisher: books.publisher(),
             counters: *books.counters(),
             orders: books.order_count(),
+            contradicted: books.contradicted_count(),
             growths: books.growths(),
         })
         .collect();
