@@ -324,6 +324,7 @@ pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
                 "packets",
                 "without a time of their own",
             ),
+            (summary.unreadable_symbols, "symbol", "symbols", "that cannot be read"),
             (summary.values_lost(), "value", "values", "that a file could not hold"),
             (summary.unseen_symbols.len() as u64, "symbol", "symbols", "that nothing is about"),
         ];
@@ -438,6 +439,7 @@ pub(crate) fn to_json(summary: &Summary) -> Value {
             "incomplete": feed.counters.incomplete,
             "unknown_levels": feed.counters.unknown_levels,
             "level_mismatches": feed.counters.level_mismatches,
+            "instruments_beyond": feed.counters.instruments_beyond,
             "gaps": feed.counters.gaps,
         })).collect::<Vec<_>>(),
         "nbbo": {
@@ -455,6 +457,7 @@ pub(crate) fn to_json(summary: &Summary) -> Value {
             "bad_messages": summary.problems.bad_messages,
             "stream_holes": summary.problems.stream_holes,
             "contradictions": summary.problems.contradictions,
+            "unreadable_symbols": summary.unreadable_symbols,
             "unrecognised_packets": summary.feed_counters.unrecognised_packets,
             "first": summary.problems.kept().iter().take(100).map(|problem| json!({
                 "file": summary.files.get(usize::from(problem.file)),

@@ -354,6 +354,11 @@ impl Feed {
         &self.counters
     }
 
+    /// Symbols of venues that are no symbols: blank, or not ASCII. What is about them is of no instrument.
+    pub const fn unreadable_symbols(&self) -> u64 {
+        self.symbols.unreadable()
+    }
+
     /// Messages handed on so far, over all channels.
     pub fn messages(&self) -> u64 {
         self.channels.iter().map(|channel| channel.counters.messages).sum()

@@ -267,9 +267,11 @@ impl ItchNormaliser {
                 if instrument == UNWANTED {
                     return Ok(contradiction);
                 }
+                // What is no symbol is counted where it was looked up, and defines nothing.
+                let Ok(symbol) = Symbol::from_bytes(&directory.stock().0) else { return Ok(contradiction) };
                 let event = self.event(EventKind::Definition, instrument, directory.timestamp(), context);
                 sink.put(event.with_definition(Definition {
-                    symbol: Symbol::from_bytes(&directory.stock().0),
+                    symbol,
                     round_lot: directory.round_lot_size(),
                     reference_price: None,
                     class: directory.issue_classification().raw(),

@@ -39,6 +39,9 @@ use crate::venue::Publisher;
 /// take a third of a 48 KiB first-level cache.
 pub const BATCH: usize = 256;
 
+/// Instruments are numbered densely: the number of one that is new lies at most so far beyond the tables, which grow to it.
+pub const INSTRUMENTS_AHEAD: usize = 1 << 16;
+
 /// How many events ahead the order and the book are asked for.
 const ORDERS_AHEAD: usize = 16;
 /// How many events ahead the levels are asked for.
@@ -129,6 +132,8 @@ pub struct BookCounters {
     pub gaps: u64,
     /// Times that an event that did not fit made a book stale.
     pub contradictions: u64,
+    /// Events whose instrument lies more than [`INSTRUMENTS_AHEAD`] beyond the table. They are refused, and go on as of no instrument.
+    pub instruments_beyond: u64,
 }
 
 impl BookCounters {
@@ -436,8 +441,11 @@ impl Books {
 
     /// Which side's round-lot best may have moved, now that a group of events is complete.
     #[inline(always)]
-    fn best_moved(&mut self, event: &Event, depth: u32) -> BestMoved {
-        let Some(book) = self.books.get_mut(event.instrument.index()) else { return BestMoved::No };
+    fn best_moved(&mut self, event: &mut Event, depth: u32) -> BestMoved {
+        let Some(book) = self.books.get_mut(event.instrument.index()) else {
+            self.refuse_beyond(event);
+            return BestMoved::No;
+        };
         let reach = book.reach[place_of(event.side)];
         // A clear empties both sides, whichever it names.
         let is_pending = (book.quoted & PENDING != 0) | (event.kind == EventKind::Clear);
@@ -474,11 +482,25 @@ impl Books {
         self.books.get_mut(instrument.index())
     }
 
+    const fn is_beyond(&self, instrument: InstrumentId) -> bool {
+        instrument.index() >= self.books.len() + INSTRUMENTS_AHEAD
+    }
+
+    /// An event of an instrument without a place. No table behind this one grows for a number that is out of bounds.
+    #[cold]
+    #[inline(never)]
+    fn refuse_beyond(&mut self, event: &mut Event) {
+        if event.instrument < InstrumentId::UNKNOWN && self.is_beyond(event.instrument) {
+            self.counters.instruments_beyond += 1;
+            event.instrument = InstrumentId::UNKNOWN;
+        }
+    }
+
     /// Makes room for an instrument beyond the capacity at start-up.
     #[cold]
     #[inline(never)]
     fn widen(&mut self, instrument: InstrumentId) -> Option<()> {
-        if instrument.0 >= MAX_INSTRUMENTS {
+        if instrument.0 >= MAX_INSTRUMENTS || self.is_beyond(instrument) {
             return None;
         }
         let wanted = (instrument.index() + 1).next_power_of_two();

@@ -445,13 +445,13 @@ impl Event {
         self
     }
 
-    fn symbol_bits(&self) -> Symbol {
-        Symbol::from_bytes(&(u128::from(self.order_id) | u128::from(self.aux) << 64).to_le_bytes())
+    fn symbol_bits(&self) -> Option<Symbol> {
+        Symbol::from_bytes(&(u128::from(self.order_id) | u128::from(self.aux) << 64).to_le_bytes()).ok()
     }
 
     /// The symbol that the instrument's number stands for, of a [`EventKind::SymbolMapping`].
     pub fn symbol(&self) -> Option<Symbol> {
-        (self.kind == EventKind::SymbolMapping).then(|| self.symbol_bits())
+        self.symbol_bits().filter(|_| self.kind == EventKind::SymbolMapping)
     }
 
     /// Writes `definition` into an event of kind [`EventKind::Definition`].
@@ -472,7 +472,7 @@ impl Event {
             return None;
         }
         Some(Definition {
-            symbol: self.symbol_bits(),
+            symbol: self.symbol_bits()?,
             round_lot: self.size,
             reference_price: self.price,
             class: self.detail,
@@ -657,7 +657,7 @@ mod tests {
     #[test]
     fn a_definition_comes_back_as_it_went_in() {
         let definition = Definition {
-            symbol: Symbol::from_bytes(b"BRK.A-LONGESTONE"),
+            symbol: Symbol::from_bytes(b"BRK.A-LONGESTONE").unwrap(),
             round_lot: 1,
             reference_price: Price::from_e9(5),
             class: b'C',

@@ -222,6 +222,25 @@ fn a_contradicted_book_can_be_excluded_and_stays_so_in_an_image() {
 }
 
 #[test]
+fn a_number_far_beyond_the_known_ones_is_refused_and_takes_no_memory() {
+    let mut market = Market::new(NbboRules::default());
+    market.order(NASDAQ, ONE, 1, Side::Bid, 1000, 100);
+    let before = market.0.first.feed(NASDAQ).unwrap().bytes();
+    let far = InstrumentId((1 << 24) - 1);
+    market.order(NASDAQ, far, 2, Side::Bid, 1000, 100);
+    for kind in [EventKind::Trade, EventKind::Quote, EventKind::Level, EventKind::Clear, EventKind::Gap] {
+        let updates = market.send(Event::new(kind, NASDAQ, far));
+        assert!(updates.iter().all(|update| update.0 == InstrumentId::UNKNOWN), "{updates:?}");
+    }
+    let books = market.0.first.feed(NASDAQ).unwrap();
+    assert_eq!((books.bytes(), books.counters().instruments_beyond), (before, 6));
+    // The next ones are taken, as they come.
+    let next = InstrumentId(books.instrument_count() as u32);
+    market.order(NASDAQ, next, 3, Side::Bid, 1000, 100);
+    assert_eq!(market.bid(next), Some(("10.00".into(), 100, NASDAQ)));
+}
+
+#[test]
 fn a_clear_that_names_a_side_still_empties_both() {
     let mut market = Market::new(NbboRules::default());
     market.order(NASDAQ, ONE, 1, Side::Bid, 1000, 100);

@@ -579,7 +579,7 @@ fn restore(bytes: &[u8], record: u64, options: &PlantOptions) -> Result<Restored
     let nbbo = NbboStage::from_image(how.rules, body.market.nbbo).map_err(|error| error.to_string())?;
     let mut instruments = Instruments::default();
     for symbol in &body.market.symbols {
-        instruments.intern(Symbol::from_bytes(symbol));
+        instruments.intern(Symbol::from_bytes(symbol).map_err(|error| error.to_string())?);
     }
     let carried = Carried::from_image(&body.market.carried, instruments.len())
         .ok_or("it has a last trade of no instrument or side")?;

@@ -465,7 +465,7 @@ impl Ingest {
         status.messages = feed.messages();
         status.events = engine.counters().events;
         status.symbols = feed.instruments().len();
-        status.problems = feed.problems().total;
+        status.problems = feed.problems().total + feed.unreadable_symbols();
         status.interface = interface;
         status.ring_fill = fill;
         status.ring_highest = self.ring_highest;

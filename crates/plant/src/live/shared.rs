@@ -127,7 +127,7 @@ impl Published {
 
     /// The instrument's symbol, if it has one: every item has it, so that a reader who comes late needs no other.
     pub fn symbol(&self) -> Option<Symbol> {
-        (self.symbol != [0; 16]).then(|| Symbol::from_bytes(&self.symbol))
+        Symbol::from_bytes(&self.symbol).ok()
     }
 }
 

@@ -140,6 +140,8 @@ pub struct Summary {
     pub feeds: Vec<FeedSummary>,
     /// What went in.
     pub feed_counters: FeedCounters,
+    /// Symbols that are no symbols: blank, or not ASCII.
+    pub unreadable_symbols: u64,
     /// What did not fit.
     pub problems: Problems,
     /// The NBBO's changes.
@@ -172,9 +174,9 @@ impl Summary {
             && self.file_counters.without_time + self.file_counters.time_out_of_range == 0
             && self.values_lost() == 0
             && self.unseen_symbols.is_empty()
-            && self.problems.total == 0
+            && self.problems.total + self.unreadable_symbols == 0
             && self.missing_messages() == 0
-            && self.feeds.iter().all(|feed| feed.counters.rejected() == 0)
+            && self.feeds.iter().all(|feed| feed.counters.rejected() + feed.counters.instruments_beyond == 0)
     }
 
     /// Values that a file could not hold, so that it has none in their place.
@@ -264,6 +266,7 @@ pub(super) fn summarise(run: Run, options: &Options) -> Summary {
         channels,
         feeds,
         feed_counters: *feed.counters(),
+        unreadable_symbols: feed.unreadable_symbols(),
         problems: feed.problems().clone(),
         nbbo: *market.second.counts(),
         nbbo_ignored: market.second.ignored(),
