@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 
 use proptest::prelude::*;
 use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario};
-use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
+use tapeworks_feed::arbitration::{ArbiterOptions, GapReason, RetransmissionOptions};
 use tapeworks_feed::live::{Ask, Input, LiveChannelOptions, LiveFeed, SnapshotOptions};
 use tapeworks_feed::state::StateError;
 use tapeworks_feed::{Application, FeedOptions};
@@ -802,6 +802,48 @@ fn a_contradicted_book_stays_stale_when_a_gap_ends() {
 }
 
 #[test]
+fn every_gap_is_counted_by_its_reason() {
+    let reasons = |live: &LiveFeed| {
+        let counters = *live.channels()[0].arbiter().counters();
+        let counted = GapReason::ALL.into_iter().filter(|reason| counters.gaps_of(*reason) > 0);
+        let counted: Vec<_> = counted.map(|reason| (reason, counters.gaps_of(reason))).collect();
+        assert_eq!(counted.iter().map(|(_, count)| count).sum::<u64>(), counters.gaps);
+        counted
+    };
+    let messages = messages(100, 3, 14);
+    let piece = |first: usize, end: usize| packet(b"SESSION001", first as u64 + 1, &messages[first..end]);
+    let run = |options: ArbiterOptions, snapshot: Option<SnapshotOptions>, pieces: &[(usize, usize)]| {
+        let mut live = live(options, snapshot);
+        for (first, end) in pieces {
+            feed(&mut live, input(Line::A, *first as u64, &piece(*first, *end)));
+        }
+        for at in 1..2_000 {
+            feed(&mut live, Input::Tick { now: Nanos(START + at * MS) });
+            while let Some(ask) = live.take_ask() {
+                if let Ask::Snapshot { channel, attempt, .. } = ask {
+                    let received = Nanos(START + at * MS);
+                    feed(&mut live, Input::SnapshotFailed { channel, attempt, received });
+                }
+            }
+        }
+        reasons(&live)
+    };
+    let none = ArbiterOptions::default();
+    let of = |retransmission| ArbiterOptions { retransmission: Some(retransmission), ..none };
+    assert_eq!(run(none, None, &[(0, 10), (20, 30)]), [(GapReason::NoServer, 1)]);
+    assert_eq!(run(none, None, &[(50, 60)]), [(GapReason::JoinedLate, 1)]);
+    assert_eq!(run(none, Some(SnapshotOptions::default()), &[(50, 60)]), [(GapReason::NoSnapshot, 1)]);
+    let little = ArbiterOptions { held_bytes: 100, ..none };
+    assert_eq!(run(little, None, &[(0, 10), (20, 40)]), [(GapReason::HeldBytes, 1)]);
+    let few = RetransmissionOptions { limit_messages: 5, ..Default::default() };
+    assert_eq!(run(of(few), None, &[(0, 10), (20, 30)]), [(GapReason::MessageLimit, 1)]);
+    let short = RetransmissionOptions { limit_ns: 5 * MS, timeout_ns: 3 * MS, ..Default::default() };
+    assert_eq!(run(of(short), None, &[(0, 10), (20, 30)]), [(GapReason::TimeLimit, 1)]);
+    let once = RetransmissionOptions { attempts: 1, ..Default::default() };
+    assert_eq!(run(of(once), None, &[(0, 10), (20, 30)]), [(GapReason::Attempts, 1)]);
+}
+
+#[test]
 fn a_session_that_follows_waits_until_the_one_before_is_complete() {
     let messages = messages(400, 3, 8);
     let mut live = live(asks_again(), None);
@@ -898,6 +940,7 @@ fn a_request_that_is_not_answered_is_repeated_and_then_the_hole_is_given_up() {
     assert_eq!(requests, [1, 11, 21]);
     assert_eq!(events[0].gap().unwrap().count, 10);
     assert_eq!(events[0].ts_recv, Nanos(START + 31 * MS));
+    assert_eq!(live.channels()[0].arbiter().counters().gaps_of(GapReason::Attempts), 1);
     assert!(live.channels()[0].is_stale());
 }
 

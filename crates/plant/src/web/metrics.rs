@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use tapeworks_feed::arbitration::{ArbiterCounters, LineCounters};
+use tapeworks_feed::arbitration::{ArbiterCounters, GapReason, LineCounters};
 use tapeworks_feed::live::SnapshotCounters;
 
 use super::describe::{Condition, Look};
@@ -352,6 +352,15 @@ fn channels(text: &mut Text, channels: &[ChannelStatus]) {
     for (name, help, get) in counters {
         let name = format!("channel_{name}_total");
         text.each((&name, Kind::Counter, help), &named, labels, |(channel, _)| get(&channel.counters) as f64);
+    }
+    let name = "channel_gaps_by_reason_total";
+    text.family(name, Kind::Counter, "Holes given up, by the reason");
+    for (channel, feed) in &named {
+        for reason in GapReason::ALL {
+            let labels =
+                [("venue", channel.name.as_str()), ("feed", feed.as_str()), ("reason", reason.as_str())];
+            text.sample(name, &labels, channel.counters.gaps_of(reason) as f64);
+        }
     }
     let snapshots: [(&str, &str, OfSnapshots); 6] = [
         ("requests", "Snapshots asked for", |snapshots| snapshots.requests),
