@@ -36,7 +36,7 @@ impl<'b, S: Sink<Spread>> Stage<BookUpdate<'b>, S> for Spreads {
 
 fn main() {
     let mut instruments = Instruments::default();
-    let tape = instruments.intern(Symbol::from_bytes(b"TAPE"));
+    let tape = instruments.intern(Symbol::from_bytes(b"TAPE").unwrap());
     // Events made by hand; a feed would give them. Prices in units of 0.0001.
     let orders =
         [(1, Side::Bid, 99_900), (2, Side::Ask, 100_100), (3, Side::Ask, 100_000), (4, Side::Bid, 90_000)];

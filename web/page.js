@@ -259,7 +259,8 @@ function showEngine(status, seconds) {
   write(byId("locked"), `${short(nbbo.locked)}, ${short(nbbo.crossed)}`);
   write(byId("problems"), count(status.problems));
   dress(byId("problems"), status.problems > 0 ? "warn" : "");
-  write(byId("rejected"), count(status.rejected));
+  write(byId("rejected"), `${count(status.rejected)}, ${count(status.contradicted_books)}`);
+  dress(byId("rejected"), status.contradicted_books > 0 ? "warn" : "");
   write(byId("shared"), `${short(status.shared)} items`);
   for (const [id, name] of [["all-p50", "p50"], ["all-p90", "p90"], ["all-p99", "p99"], ["all-p999", "p99.9"], ["all-max", "max"]]) {
     write(byId(id), delay(status.delay_ns[name]));

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use tapeworks_market::book::BookCounters;
 use tapeworks_market::nbbo::{BestSide, MarketState};
 use tapeworks_market::{Flags, Level, Nanos, Price};
 use tapeworks_plant::replay::{Busy, Summary};
@@ -108,6 +109,7 @@ pub(crate) fn venues(summary: &Summary, width: usize, paint: Paint) -> String {
         ("events", Align::Right),
         ("orders resting", Align::Right),
         ("could not be applied", Align::Right),
+        ("incomplete books", Align::Right),
         ("gaps", Align::Right),
     ]);
     for feed in &summary.feeds {
@@ -116,6 +118,7 @@ pub(crate) fn venues(summary: &Summary, width: usize, paint: Paint) -> String {
             thousands(feed.counters.events),
             thousands(feed.orders as u64),
             thousands(feed.counters.rejected()),
+            thousands(feed.contradicted as u64),
             thousands(feed.counters.gaps),
         ]);
     }
@@ -270,6 +273,29 @@ fn asides(summary: &Summary) -> Vec<String> {
     asides
 }
 
+/// How many books are incomplete at the end, and which events say so.
+fn incomplete_books(summary: &Summary) -> Option<String> {
+    let books: usize = summary.feeds.iter().map(|feed| feed.contradicted).sum();
+    if books == 0 {
+        return None;
+    }
+    let of =
+        |get: fn(&BookCounters) -> u64| summary.feeds.iter().map(|feed| get(&feed.counters)).sum::<u64>();
+    let reasons = [
+        (of(|counters| counters.unknown_orders), "about orders from before the input or a gap"),
+        (of(|counters| counters.unknown_levels), "about levels from before the input or a gap"),
+        (of(|counters| counters.duplicate_orders), "with the reference of another order"),
+        (of(|counters| counters.overfills), "for more shares than an order had left"),
+        (of(|counters| counters.level_mismatches), "at odds with a level"),
+        (of(|counters| counters.incomplete), "without price or shares"),
+    ];
+    let told = reasons.iter().filter(|(count, _)| *count > 0);
+    let told: Vec<_> =
+        told.map(|(count, what)| format!("{} {what}", counted(*count, "event", "events"))).collect();
+    let verb = if books == 1 { "is" } else { "are" };
+    Some(format!("{} {verb} incomplete: {}.", counted(books as u64, "book", "books"), told.join(", ")))
+}
+
 /// What did not fit, and whether anything did not.
 pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
     let mut out = String::from("\n");
@@ -313,6 +339,7 @@ pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
                 "packets",
                 "without a time of their own",
             ),
+            (summary.unreadable_symbols, "symbol", "symbols", "that cannot be read"),
             (summary.values_lost(), "value", "values", "that a file could not hold"),
             (summary.unseen_symbols.len() as u64, "symbol", "symbols", "that nothing is about"),
         ];
@@ -321,6 +348,9 @@ pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
             told.map(|(count, one, many, what)| format!("{} {what}", counted(*count, one, many))).collect();
         let text = format!("{}.", told.join(", "));
         let _infallible = writeln!(out, "{}", paint.bad(&text));
+        if let Some(text) = incomplete_books(summary) {
+            let _infallible = writeln!(out, "{}", paint.bad(&text));
+        }
     }
     out
 }
@@ -421,6 +451,7 @@ pub(crate) fn to_json(summary: &Summary) -> Value {
             "venue": feed.publisher.venue_name(),
             "events": feed.counters.events,
             "orders": feed.orders,
+            "incomplete_books": feed.contradicted,
             "table_growths": feed.growths,
             "unknown_orders": feed.counters.unknown_orders,
             "duplicate_orders": feed.counters.duplicate_orders,
@@ -428,6 +459,7 @@ pub(crate) fn to_json(summary: &Summary) -> Value {
             "incomplete": feed.counters.incomplete,
             "unknown_levels": feed.counters.unknown_levels,
             "level_mismatches": feed.counters.level_mismatches,
+            "instruments_beyond": feed.counters.instruments_beyond,
             "gaps": feed.counters.gaps,
         })).collect::<Vec<_>>(),
         "nbbo": {
@@ -445,6 +477,7 @@ pub(crate) fn to_json(summary: &Summary) -> Value {
             "bad_messages": summary.problems.bad_messages,
             "stream_holes": summary.problems.stream_holes,
             "contradictions": summary.problems.contradictions,
+            "unreadable_symbols": summary.unreadable_symbols,
             "unrecognised_packets": summary.feed_counters.unrecognised_packets,
             "first": summary.problems.kept().iter().take(100).map(|problem| json!({
                 "file": summary.files.get(usize::from(problem.file)),

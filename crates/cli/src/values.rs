@@ -210,7 +210,10 @@ mod tests {
     #[test]
     fn symbols_are_a_list_of_any_case() {
         let Symbols(found) = symbols("aapl, MSFT").unwrap();
-        assert_eq!(found, HashSet::from([Symbol::from_bytes(b"AAPL"), Symbol::from_bytes(b"MSFT")]));
+        assert_eq!(
+            found,
+            HashSet::from([Symbol::from_bytes(b"AAPL").unwrap(), Symbol::from_bytes(b"MSFT").unwrap()])
+        );
         assert!(symbols(" , ").is_err());
         assert!(symbols("AAPL,ABCDEFGHIJKLMNOPQ").unwrap_err().contains("\"ABCDEFGHIJKLMNOPQ\" cannot be"));
         assert!(symbols("@/nowhere/symbols").unwrap_err().contains("/nowhere/symbols"));

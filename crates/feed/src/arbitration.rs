@@ -277,6 +277,8 @@ pub struct ArbiterCounters {
     pub too_long: u64,
     /// Holes given up.
     pub gaps: u64,
+    /// Of them, by [`GapReason`]: see [`ArbiterCounters::gaps_of`].
+    pub gaps_by: [u64; GapReason::ALL.len()],
     /// Messages in them.
     pub missing: u64,
     /// Messages of given-up holes that came after all.
@@ -291,6 +293,67 @@ pub struct ArbiterCounters {
     pub ends_of_session: u64,
     /// Times that the channel fell silent.
     pub silences: u64,
+}
+
+impl ArbiterCounters {
+    /// Holes given up for `reason`. All reasons together are [`ArbiterCounters::gaps`].
+    pub fn gaps_of(&self, reason: GapReason) -> u64 {
+        self.gaps_by.get(reason as usize).copied().unwrap_or_default()
+    }
+}
+
+/// Why a hole was given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum GapReason {
+    /// The reorder window was over, and there is no retransmission server.
+    NoServer,
+    /// The same, of the beginning of a session: the channel was joined late.
+    JoinedLate,
+    /// The requests timed out [`RetransmissionOptions::attempts`] times in a row.
+    Attempts,
+    /// The recovery took longer than [`RetransmissionOptions::limit_ns`].
+    TimeLimit,
+    /// More messages are missing than [`RetransmissionOptions::limit_messages`].
+    MessageLimit,
+    /// More waited behind it than [`ArbiterOptions::held_bytes`].
+    HeldBytes,
+    /// Another session began.
+    SessionChange,
+    /// The channel was joined late, and no snapshot came.
+    NoSnapshot,
+    /// The numbers jumped too far to be believed, and stayed there for the time of silence.
+    Jump,
+}
+
+impl GapReason {
+    /// Each of them, in order.
+    pub const ALL: [Self; 9] = [
+        Self::NoServer,
+        Self::JoinedLate,
+        Self::Attempts,
+        Self::TimeLimit,
+        Self::MessageLimit,
+        Self::HeldBytes,
+        Self::SessionChange,
+        Self::NoSnapshot,
+        Self::Jump,
+    ];
+
+    /// As metrics name it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoServer => "no_server",
+            Self::JoinedLate => "joined_late",
+            Self::Attempts => "attempts",
+            Self::TimeLimit => "time_limit",
+            Self::MessageLimit => "message_limit",
+            Self::HeldBytes => "held_bytes",
+            Self::SessionChange => "session_change",
+            Self::NoSnapshot => "no_snapshot",
+            Self::Jump => "jump",
+        }
+    }
 }
 
 /// What came of a hole that was asked for.
@@ -797,15 +860,25 @@ impl Arbiter {
         if received.since(self.advanced) > self.options.silence_ns {
             self.counters.sequence_resets += 1;
             self.begin(header.session, 1, received, deliver);
-            self.pass_over(header.first, received, deliver);
+            self.pass_over(header.first, GapReason::Jump, received, deliver);
         }
     }
 
     /// What comes before `first` is given up, whatever it was.
-    fn pass_over(&mut self, first: u64, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+    fn pass_over(
+        &mut self,
+        first: u64,
+        reason: GapReason,
+        now: Nanos,
+        deliver: &mut impl FnMut(Delivery<'_>),
+    ) {
         let Some(next) = self.next.filter(|next| *next < first) else { return };
         let count = first - next;
         self.counters.gaps += 1;
+        // Nothing of the session was heard before.
+        let is_late = next == 1 && reason == GapReason::NoServer;
+        let reason = if is_late { GapReason::JoinedLate } else { reason };
+        self.counters.gaps_by[reason as usize] += 1;
         self.counters.missing = self.counters.missing.saturating_add(count);
         self.forgotten = self.forgotten.saturating_add(self.given_up.insert(next..first).1);
         self.wants_snapshot = true;
@@ -891,7 +964,7 @@ impl Arbiter {
                 // The snapshot takes too long: what was held first would be needed most.
                 self.join_without_snapshot(received, deliver);
             } else {
-                self.give_up(received, deliver);
+                self.give_up(GapReason::HeldBytes, received, deliver);
             }
         } else if self.hole.as_ref().is_some_and(|hole| received >= self.hole_deadline(hole)) {
             self.advance_to_packet(received, deliver);
@@ -954,7 +1027,7 @@ impl Arbiter {
                 let is_asked_for = recovery.go_on(next, behind, options, now);
                 self.hole = Some(hole);
                 if !is_asked_for {
-                    self.give_up(now, deliver);
+                    self.give_up(GapReason::MessageLimit, now, deliver);
                 }
             }
             (front, _) => {
@@ -1011,7 +1084,7 @@ impl Arbiter {
     }
 
     /// The hole is given up, and what is held goes on.
-    fn give_up(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+    fn give_up(&mut self, reason: GapReason, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         let recovery = self.hole.take().and_then(|hole| hole.recovery);
         let Some(front) = self.held.front() else { return };
         let end = recovery.as_ref().map_or(front.header.first, Recovery::end);
@@ -1020,7 +1093,7 @@ impl Arbiter {
         while let Some(first_held) = self.held.front().map(|front| front.header.first)
             && self.next.is_some_and(|next| next < end)
         {
-            self.pass_over(first_held, now, deliver);
+            self.pass_over(first_held, reason, now, deliver);
             self.release(deliver);
         }
         if let Some(recovery) = &recovery {
@@ -1044,21 +1117,22 @@ impl Arbiter {
                 return;
             }
             let recovery = self.hole.as_mut().and_then(|hole| hole.recovery.as_mut());
-            let is_asked_for = match (recovery, &self.options.retransmission) {
-                (None, Some(_)) => self.ask(now, is_tick),
+            let over = match (recovery, &self.options.retransmission) {
+                (None, Some(_)) => (!self.ask(now, is_tick)).then_some(GapReason::MessageLimit),
                 (Some(recovery), Some(options)) if !recovery.is_over_time(options, now) => {
                     match recovery.time_out(options, now) {
                         TimedOut::Repeated(requests) => {
                             self.counters.repeated_requests += requests;
-                            true
+                            None
                         }
-                        TimedOut::Exhausted => false,
+                        TimedOut::Exhausted => Some(GapReason::Attempts),
                     }
                 }
-                _ => false,
+                (Some(_), _) => Some(GapReason::TimeLimit),
+                (None, None) => Some(GapReason::NoServer),
             };
-            if !is_asked_for {
-                self.give_up(now, deliver);
+            if let Some(reason) = over {
+                self.give_up(reason, now, deliver);
             }
         }
     }
@@ -1147,7 +1221,7 @@ impl Arbiter {
     /// The session that follows begins, whatever is missing of this one.
     fn change_session(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         while !self.held.is_empty() && self.next.is_some() {
-            self.give_up_last(now, deliver);
+            self.give_up_last(GapReason::SessionChange, now, deliver);
         }
         let waiting = std::mem::take(&mut self.successor);
         let Some(first) = waiting.front() else { return };
@@ -1164,9 +1238,9 @@ impl Arbiter {
     }
 
     /// As [`Arbiter::give_up`], without looking for a session that follows.
-    fn give_up_last(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+    fn give_up_last(&mut self, reason: GapReason, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         let waiting = std::mem::take(&mut self.successor);
-        self.give_up(now, deliver);
+        self.give_up(reason, now, deliver);
         self.successor = waiting;
     }
 
@@ -1236,7 +1310,7 @@ impl Arbiter {
         self.next = Some(1);
         self.advanced = now;
         deliver(Delivery::Session { session, first: 1, now });
-        self.pass_over(first, now, deliver);
+        self.pass_over(first, GapReason::NoSnapshot, now, deliver);
         // It was asked for in vain.
         self.wants_snapshot = false;
         self.resume(now, deliver);

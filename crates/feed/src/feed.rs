@@ -354,6 +354,11 @@ impl Feed {
         &self.counters
     }
 
+    /// Symbols of venues that are no symbols: blank, or not ASCII. What is about them is of no instrument.
+    pub const fn unreadable_symbols(&self) -> u64 {
+        self.symbols.unreadable()
+    }
+
     /// Messages handed on so far, over all channels.
     pub fn messages(&self) -> u64 {
         self.channels.iter().map(|channel| channel.counters.messages).sum()
@@ -663,18 +668,10 @@ impl Feed {
         channel.translate(message, &context, (0, 0, 0), &mut self.problems, &mut self.symbols, sink);
     }
 
-    /// Instruments of a channel whose books a contradiction made stale.
-    pub(crate) fn doubted(&self, index: usize) -> Vec<InstrumentId> {
-        match &self.channels[index].normaliser {
-            Normaliser::Itch(itch) => itch.doubted().iter().copied().collect(),
-            Normaliser::Iex(_) => Vec::new(),
-        }
-    }
-
-    /// A channel's books were made anew.
-    pub(crate) fn forget_doubts(&mut self, index: usize) {
+    /// A channel's books are made anew: they lack no orders of instruments that nothing has named.
+    pub(crate) fn forget_unnamed(&mut self, index: usize) {
         if let Normaliser::Itch(itch) = &mut self.channels[index].normaliser {
-            itch.forget_doubts();
+            itch.forget_unnamed();
         }
     }
 

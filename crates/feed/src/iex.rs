@@ -44,16 +44,18 @@ macro_rules! shared_messages {
             }
             $protocol::Message::SecurityDirectory(directory) => {
                 let flags = directory.security_directory_flags();
-                let definition = Definition {
-                    symbol: Symbol::from_bytes(&directory.symbol().0),
+                // What is no symbol is counted where it is looked up, and defines nothing.
+                let definition = Symbol::from_bytes(&directory.symbol().0).ok().map(|symbol| Definition {
+                    symbol,
                     round_lot: directory.round_lot_size(),
                     reference_price: price(directory.adjusted_poc_price()),
                     class: b' ',
                     is_test: flags.test_security(),
                     is_etp: flags.etp(),
-                };
-                $normaliser.put(directory.symbol(), directory.timestamp(), $to, |event| {
-                    event.with_definition(definition)
+                });
+                $normaliser.put(directory.symbol(), directory.timestamp(), $to, |event| match definition {
+                    Some(definition) => event.with_definition(definition),
+                    None => Event { kind: EventKind::Other, ..event },
                 })
             }
             $protocol::Message::TradingStatus(status) => {

@@ -7,8 +7,6 @@
 //! Cost: the message's own line, a load from the table of locates (4 bytes for each) and the event. No jump
 //! by message type for the messages about orders.
 
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 use tapeworks_flow::Sink;
 use tapeworks_market::event::{Definition, Gap, Imbalance, Session, Status, StatusAction};
@@ -81,14 +79,9 @@ impl ItchNormaliser {
         event
     }
 
-    /// Instruments whose books a contradiction made stale.
-    pub(crate) const fn doubted(&self) -> &BTreeSet<InstrumentId> {
-        self.locates.doubted()
-    }
-
-    /// Their books were made anew.
-    pub(crate) fn forget_doubts(&mut self) {
-        self.locates.forget_doubts();
+    /// The books were made anew: they lack no orders of locates that nothing has named.
+    pub(crate) fn forget_unnamed(&mut self) {
+        self.locates.forget_unnamed();
     }
 
     #[inline]
@@ -142,6 +135,9 @@ impl ItchNormaliser {
                     return false;
                 };
                 instrument = learned;
+                self.doubt_named_late(order.timestamp, context, sink);
+            } else if instrument == InstrumentId::UNKNOWN {
+                self.locates.note_unnamed(order.stock_locate);
             }
             if instrument == UNWANTED {
                 return true;
@@ -172,13 +168,27 @@ impl ItchNormaliser {
         sink: &mut S,
     ) -> Option<Contradiction> {
         let timestamp = timestamp(message.as_bytes()).unwrap_or_default();
-        match self.not_an_order(message, context, symbols, sink) {
+        let translated = self.not_an_order(message, context, symbols, sink);
+        self.doubt_named_late(timestamp, context, sink);
+        match translated {
             Ok(None) => None,
             Ok(Some(corrected)) => Some(corrected),
             Err(refused) => {
                 self.doubt(refused.instrument, timestamp, context, sink);
                 Some(refused.contradiction)
             }
+        }
+    }
+
+    /// The book of an instrument that was named now lacks the orders that earlier messages were about.
+    fn doubt_named_late<S: Sink<Event>>(
+        &mut self,
+        timestamp: NanosecondsSinceMidnight,
+        context: &Context,
+        sink: &mut S,
+    ) {
+        if let Some(instrument) = self.locates.take_named_late() {
+            self.doubt(instrument, timestamp, context, sink);
         }
     }
 
@@ -193,7 +203,7 @@ impl ItchNormaliser {
     ) {
         if instrument < UNWANTED {
             let event = self.event(EventKind::Gap, instrument, timestamp, context);
-            sink.put(event.with_gap(Gap { first: context.sequence, count: 0 }));
+            sink.put(event.with_gap(Gap { first: context.sequence, count: 0 }).with_contradiction());
         }
     }
 
@@ -257,9 +267,11 @@ impl ItchNormaliser {
                 if instrument == UNWANTED {
                     return Ok(contradiction);
                 }
+                // What is no symbol is counted where it was looked up, and defines nothing.
+                let Ok(symbol) = Symbol::from_bytes(&directory.stock().0) else { return Ok(contradiction) };
                 let event = self.event(EventKind::Definition, instrument, directory.timestamp(), context);
                 sink.put(event.with_definition(Definition {
-                    symbol: Symbol::from_bytes(&directory.stock().0),
+                    symbol,
                     round_lot: directory.round_lot_size(),
                     reference_price: None,
                     class: directory.issue_classification().raw(),

@@ -8,6 +8,8 @@
 //! - If the missing messages come after that, only the instruments that they name stay stale.
 //! - A snapshot, where the channel can have one, makes the books anew: [`EventKind::Clear`], what the snapshot holds, and the
 //!   messages that came since, all with [`Flags::SNAPSHOT`]. Trades in them are not told twice.
+//! - Whoever keeps the books says when the venue's messages contradict them ([`Input::Contradicted`]): a snapshot is asked for, at most
+//!   once in a while.
 //! - Silence makes the books stale until the channel is heard again and nothing was missed. When nothing is heard at all, an
 //!   event of the kind [`EventKind::Other`] tells once a second that time goes on.
 //!
@@ -40,11 +42,13 @@ pub struct SnapshotOptions {
     pub attempts: u32,
     /// How long one is waited for, in ns.
     pub timeout_ns: u64,
+    /// The least time from one request to the next that is made because the venue's messages contradict the books, in ns.
+    pub contradicted_every_ns: u64,
 }
 
 impl Default for SnapshotOptions {
     fn default() -> Self {
-        Self { attempts: 3, timeout_ns: 10_000_000_000 }
+        Self { attempts: 3, timeout_ns: 10_000_000_000, contradicted_every_ns: 30_000_000_000 }
     }
 }
 
@@ -118,6 +122,13 @@ pub enum Input<'a> {
         /// When.
         received: Nanos,
     },
+    /// Events of the channel contradict its books, as whoever keeps the books says: a snapshot is wanted.
+    Contradicted {
+        /// The channel.
+        channel: u16,
+        /// When.
+        received: Nanos,
+    },
     /// Time goes on: what the clock says. Requests time out by it alone, since packets may have waited.
     Tick {
         /// To here.
@@ -132,7 +143,8 @@ impl Input<'_> {
             Self::Packet { received, .. }
             | Self::Snapshot { received, .. }
             | Self::SnapshotEnd { received, .. }
-            | Self::SnapshotFailed { received, .. } => *received,
+            | Self::SnapshotFailed { received, .. }
+            | Self::Contradicted { received, .. } => *received,
             Self::Tick { now } => *now,
         }
     }
@@ -172,6 +184,8 @@ pub struct SnapshotCounters {
     pub messages: u64,
     /// Times that a channel went on without, though it wanted one.
     pub given_up: u64,
+    /// Of those asked for: because the venue's messages contradicted the books.
+    pub contradicted: u64,
 }
 
 /// A snapshot on its way.
@@ -198,6 +212,8 @@ pub struct LiveChannel {
     attempts: u32,
     awaited: Option<Awaited>,
     snapshots: SnapshotCounters,
+    /// When the books' contradictions may ask for a snapshot again.
+    contradicted_again: Nanos,
     /// The instruments that the messages named which came too late; what is in doubt besides them is not known while
     /// messages are missing.
     affected: BTreeSet<InstrumentId>,
@@ -312,6 +328,7 @@ pub(crate) struct Kept {
     attempts: u32,
     awaited: Option<Awaited>,
     snapshots: SnapshotCounters,
+    contradicted_again: Nanos,
     affected: BTreeSet<InstrumentId>,
     is_stale: bool,
     known_gaps: u64,
@@ -345,6 +362,15 @@ impl LiveChannel {
     /// Whether a snapshot is on its way.
     pub const fn is_awaiting_snapshot(&self) -> bool {
         self.awaited.is_some()
+    }
+
+    /// Whether contradictions of the books would ask for a snapshot now.
+    pub fn takes_contradiction(&self, now: Nanos) -> bool {
+        self.options.snapshot.is_some()
+            && self.awaited.is_none()
+            && !self.arbiter.is_joining()
+            && self.place.is_some()
+            && now >= self.contradicted_again
     }
 
     /// Whether books of the channel may be wrong.
@@ -453,6 +479,7 @@ impl LiveFeed {
                     attempts: 0,
                     awaited: None,
                     snapshots: SnapshotCounters::default(),
+                    contradicted_again: Nanos(0),
                     affected: BTreeSet::new(),
                     is_stale: false,
                     known_gaps: 0,
@@ -475,11 +502,11 @@ impl LiveFeed {
     pub(crate) fn save_channels(&self, writer: &mut Writer) -> Result<(), StateError> {
         for channel in &self.channels {
             writer.put(&channel.arbiter)?;
-            let LiveChannel {
-                place, attempts, awaited, snapshots, affected, is_stale, known_gaps, part, ..
-            } = channel;
+            let LiveChannel { place, attempts, awaited, snapshots, contradicted_again, .. } = channel;
+            let LiveChannel { affected, is_stale, known_gaps, part, .. } = channel;
             // As [`Kept`], which owns what it has.
-            writer.put(&(place, attempts, awaited, snapshots, affected, is_stale, known_gaps, part))?;
+            writer.put(&(place, attempts, awaited, snapshots, contradicted_again))?;
+            writer.put(&(affected, is_stale, known_gaps, part))?;
         }
         writer.put(&self.asks)?;
         writer.put(&(self.deadline, self.last, self.clock))
@@ -496,6 +523,7 @@ impl LiveFeed {
             channel.attempts = kept.attempts;
             channel.awaited = kept.awaited;
             channel.snapshots = kept.snapshots;
+            channel.contradicted_again = kept.contradicted_again;
             channel.affected = kept.affected;
             channel.is_stale = kept.is_stale;
             channel.known_gaps = kept.known_gaps;
@@ -582,7 +610,21 @@ impl LiveFeed {
                     self.of_channel(index, sink, |feed, sink| feed.snapshot_failed(index, received, sink));
                 }
             }
+            Input::Contradicted { channel, received } => self.contradicted(usize::from(channel), received),
         }
+    }
+
+    /// The books contradict the venue: a snapshot makes them anew, if one may be asked for.
+    #[cold]
+    fn contradicted(&mut self, index: usize, now: Nanos) {
+        let Some(channel) = self.channels.get_mut(index) else { return };
+        let (Some(options), true) = (channel.options.snapshot, channel.takes_contradiction(now)) else {
+            return;
+        };
+        channel.contradicted_again = Nanos(now.0.saturating_add(options.contradicted_every_ns));
+        channel.snapshots.contradicted += 1;
+        self.ask_for_snapshot(index, now, 1);
+        self.set_deadline();
     }
 
     /// Inputs are missing here, nobody knows of which channels: each is in doubt until its sequence shows that nothing of it is
@@ -821,6 +863,7 @@ impl LiveFeed {
         clear.flags = Flags::SNAPSHOT;
         clear.line = Line::Snapshot;
         sink.put(clear);
+        self.feed.forget_unnamed(place);
         let mut as_snapshot = AsSnapshot(sink);
         for message in Blocks::new(&awaited.messages, BigEndian).filter_map(Result::ok) {
             channel.snapshots.messages += 1;
@@ -841,7 +884,6 @@ impl LiveFeed {
         channel.is_stale = false;
         channel.affected.clear();
         channel.arbiter.forget_missing();
-        self.feed.forget_doubts(place);
         if is_joining {
             self.feed.restart(place, next);
             let feed = &mut self.feed;
@@ -866,8 +908,7 @@ impl LiveFeed {
         }
         channel.is_stale = false;
         sink.put(self.feed.event_of(place, EventKind::Recovered, InstrumentId::ALL, now));
-        let mut affected = std::mem::take(&mut channel.affected);
-        affected.extend(self.feed.doubted(place));
+        let affected = std::mem::take(&mut channel.affected);
         for instrument in affected {
             let gap = Gap { first: channel.arbiter.next().unwrap_or_default(), count: 0 };
             sink.put(self.feed.event_of(place, EventKind::Gap, instrument, now).with_gap(gap));

@@ -97,8 +97,11 @@ pub(crate) struct Locates {
     names: Vec<([u8; 8], Source)>,
     /// By instrument: the locate that stands for it, or 0.
     by_instrument: Vec<u16>,
-    /// Instruments about which a message contradicted what is known.
-    doubted: BTreeSet<InstrumentId>,
+    /// Locates that order messages were about before anything named them: their books will lack those orders.
+    unnamed: BTreeSet<u16>,
+    /// The instrument of one of them, which has been named since.
+    #[serde(skip)]
+    named_late: Option<InstrumentId>,
 }
 
 impl Locates {
@@ -106,7 +109,7 @@ impl Locates {
     pub(crate) fn is_sound(&self, symbols: &SymbolTable) -> bool {
         self.instruments.len() == self.names.len()
             && self.by_instrument.len() <= symbols.instruments().len()
-            && self.instruments.iter().chain(&self.doubted).all(|instrument| symbols.is_known(*instrument))
+            && self.instruments.iter().all(|instrument| symbols.is_known(*instrument))
     }
 
     /// The instrument of a locate, or [`InstrumentId::UNKNOWN`].
@@ -120,44 +123,38 @@ impl Locates {
         self.instruments.fill(InstrumentId::UNKNOWN);
         self.names.fill(Default::default());
         self.by_instrument.clear();
-        self.doubted.clear();
+        self.unnamed.clear();
     }
 
-    /// Instruments about which a message contradicted what is known.
-    pub(crate) const fn doubted(&self) -> &BTreeSet<InstrumentId> {
-        &self.doubted
+    /// An order message is about a locate that nothing has named.
+    pub(crate) fn note_unnamed(&mut self, locate: u16) {
+        self.unnamed.insert(locate);
     }
 
-    /// Their books were made anew.
-    pub(crate) fn forget_doubts(&mut self) {
-        self.doubted.clear();
+    /// Books were made anew: they lack nothing.
+    pub(crate) fn forget_unnamed(&mut self) {
+        self.unnamed.clear();
+    }
+
+    /// The instrument that was named now, if order messages were about it before.
+    pub(crate) const fn take_named_late(&mut self) -> Option<InstrumentId> {
+        self.named_late.take()
     }
 
     fn name(&self, locate: u16) -> ([u8; 8], Source) {
         self.names.get(usize::from(locate)).copied().unwrap_or_default()
     }
 
-    fn doubt(&mut self, instrument: InstrumentId) {
-        if instrument < UNWANTED {
-            self.doubted.insert(instrument);
-        }
-    }
-
-    fn refuse(&mut self, contradiction: Contradiction, instrument: InstrumentId) -> Refused {
-        self.doubt(instrument);
-        Refused { contradiction, instrument }
-    }
-
     /// Whether a message may name `stock` for `locate`; nothing is learned.
     #[inline]
-    pub(crate) fn check(&mut self, locate: u16, stock: [u8; 8]) -> Result<InstrumentId, Refused> {
+    pub(crate) fn check(&self, locate: u16, stock: [u8; 8]) -> Result<InstrumentId, Refused> {
         let instrument = self.get(locate);
         let (known, source) = self.name(locate);
         if source == Source::Nobody || known == stock {
             return Ok(instrument);
         }
         let contradiction = Contradiction::OtherSymbol { locate, known: Ascii(known), named: Ascii(stock) };
-        Err(self.refuse(contradiction, instrument))
+        Err(Refused { contradiction, instrument })
     }
 
     /// The locate, other than `locate`, that stands for `instrument`, and who said so.
@@ -191,7 +188,7 @@ impl Locates {
     ) -> Result<InstrumentId, Refused> {
         if let Some((known, _)) = self.other(instrument, locate) {
             let contradiction = Contradiction::OtherLocate { symbol: Ascii(stock), known, named: locate };
-            return Err(self.refuse(contradiction, instrument));
+            return Err(Refused { contradiction, instrument });
         }
         self.set(locate, stock, instrument, Source::Message);
         Ok(instrument)
@@ -215,7 +212,7 @@ impl Locates {
         if let Some((other, source)) = self.other(instrument, locate) {
             let contradiction =
                 Contradiction::OtherLocate { symbol: Ascii(stock), known: other, named: locate };
-            let refused = self.refuse(contradiction, instrument);
+            let refused = Refused { contradiction, instrument };
             if source == Source::Directory {
                 return Err(refused);
             }
@@ -226,9 +223,7 @@ impl Locates {
             let contradiction =
                 Contradiction::OtherSymbol { locate, known: Ascii(known), named: Ascii(stock) };
             let inferred = self.get(locate);
-            corrected = Some(self.refuse(contradiction, inferred));
-            // Some of its orders are in the other's book.
-            self.doubt(instrument);
+            corrected = Some(Refused { contradiction, instrument: inferred });
             self.unset(locate);
         }
         self.set(locate, stock, instrument, Source::Directory);
@@ -257,7 +252,9 @@ impl Locates {
         }
         self.instruments[at] = instrument;
         self.names[at] = (stock, source);
+        let was_unnamed = self.unnamed.remove(&locate);
         if instrument < UNWANTED {
+            self.named_late = was_unnamed.then_some(instrument);
             let place = instrument.index();
             if self.by_instrument.len() <= place {
                 self.by_instrument.resize(place + 1, 0);

@@ -37,6 +37,7 @@ pub(crate) struct SymbolTable {
     instruments: Instruments,
     by_word: HashMap<u64, InstrumentId, BuildHasherDefault<SymbolHasher>>,
     wanted: Option<HashSet<Symbol>>,
+    unreadable: u64,
 }
 
 /// The number of an instrument that the user did not ask for.
@@ -49,6 +50,11 @@ impl SymbolTable {
 
     pub(crate) const fn instruments(&self) -> &Instruments {
         &self.instruments
+    }
+
+    /// Symbols of venues that are none: not ASCII, or blank.
+    pub(crate) const fn unreadable(&self) -> u64 {
+        self.unreadable
     }
 
     /// Appends what is known, in an order that follows from it alone.
@@ -71,10 +77,13 @@ impl SymbolTable {
         let words: Vec<(u64, InstrumentId)> = reader.take()?;
         let mut instruments = Instruments::with_capacity(symbols.len());
         for symbol in &symbols {
-            instruments.intern(Symbol::from_bytes(symbol));
+            let symbol =
+                Symbol::from_bytes(symbol).map_err(|_| StateError::Inconsistent { what: "a symbol" })?;
+            instruments.intern(symbol);
         }
         ensure(instruments.len() == symbols.len(), "a symbol is there twice")?;
-        let mut table = Self { instruments, by_word: words.iter().copied().collect(), wanted };
+        let unreadable = words.iter().filter(|(_, id)| *id == InstrumentId::UNKNOWN).count() as u64;
+        let mut table = Self { instruments, by_word: words.iter().copied().collect(), wanted, unreadable };
         ensure(table.by_word.len() == words.len(), "a venue's symbol is there twice")?;
         ensure(words.iter().all(|(_, id)| table.is_known(*id)), "a symbol's instrument is not known")?;
         table.by_word.shrink_to_fit();
@@ -104,7 +113,12 @@ impl SymbolTable {
     #[cold]
     #[inline(never)]
     fn admit(&mut self, word: u64, publisher: Publisher, announce: impl FnOnce(Event)) -> InstrumentId {
-        let symbol = Symbol::from_bytes(&word.to_le_bytes());
+        let Ok(symbol) = Symbol::from_bytes(&word.to_le_bytes()) else {
+            // Of no instrument, and so of no book: it is not taken for another.
+            self.unreadable += 1;
+            self.by_word.insert(word, InstrumentId::UNKNOWN);
+            return InstrumentId::UNKNOWN;
+        };
         let instrument = if self.wanted.as_ref().is_some_and(|wanted| !wanted.contains(&symbol)) {
             UNWANTED
         } else {

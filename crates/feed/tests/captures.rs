@@ -300,6 +300,40 @@ fn a_file_numbers_its_messages_and_takes_its_day_from_the_options() {
 }
 
 #[test]
+fn an_instrument_that_is_named_after_messages_about_its_orders_is_in_doubt() {
+    let mut deletion = [0; 19];
+    (deletion[0], deletion[2]) = (b'D', 7);
+    let mut feed = Feed::new(FeedOptions::default());
+    let format = FileFormat::LengthPrefixed;
+    let messages: [&[u8]; 4] =
+        [&deletion, &add(8, b"ONE     ", 1), &add(7, b"TWO     ", 2), &add(7, b"TWO     ", 3)];
+    let events = frames(&mut feed, format, &messages);
+    let doubts: Vec<_> = events.iter().filter(|event| event.kind == EventKind::Gap).collect();
+    assert_eq!(doubts.len(), 1, "{events:?}");
+    assert!(doubts[0].is_contradiction());
+    let two = events.iter().find(|event| event.order_id == 2 && event.kind == EventKind::Add).unwrap();
+    assert_eq!(doubts[0].instrument, two.instrument);
+}
+
+#[test]
+fn symbols_that_are_not_ascii_are_of_no_instrument_and_not_of_each_others() {
+    let mut feed = Feed::new(FeedOptions::default());
+    let messages: [&[u8]; 4] = [
+        &add(1, b"A\xC4B     ", 1),
+        &add(2, b"A\xD6B     ", 2),
+        &add(3, b"A B     ", 3),
+        &add(2, b"A\xD6B     ", 4),
+    ];
+    let events = frames(&mut feed, FileFormat::LengthPrefixed, &messages);
+    let adds: Vec<_> = events.iter().filter(|event| event.kind == EventKind::Add).collect();
+    let of: Vec<_> = adds.iter().map(|event| event.instrument).collect();
+    let unknown = tapeworks_market::InstrumentId::UNKNOWN;
+    assert_eq!(of, [unknown, unknown, tapeworks_market::InstrumentId(0), unknown]);
+    assert_eq!(feed.unreadable_symbols(), 2);
+    assert_eq!(feed.instruments().len(), 1);
+}
+
+#[test]
 fn soup_packets_of_a_file_carry_messages_numbered_from_the_login() {
     let mut feed = Feed::new(FeedOptions::default());
     let mut data = vec![b'S'];
@@ -314,7 +348,7 @@ fn soup_packets_of_a_file_carry_messages_numbered_from_the_login() {
 
 #[test]
 fn only_wanted_symbols_come_out_and_the_rest_is_not_even_an_unknown_order() {
-    let symbols = [tapeworks_market::instrument::Symbol::from_bytes(b"MSFT")].into_iter().collect();
+    let symbols = [tapeworks_market::instrument::Symbol::from_bytes(b"MSFT").unwrap()].into_iter().collect();
     let mut feed = Feed::new(FeedOptions { symbols: Some(symbols), ..FeedOptions::default() });
     let delete = itch50::OrderDeleteFields {
         stock_locate: 7,

@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 
 use proptest::prelude::*;
 use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario};
-use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
+use tapeworks_feed::arbitration::{ArbiterOptions, GapReason, RetransmissionOptions};
 use tapeworks_feed::live::{Ask, Input, LiveChannelOptions, LiveFeed, SnapshotOptions};
 use tapeworks_feed::state::StateError;
 use tapeworks_feed::{Application, FeedOptions};
@@ -731,6 +731,118 @@ fn what_comes_too_late_narrows_the_doubt_to_the_instruments_that_it_names() {
     assert_eq!((lines[1].late, live.channels()[0].arbiter().counters().late), (1, 1));
 }
 
+/// The deletion of an order that nobody has added, of the first stock.
+fn deletion() -> Vec<u8> {
+    let mut message = vec![0; 19];
+    (message[0], message[2]) = (b'D', 1);
+    message[11..].copy_from_slice(&u64::MAX.to_be_bytes());
+    message
+}
+
+#[test]
+fn a_contradiction_asks_for_a_snapshot_once_in_a_while_and_a_snapshot_mends_it() {
+    let mut messages = messages(3_000, 4, 21);
+    messages.insert(1_000, deletion());
+    let mut live = live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
+    let mut market = Market::new();
+    let send = |live: &mut LiveFeed, market: &mut Market, from: usize, to: usize| {
+        let payload = packet(b"SESSION001", from as u64 + 1, &messages[from..to]);
+        market.apply(&feed(live, input(Line::A, from as u64 * US, &payload)));
+    };
+    (0..11).for_each(|part| send(&mut live, &mut market, part * 100, part * 100 + 100));
+    let contradicted =
+        |market: &Market| market.books.feed(Publisher::XNAS_ITCH).unwrap().contradicted_count();
+    assert_eq!((contradicted(&market), live.take_ask()), (1, None), "no gap");
+    assert!(!live.channels()[0].is_stale());
+    let at = |ms: u64| Nanos(START + ms * MS);
+    let say = |live: &mut LiveFeed, ms| {
+        let events = feed(live, Input::Contradicted { channel: 0, received: at(ms) });
+        assert_eq!(events, []);
+        live.take_ask()
+    };
+    let Some(Ask::Snapshot { channel: 0, attempt, .. }) = say(&mut live, 20) else { panic!("it asks") };
+    assert_eq!(say(&mut live, 21), None, "one is on its way");
+    let mut live = restored(&live);
+    send(&mut live, &mut market, 1_100, 1_200);
+    let good: Vec<_> = messages[..1_150].iter().filter(|message| **message != deletion()).cloned().collect();
+    let (received, state) = (at(30), snapshot_of(&good));
+    market.apply(&feed(&mut live, Input::Snapshot { channel: 0, attempt, received, messages: &state }));
+    market.apply(&feed(&mut live, Input::SnapshotEnd { channel: 0, attempt, received, next: 1_151 }));
+    assert!(market.state(live.instruments()).iter().all(|(_, _, is_stale)| !is_stale));
+    assert_eq!(contradicted(&market), 0);
+    assert_eq!(say(&mut live, 40), None, "too soon");
+    assert_eq!(say(&mut live, 30_019), None, "too soon");
+    assert!(matches!(say(&mut live, 30_020), Some(Ask::Snapshot { .. })));
+    let snapshots = live.channels()[0].snapshots();
+    assert_eq!((snapshots.contradicted, snapshots.requests, snapshots.applied), (2, 2, 1));
+}
+
+#[test]
+fn a_contradicted_book_stays_stale_when_a_gap_ends() {
+    let mut messages = messages(3_000, 4, 22);
+    messages.insert(1_000, deletion());
+    let mut live = live(ArbiterOptions::default(), None);
+    let mut market = Market::new();
+    for part in (0..30).filter(|part| *part != 20) {
+        let (from, to) = (part * 100, part * 100 + 100);
+        let payload = packet(b"SESSION001", from as u64 + 1, &messages[from..to]);
+        market.apply(&feed(&mut live, input(Line::A, from as u64 * US, &payload)));
+    }
+    market.apply(&feed(&mut live, Input::Tick { now: Nanos(START + 10 * MS) }));
+    let stale = |market: &Market, live: &LiveFeed| {
+        market.state(live.instruments()).iter().filter(|(_, _, is_stale)| *is_stale).count()
+    };
+    assert_eq!(stale(&market, &live), 4);
+    // A message too late that says nothing of books: all is known again.
+    let books = market.books.feed(Publisher::XNAS_ITCH).unwrap();
+    assert!(books.contradicted_count() >= 1);
+    let contradicted = books.contradicted_count();
+    market.apply(&[Event::new(EventKind::Recovered, Publisher::XNAS_ITCH, InstrumentId::ALL)]);
+    assert_eq!(stale(&market, &live), contradicted);
+}
+
+#[test]
+fn every_gap_is_counted_by_its_reason() {
+    let reasons = |live: &LiveFeed| {
+        let counters = *live.channels()[0].arbiter().counters();
+        let counted = GapReason::ALL.into_iter().filter(|reason| counters.gaps_of(*reason) > 0);
+        let counted: Vec<_> = counted.map(|reason| (reason, counters.gaps_of(reason))).collect();
+        assert_eq!(counted.iter().map(|(_, count)| count).sum::<u64>(), counters.gaps);
+        counted
+    };
+    let messages = messages(100, 3, 14);
+    let piece = |first: usize, end: usize| packet(b"SESSION001", first as u64 + 1, &messages[first..end]);
+    let run = |options: ArbiterOptions, snapshot: Option<SnapshotOptions>, pieces: &[(usize, usize)]| {
+        let mut live = live(options, snapshot);
+        for (first, end) in pieces {
+            feed(&mut live, input(Line::A, *first as u64, &piece(*first, *end)));
+        }
+        for at in 1..2_000 {
+            feed(&mut live, Input::Tick { now: Nanos(START + at * MS) });
+            while let Some(ask) = live.take_ask() {
+                if let Ask::Snapshot { channel, attempt, .. } = ask {
+                    let received = Nanos(START + at * MS);
+                    feed(&mut live, Input::SnapshotFailed { channel, attempt, received });
+                }
+            }
+        }
+        reasons(&live)
+    };
+    let none = ArbiterOptions::default();
+    let of = |retransmission| ArbiterOptions { retransmission: Some(retransmission), ..none };
+    assert_eq!(run(none, None, &[(0, 10), (20, 30)]), [(GapReason::NoServer, 1)]);
+    assert_eq!(run(none, None, &[(50, 60)]), [(GapReason::JoinedLate, 1)]);
+    assert_eq!(run(none, Some(SnapshotOptions::default()), &[(50, 60)]), [(GapReason::NoSnapshot, 1)]);
+    let little = ArbiterOptions { held_bytes: 100, ..none };
+    assert_eq!(run(little, None, &[(0, 10), (20, 40)]), [(GapReason::HeldBytes, 1)]);
+    let few = RetransmissionOptions { limit_messages: 5, ..Default::default() };
+    assert_eq!(run(of(few), None, &[(0, 10), (20, 30)]), [(GapReason::MessageLimit, 1)]);
+    let short = RetransmissionOptions { limit_ns: 5 * MS, timeout_ns: 3 * MS, ..Default::default() };
+    assert_eq!(run(of(short), None, &[(0, 10), (20, 30)]), [(GapReason::TimeLimit, 1)]);
+    let once = RetransmissionOptions { attempts: 1, ..Default::default() };
+    assert_eq!(run(of(once), None, &[(0, 10), (20, 30)]), [(GapReason::Attempts, 1)]);
+}
+
 #[test]
 fn a_session_that_follows_waits_until_the_one_before_is_complete() {
     let messages = messages(400, 3, 8);
@@ -828,6 +940,7 @@ fn a_request_that_is_not_answered_is_repeated_and_then_the_hole_is_given_up() {
     assert_eq!(requests, [1, 11, 21]);
     assert_eq!(events[0].gap().unwrap().count, 10);
     assert_eq!(events[0].ts_recv, Nanos(START + 31 * MS));
+    assert_eq!(live.channels()[0].arbiter().counters().gaps_of(GapReason::Attempts), 1);
     assert!(live.channels()[0].is_stale());
 }
 

@@ -15,6 +15,12 @@
 //! # Gaps
 //! A gap makes every book it may have touched stale: its updates carry [`Flags::MAYBE_BAD_BOOK`] until the book is
 //! cleared (by a snapshot or a new session) or, for quotes, until both sides are told anew.
+//!
+//! # Contradictions
+//! An event that does not fit its book shows that the book differs from the venue's: the book is contradicted, and stale. So it is when
+//! the feed says so ([`Event::with_contradiction`]). The end of
+//! a gap ([`EventKind::Recovered`]) does not mend that; a clear does, or both sides of a quote. An order whose reference is taken also
+//! contradicts the book that has the reference.
 
 use std::hint::select_unpredictable;
 
@@ -32,6 +38,9 @@ use crate::venue::Publisher;
 /// The longest batch worth handing to [`BookStage`]: the look-ahead begins anew with each, and the events of this one
 /// take a third of a 48 KiB first-level cache.
 pub const BATCH: usize = 256;
+
+/// Instruments are numbered densely: the number of one that is new lies at most so far beyond the tables, which grow to it.
+pub const INSTRUMENTS_AHEAD: usize = 1 << 16;
 
 /// How many events ahead the order and the book are asked for.
 const ORDERS_AHEAD: usize = 16;
@@ -121,6 +130,10 @@ pub struct BookCounters {
     pub level_mismatches: u64,
     /// Gaps seen.
     pub gaps: u64,
+    /// Times that an event that did not fit made a book stale.
+    pub contradictions: u64,
+    /// Events whose instrument lies more than [`INSTRUMENTS_AHEAD`] beyond the table. They are refused, and go on as of no instrument.
+    pub instruments_beyond: u64,
 }
 
 impl BookCounters {
@@ -144,7 +157,7 @@ struct Book {
     /// The epoch of the venue in which the book was last known to be right.
     epoch: u32,
     state: InstrumentState,
-    /// Sides told by quotes since the last gap: bit 0 the bid, bit 1 the ask.
+    /// Sides told by quotes since the last gap: bit 0 the bid, bit 1 the ask. [`PENDING`] and [`CONTRADICTED`] are here too.
     quoted: u8,
     /// Of each side: levels behind the best price that a round lot stands behind. A change deeper than that does not move
     /// it. `u8::MAX`: more than can be held, so that every change counts.
@@ -172,6 +185,8 @@ impl Book {
 const QUOTED: u8 = 3;
 /// In `quoted`: the best moved in a group of events whose last is still to come.
 const PENDING: u8 = 4;
+/// In `quoted`: an event did not fit. Such a book is of an older epoch than its feed.
+const CONTRADICTED: u8 = 8;
 
 /// Which side's round-lot best may have moved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -362,6 +377,11 @@ impl Books {
         self.is_open
     }
 
+    /// How many books are contradicted now: see [`BookRef::is_contradicted`]. Reads all of them.
+    pub fn contradicted_count(&self) -> usize {
+        self.books.iter().filter(|book| book.quoted & CONTRADICTED != 0).count()
+    }
+
     /// The book of `instrument`.
     #[inline]
     pub const fn book(&self, instrument: InstrumentId) -> BookRef<'_> {
@@ -409,7 +429,7 @@ impl Books {
             _ => self.other(event, &mut depth),
         };
         if outcome != Outcome::Applied {
-            self.count(outcome);
+            self.refuse(event, outcome);
         }
         if self.is_stale(event.instrument) {
             event.flags = event.flags.with(Flags::MAYBE_BAD_BOOK);
@@ -421,8 +441,11 @@ impl Books {
 
     /// Which side's round-lot best may have moved, now that a group of events is complete.
     #[inline(always)]
-    fn best_moved(&mut self, event: &Event, depth: u32) -> BestMoved {
-        let Some(book) = self.books.get_mut(event.instrument.index()) else { return BestMoved::No };
+    fn best_moved(&mut self, event: &mut Event, depth: u32) -> BestMoved {
+        let Some(book) = self.books.get_mut(event.instrument.index()) else {
+            self.refuse_beyond(event);
+            return BestMoved::No;
+        };
         let reach = book.reach[place_of(event.side)];
         // A clear empties both sides, whichever it names.
         let is_pending = (book.quoted & PENDING != 0) | (event.kind == EventKind::Clear);
@@ -459,11 +482,25 @@ impl Books {
         self.books.get_mut(instrument.index())
     }
 
+    const fn is_beyond(&self, instrument: InstrumentId) -> bool {
+        instrument.index() >= self.books.len() + INSTRUMENTS_AHEAD
+    }
+
+    /// An event of an instrument without a place. No table behind this one grows for a number that is out of bounds.
+    #[cold]
+    #[inline(never)]
+    fn refuse_beyond(&mut self, event: &mut Event) {
+        if event.instrument < InstrumentId::UNKNOWN && self.is_beyond(event.instrument) {
+            self.counters.instruments_beyond += 1;
+            event.instrument = InstrumentId::UNKNOWN;
+        }
+    }
+
     /// Makes room for an instrument beyond the capacity at start-up.
     #[cold]
     #[inline(never)]
     fn widen(&mut self, instrument: InstrumentId) -> Option<()> {
-        if instrument.0 >= MAX_INSTRUMENTS {
+        if instrument.0 >= MAX_INSTRUMENTS || self.is_beyond(instrument) {
             return None;
         }
         let wanted = (instrument.index() + 1).next_power_of_two();
@@ -609,7 +646,7 @@ impl Books {
         book.quoted |= if event.side == Side::Ask { 2 } else { 1 };
         if book.quoted & QUOTED == QUOTED {
             book.epoch = epoch;
-            book.quoted &= !QUOTED;
+            book.quoted &= PENDING;
         }
         let quote = event.price.filter(|_| event.size > 0).map(|price| (price, event.size));
         let ladder = &mut book.sides[place_of(event.side)];
@@ -630,14 +667,20 @@ impl Books {
                 self.clear(event.instrument, event.has_more_clears());
             }
             EventKind::Gap => {
-                self.counters.gaps += 1;
-                self.mark_stale(event.instrument);
+                if event.is_contradiction() {
+                    self.contradict(event.instrument);
+                } else {
+                    self.counters.gaps += 1;
+                    self.mark_stale(event.instrument);
+                }
             }
             EventKind::Recovered => {
                 let epoch = self.epoch;
                 if event.instrument == InstrumentId::ALL {
                     self.all_are_right();
-                } else if let Some(book) = self.books.get_mut(event.instrument.index()) {
+                } else if let Some(book) = self.book_mut(event.instrument)
+                    && book.quoted & CONTRADICTED == 0
+                {
                     book.epoch = epoch;
                 }
             }
@@ -673,9 +716,11 @@ impl Books {
         Outcome::Applied
     }
 
+    /// No book is stale, but for those that are contradicted.
     fn all_are_right(&mut self) {
         self.newborn = self.epoch;
-        self.books.iter_mut().for_each(|book| book.epoch = self.epoch);
+        let right = |book: &&mut Book| book.quoted & CONTRADICTED == 0;
+        self.books.iter_mut().filter(right).for_each(|book| book.epoch = self.epoch);
     }
 
     /// Empties books. Orders are found by their references alone: those of one instrument are looked for in the whole table,
@@ -684,15 +729,18 @@ impl Books {
         if instrument == InstrumentId::ALL {
             self.cleared.clear();
             self.orders.clear();
-            self.books
-                .iter_mut()
-                .flat_map(|book| book.sides.iter_mut())
-                .for_each(|side| self.levels.clear(side));
+            for book in &mut self.books {
+                book.sides.iter_mut().for_each(|side| self.levels.clear(side));
+                book.quoted &= !CONTRADICTED;
+            }
             self.all_are_right();
             return;
         }
-        if let Some(book) = self.books.get_mut(instrument.index()) {
+        if self.book_mut(instrument).is_some()
+            && let Some(book) = self.books.get_mut(instrument.index())
+        {
             book.sides.iter_mut().for_each(|side| self.levels.clear(side));
+            book.quoted &= !CONTRADICTED;
             book.epoch = self.epoch;
             self.cleared.push(instrument);
         }
@@ -706,27 +754,57 @@ impl Books {
     }
 
     fn mark_stale(&mut self, instrument: InstrumentId) {
-        // Epoch 0 is that of books which have never seen a gap; after 2^32 - 1 gaps it would be taken again.
-        let next = self.epoch.checked_add(1).unwrap_or(1);
         if instrument == InstrumentId::ALL {
-            self.epoch = next;
+            self.epoch = self.next_epoch();
             self.books.iter_mut().for_each(|book| book.quoted &= !QUOTED);
-        } else if instrument.0 < MAX_INSTRUMENTS && self.book_mut(instrument).is_some() {
-            if self.epoch == 0 {
-                // The others stay as right as they are.
-                self.epoch = next;
-                self.all_are_right();
-            }
-            let older = self.epoch - 1;
-            if let Some(book) = self.book_mut(instrument) {
-                book.quoted &= !QUOTED;
-                book.epoch = older;
+        } else if let Some(book) = self.stale_book(instrument) {
+            book.quoted &= !QUOTED;
+        }
+    }
+
+    /// Epoch 0 is that of books which have never seen a gap; after 2^32 - 1 gaps it would be taken again.
+    fn next_epoch(&self) -> u32 {
+        self.epoch.checked_add(1).unwrap_or(1)
+    }
+
+    /// The book of one instrument, which is stale from now on.
+    fn stale_book(&mut self, instrument: InstrumentId) -> Option<&mut Book> {
+        self.book_mut(instrument)?;
+        if self.epoch == 0 {
+            // The others stay as right as they are.
+            self.epoch = self.next_epoch();
+            self.all_are_right();
+        }
+        let older = self.epoch - 1;
+        let book = self.books.get_mut(instrument.index())?;
+        book.epoch = older;
+        Some(book)
+    }
+
+    /// Counts an event that does not fit, and makes the books stale that it contradicts.
+    #[cold]
+    #[inline(never)]
+    fn refuse(&mut self, event: &Event, outcome: Outcome) {
+        self.count(outcome);
+        self.contradict(event.instrument);
+        if outcome == Outcome::DuplicateOrder {
+            let taken = if event.kind == EventKind::Replace { event.aux } else { event.order_id };
+            if let Some(order) = self.orders.find(taken).and_then(|place| self.orders.get(place)) {
+                self.contradict(order.instrument);
             }
         }
     }
 
-    #[cold]
-    #[inline(never)]
+    fn contradict(&mut self, instrument: InstrumentId) {
+        if let Some(book) = self.stale_book(instrument)
+            && book.quoted & CONTRADICTED == 0
+        {
+            // The NBBO learns of it with the end of the group, as if the best had moved.
+            book.quoted = (book.quoted & !QUOTED) | CONTRADICTED | PENDING;
+            self.counters.contradictions += 1;
+        }
+    }
+
     fn count(&mut self, outcome: Outcome) {
         let counters = &mut self.counters;
         *match outcome {
@@ -844,10 +922,16 @@ impl<'a> BookRef<'a> {
         self.books.is_open
     }
 
-    /// Whether a gap may have made the book wrong.
+    /// Whether the book may be wrong, after a gap or a contradiction.
     #[inline]
     pub fn is_stale(self) -> bool {
         self.books.is_stale(self.instrument)
+    }
+
+    /// Whether an event did not fit the book, so that it differs from the venue's until it is cleared.
+    pub fn is_contradicted(self) -> bool {
+        let book = self.books.books.get(self.instrument.index());
+        book.is_some_and(|book| book.quoted & CONTRADICTED != 0)
     }
 }
 

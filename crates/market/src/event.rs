@@ -445,13 +445,13 @@ impl Event {
         self
     }
 
-    fn symbol_bits(&self) -> Symbol {
-        Symbol::from_bytes(&(u128::from(self.order_id) | u128::from(self.aux) << 64).to_le_bytes())
+    fn symbol_bits(&self) -> Option<Symbol> {
+        Symbol::from_bytes(&(u128::from(self.order_id) | u128::from(self.aux) << 64).to_le_bytes()).ok()
     }
 
     /// The symbol that the instrument's number stands for, of a [`EventKind::SymbolMapping`].
     pub fn symbol(&self) -> Option<Symbol> {
-        (self.kind == EventKind::SymbolMapping).then(|| self.symbol_bits())
+        self.symbol_bits().filter(|_| self.kind == EventKind::SymbolMapping)
     }
 
     /// Writes `definition` into an event of kind [`EventKind::Definition`].
@@ -472,7 +472,7 @@ impl Event {
             return None;
         }
         Some(Definition {
-            symbol: self.symbol_bits(),
+            symbol: self.symbol_bits()?,
             round_lot: self.size,
             reference_price: self.price,
             class: self.detail,
@@ -541,6 +541,7 @@ impl Event {
         self.kind = EventKind::Gap;
         self.order_id = gap.first;
         self.aux = gap.count;
+        self.detail = 0;
         self
     }
 
@@ -550,6 +551,18 @@ impl Event {
             EventKind::Gap => Some(Gap { first: self.order_id, count: self.aux }),
             _ => None,
         }
+    }
+
+    /// Says of a [`EventKind::Gap`] of an instrument that its book is contradicted: the end of a gap does not mend it.
+    #[must_use]
+    pub const fn with_contradiction(mut self) -> Self {
+        self.detail = 1;
+        self
+    }
+
+    /// Whether it is a [`EventKind::Gap`] that stands for a contradiction.
+    pub const fn is_contradiction(&self) -> bool {
+        matches!(self.kind, EventKind::Gap) && self.detail == 1
     }
 
     /// Says of a [`EventKind::Clear`] of an instrument that others of its feed follow at once. Who keeps books may forget the orders
@@ -644,7 +657,7 @@ mod tests {
     #[test]
     fn a_definition_comes_back_as_it_went_in() {
         let definition = Definition {
-            symbol: Symbol::from_bytes(b"BRK.A-LONGESTONE"),
+            symbol: Symbol::from_bytes(b"BRK.A-LONGESTONE").unwrap(),
             round_lot: 1,
             reference_price: Price::from_e9(5),
             class: b'C',

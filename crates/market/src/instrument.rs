@@ -27,24 +27,75 @@ impl InstrumentId {
     }
 }
 
+/// Bytes that are no symbol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum NotASymbol {
+    /// Nothing, or a space at the beginning.
+    Blank,
+    /// More letters than [`Symbol::MOST`].
+    TooLong {
+        /// How many.
+        length: usize,
+    },
+    /// A byte that is neither visible ASCII nor a space.
+    Byte {
+        /// The byte.
+        byte: u8,
+        /// Where it is.
+        at: usize,
+    },
+}
+
+impl fmt::Display for NotASymbol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Blank => f.write_str("a symbol begins with a letter or digit, and this one with nothing"),
+            Self::TooLong { length } => {
+                write!(f, "a symbol has at most {} letters, and this one {length}", Symbol::MOST)
+            }
+            Self::Byte { byte, at } => {
+                write!(f, "a symbol is of ASCII letters, and byte {at} of this one is {byte:#04x}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for NotASymbol {}
+
 /// A symbol: up to 16 ASCII characters, padded with spaces.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Symbol([u8; 16]);
 
 impl Symbol {
-    /// From the bytes of a message, padded or not with spaces or zeros; what is beyond 16 bytes is cut.
-    pub fn from_bytes(bytes: &[u8]) -> Self {
-        let mut padded = [b' '; 16];
-        for (to, from) in padded.iter_mut().zip(bytes) {
-            *to = if from.is_ascii_graphic() { *from } else { b' ' };
+    /// The most letters of a symbol.
+    pub const MOST: usize = 16;
+
+    /// From the bytes of a message, padded or not with spaces or zeros at the end. No two symbols become one.
+    ///
+    /// # Errors
+    /// [`NotASymbol`] if nothing is left, if more than [`Symbol::MOST`] bytes are, if one is not visible ASCII or a space, or if it begins with
+    /// a space.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, NotASymbol> {
+        let length = bytes.iter().rposition(|byte| !matches!(byte, b' ' | 0)).map_or(0, |last| last + 1);
+        let letters = bytes.get(..length).unwrap_or_default();
+        let is_letter = |byte: &u8| byte.is_ascii_graphic() || *byte == b' ';
+        let mut padded = [b' '; Self::MOST];
+        let place = padded.get_mut(..length).ok_or(NotASymbol::TooLong { length })?;
+        if letters.first().is_none_or(|first| *first == b' ') {
+            return Err(NotASymbol::Blank);
         }
-        Self(padded)
+        if let Some(at) = letters.iter().position(|byte| !is_letter(byte)) {
+            return Err(NotASymbol::Byte { byte: letters.get(at).copied().unwrap_or_default(), at });
+        }
+        place.copy_from_slice(letters);
+        Ok(Self(padded))
     }
 
     /// From what a person wrote: 1 to 16 visible ASCII characters, or it is none.
     pub fn parse(text: &str) -> Option<Self> {
         let is_one = (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
-        is_one.then(|| Self::from_bytes(text.as_bytes()))
+        is_one.then(|| Self::from_bytes(text.as_bytes()).ok()).flatten()
     }
 
     /// The text without its padding.
@@ -129,12 +180,25 @@ mod tests {
     #[test]
     fn the_same_symbol_has_the_same_number_however_it_is_padded() {
         let mut instruments = Instruments::default();
-        let first = instruments.intern(Symbol::from_bytes(b"META    "));
-        assert_eq!(instruments.intern(Symbol::from_bytes(b"META")), first);
-        assert_eq!(instruments.intern(Symbol::from_bytes(b"META\0\0")), first);
-        assert_ne!(instruments.intern(Symbol::from_bytes(b"ZVZZT")), first);
+        let first = instruments.intern(Symbol::from_bytes(b"META    ").unwrap());
+        assert_eq!(instruments.intern(Symbol::from_bytes(b"META").unwrap()), first);
+        assert_eq!(instruments.intern(Symbol::from_bytes(b"META\0\0").unwrap()), first);
+        assert_ne!(instruments.intern(Symbol::from_bytes(b"ZVZZT").unwrap()), first);
         assert_eq!(instruments.symbol(first).unwrap().as_str(), "META");
         assert_eq!(instruments.len(), 2);
+    }
+
+    #[test]
+    fn bytes_are_a_symbol_whole_or_not_at_all() {
+        let not = |bytes: &[u8]| Symbol::from_bytes(bytes).unwrap_err();
+        assert_eq!(not(b"        "), NotASymbol::Blank);
+        assert_eq!(not(b""), NotASymbol::Blank);
+        assert_eq!(not(b" A"), NotASymbol::Blank);
+        assert_eq!(not(b"A\xC4B     "), NotASymbol::Byte { byte: 0xC4, at: 1 });
+        assert_eq!(not(b"A\0B"), NotASymbol::Byte { byte: 0, at: 1 });
+        assert_eq!(not(b"ABCDEFGHIJKLMNOPQ"), NotASymbol::TooLong { length: 17 });
+        assert_eq!(Symbol::from_bytes(b"A B ").unwrap().as_str(), "A B");
+        assert_ne!(Symbol::from_bytes(b"A B"), Symbol::from_bytes(b"A"));
     }
 
     #[test]

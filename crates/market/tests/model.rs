@@ -1,6 +1,6 @@
 //! The books and the NBBO against a model made of maps, on random events, valid and not.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use proptest::prelude::*;
 use tapeworks_flow::{Chain, Stage};
@@ -8,8 +8,8 @@ use tapeworks_market::book::DEFAULT_ROUND_LOT;
 use tapeworks_market::book::Outcome;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{
-    BookRef, BookStage, BookUpdate, Capacity, Event, EventKind, InstrumentId, Level, NbboStage, NbboUpdate,
-    Price, Publisher, Side,
+    BookRef, BookStage, BookUpdate, Capacity, Event, EventKind, Flags, InstrumentId, Level, NbboStage,
+    NbboUpdate, Price, Publisher, Side,
 };
 
 const VENUES: [Publisher; 3] = [Publisher::XNAS_ITCH, Publisher::XBOS_ITCH, Publisher::XPSX_ITCH];
@@ -150,6 +150,67 @@ impl Model {
     }
 }
 
+/// What makes books stale, and what mends them.
+#[derive(Clone, Debug)]
+enum Step {
+    Throw(Throw),
+    /// A gap, its end, or a clear, of one instrument or of all.
+    Of(EventKind, Option<u32>),
+}
+
+fn steps(length: usize) -> impl Strategy<Value = Vec<Step>> {
+    let kind =
+        prop_oneof![1 => Just(EventKind::Gap), 2 => Just(EventKind::Recovered), 1 => Just(EventKind::Clear)];
+    let of = (kind, prop::option::weighted(0.7, 0..INSTRUMENTS)).prop_map(|(kind, one)| Step::Of(kind, one));
+    let throw = throws(2).prop_map(|mut throws| Step::Throw(throws.remove(0)));
+    prop::collection::vec(prop_oneof![8 => throw, 1 => of], 1..length)
+}
+
+/// A venue's orders, and the instruments that are in doubt: after a gap, and by contradiction.
+#[derive(Default)]
+struct Doubts {
+    model: Model,
+    gapped: BTreeSet<u32>,
+    contradicted: BTreeSet<u32>,
+    contradictions: u64,
+}
+
+impl Doubts {
+    fn throw(&mut self, throw: &Throw) {
+        let orders = &self.model.orders;
+        let of = |id: u64| orders.get(&id).map(|order| order.instrument);
+        let is_add = throw.kind == EventKind::Add;
+        let told = of(throw.id).filter(|_| !is_add).unwrap_or(throw.instrument);
+        let taken = of(if is_add { throw.id } else { throw.new_id });
+        let outcome = self.model.apply(throw);
+        if outcome != Outcome::Applied {
+            let also = taken.filter(|_| outcome == Outcome::DuplicateOrder);
+            for instrument in [Some(told), also].into_iter().flatten() {
+                self.contradictions += u64::from(self.contradicted.insert(instrument));
+            }
+        }
+    }
+
+    fn of(&mut self, kind: EventKind, one: Option<u32>) {
+        let touched: Vec<u32> = one.map_or_else(|| (0..INSTRUMENTS).collect(), |one| vec![one]);
+        for instrument in touched {
+            match kind {
+                EventKind::Gap => {
+                    self.gapped.insert(instrument);
+                }
+                EventKind::Recovered => {
+                    self.gapped.remove(&instrument);
+                }
+                _ => {
+                    self.gapped.remove(&instrument);
+                    self.contradicted.remove(&instrument);
+                    self.model.orders.retain(|_, order| order.instrument != instrument);
+                }
+            }
+        }
+    }
+}
+
 fn levels_of(book: BookRef<'_>, side: Side) -> Vec<Level> {
     book.levels(side).collect()
 }
@@ -202,6 +263,47 @@ proptest! {
                     prop_assert_eq!(model.orders.get(&order.id), Some(&expected));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_book_that_an_event_contradicts_is_stale_until_it_is_cleared(steps in steps(300)) {
+        let capacity = Capacity { instruments: 1, orders: 8, levels: 4 };
+        let mut stage = BookStage::new(VENUES.map(|venue| (venue, capacity)));
+        let mut venues: [Doubts; 3] = Default::default();
+        for step in &steps {
+            let (venue, event) = match step {
+                Step::Throw(throw) => {
+                    venues[throw.venue].throw(throw);
+                    (throw.venue, event(throw))
+                }
+                Step::Of(kind, one) => {
+                    venues[0].of(*kind, *one);
+                    let instrument = one.map_or(InstrumentId::ALL, InstrumentId);
+                    (0, Event::new(*kind, VENUES[0], instrument))
+                }
+            };
+            let mut flagged = None;
+            stage.process(&[event], &mut |update: BookUpdate<'_>| {
+                let is_flagged = update.event.flags.contains(Flags::MAYBE_BAD_BOOK);
+                flagged = Some((update.event.instrument, is_flagged));
+            });
+            let doubts = &venues[venue];
+            let is_stale = |instrument: u32| {
+                doubts.gapped.contains(&instrument) || doubts.contradicted.contains(&instrument)
+            };
+            let (instrument, is_flagged) = flagged.unwrap();
+            if instrument != InstrumentId::ALL {
+                prop_assert_eq!(is_flagged, is_stale(instrument.0), "{:?}", step);
+            }
+            let books = stage.feed(VENUES[venue]).unwrap();
+            for instrument in 0..INSTRUMENTS {
+                let book = books.book(InstrumentId(instrument));
+                prop_assert_eq!(book.is_stale(), is_stale(instrument), "{:?}", step);
+                prop_assert_eq!(book.is_contradicted(), doubts.contradicted.contains(&instrument));
+            }
+            prop_assert_eq!(books.contradicted_count(), doubts.contradicted.len());
+            prop_assert_eq!(books.counters().contradictions, doubts.contradictions);
         }
     }
 

@@ -180,6 +180,67 @@ fn what_is_recovered_is_no_longer_flagged() {
 }
 
 #[test]
+fn a_book_that_an_event_contradicts_is_flagged_until_a_clear() {
+    let mut market = Market::new(NbboRules::default());
+    market.order(NASDAQ, ONE, 1, Side::Bid, 1000, 100);
+    market.order(NASDAQ, TWO, 2, Side::Bid, 1000, 100);
+    let mut delete = Event::new(EventKind::Delete, NASDAQ, ONE);
+    delete.order_id = 77;
+    let flagged = Flags::LAST.with(Flags::MAYBE_BAD_BOOK);
+    assert_eq!(market.send(delete), [(ONE, flagged, true)], "the NBBO learns of it at once");
+    assert_eq!(market.0.second.nbbo(ONE).flags, Flags::MAYBE_BAD_BOOK);
+    assert_eq!(market.0.second.nbbo(TWO).flags, Flags(0));
+    market.send(Event::new(EventKind::Recovered, NASDAQ, InstrumentId::ALL));
+    assert_eq!(market.0.second.nbbo(ONE).flags, Flags::MAYBE_BAD_BOOK, "the end of a gap mends nothing here");
+    market.order(NASDAQ, ONE, 3, Side::Ask, 1001, 100);
+    assert_eq!(market.0.second.nbbo(ONE).flags, Flags::MAYBE_BAD_BOOK);
+    market.send(Event::new(EventKind::Clear, NASDAQ, ONE));
+    market.order(NASDAQ, ONE, 1, Side::Bid, 1000, 100);
+    assert_eq!(market.0.second.nbbo(ONE).flags, Flags(0));
+}
+
+#[test]
+fn a_contradicted_book_can_be_excluded_and_stays_so_in_an_image() {
+    let rules = NbboRules { stale_books: StaleBooks::Exclude, ..NbboRules::default() };
+    let mut market = Market::new(rules);
+    market.order(NASDAQ, ONE, 1, Side::Bid, 1001, 100);
+    market.order(BX, ONE, 1, Side::Bid, 1000, 100);
+    let mut execute = Event::new(EventKind::Execute, NASDAQ, ONE);
+    (execute.order_id, execute.size) = (9, 1);
+    market.send(execute);
+    assert_eq!(market.bid(ONE), Some(("10.00".into(), 100, BX)));
+    let books = BookStage::from_image(&market.0.first.image(), |_| Default::default()).unwrap();
+    let nbbo = NbboStage::from_image(rules, market.0.second.image()).unwrap();
+    let mut market = Market(Through::new(books, nbbo));
+    market.send(Event::new(EventKind::Recovered, NASDAQ, InstrumentId::ALL));
+    assert_eq!(market.bid(ONE), Some(("10.00".into(), 100, BX)));
+    let start =
+        Event::new(EventKind::Session, NASDAQ, InstrumentId::ALL).with_session(Session::StartOfMessages);
+    market.send(start);
+    market.order(NASDAQ, ONE, 1, Side::Bid, 1001, 100);
+    assert_eq!(market.bid(ONE), Some(("10.01".into(), 100, NASDAQ)));
+}
+
+#[test]
+fn a_number_far_beyond_the_known_ones_is_refused_and_takes_no_memory() {
+    let mut market = Market::new(NbboRules::default());
+    market.order(NASDAQ, ONE, 1, Side::Bid, 1000, 100);
+    let before = market.0.first.feed(NASDAQ).unwrap().bytes();
+    let far = InstrumentId((1 << 24) - 1);
+    market.order(NASDAQ, far, 2, Side::Bid, 1000, 100);
+    for kind in [EventKind::Trade, EventKind::Quote, EventKind::Level, EventKind::Clear, EventKind::Gap] {
+        let updates = market.send(Event::new(kind, NASDAQ, far));
+        assert!(updates.iter().all(|update| update.0 == InstrumentId::UNKNOWN), "{updates:?}");
+    }
+    let books = market.0.first.feed(NASDAQ).unwrap();
+    assert_eq!((books.bytes(), books.counters().instruments_beyond), (before, 6));
+    // The next ones are taken, as they come.
+    let next = InstrumentId(books.instrument_count() as u32);
+    market.order(NASDAQ, next, 3, Side::Bid, 1000, 100);
+    assert_eq!(market.bid(next), Some(("10.00".into(), 100, NASDAQ)));
+}
+
+#[test]
 fn a_clear_that_names_a_side_still_empties_both() {
     let mut market = Market::new(NbboRules::default());
     market.order(NASDAQ, ONE, 1, Side::Bid, 1000, 100);

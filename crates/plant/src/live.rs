@@ -39,6 +39,7 @@ use crate::clients::distributor::BookOptions;
 
 mod checkpoint;
 pub mod config;
+mod contradicted;
 pub mod describe;
 mod engine;
 pub mod export;
@@ -495,6 +496,7 @@ impl Plant {
             spawn("journal", Box::new(move || keeper.run()))?;
         }
         let inline = options.topology == Topology::Inline;
+        let contradicted = stage.contradicted();
         let first_event = engine.counters().events;
         let (inline_stage, piped_stage) = if inline { (Some(stage), None) } else { (None, Some(stage)) };
         if let (Some(stage), Some(consumer)) = (piped_stage, market.and_then(|id| ends.take(id))) {
@@ -530,7 +532,7 @@ impl Plant {
             &options,
             producer,
             to_journal,
-            inline_stage,
+            (inline_stage, contradicted),
             snapshots,
             Arc::clone(&status),
         )?;

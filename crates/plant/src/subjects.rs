@@ -37,7 +37,7 @@ impl Subjects {
         let locate = structure.unsigned_field(LOCATE_FIELD, bytes).filter(|locate| *locate != 0);
         let field = SYMBOL_FIELDS.iter().find_map(|name| structure.field(name));
         let text = field.and_then(|field| bytes.get(field.offset..field.offset + field.length));
-        let named = text.map(Symbol::from_bytes).filter(|symbol| !symbol.as_str().is_empty());
+        let named = text.and_then(|text| Symbol::from_bytes(text).ok());
         match (named, locate) {
             (Some(symbol), Some(locate)) => {
                 let known = self.by_locate.entry((message.channel, locate)).or_insert(symbol);

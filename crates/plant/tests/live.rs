@@ -3,14 +3,16 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, HashMap};
+use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use tapeworks_exchange::VenueKind;
 use tapeworks_exchange::live::Silence;
+use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario, VenueKind};
 use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::SnapshotOptions;
@@ -98,7 +100,7 @@ fn options(venues: &[Venue]) -> PlantOptions {
                 silence_ns: 30_000_000_000,
                 ..ArbiterOptions::default()
             },
-            snapshots: SnapshotOptions { attempts: 5, timeout_ns: 5_000_000_000 },
+            snapshots: SnapshotOptions { attempts: 5, timeout_ns: 5_000_000_000, ..Default::default() },
         })
         .collect();
     let mut options = PlantOptions { venues, ring_events: 1 << 16, ..PlantOptions::default() };
@@ -478,6 +480,100 @@ fn after_an_outage_nothing_is_missing_that_the_venues_have() {
         assert!(!channel.is_stale && channel.snapshots.requests == 0, "{channel:?}");
     }
     check_sequences(&history(&options));
+}
+
+/// A snapshot server whose snapshots hold the first messages, as many as it is told.
+fn snapshot_server(listener: TcpListener, messages: Vec<Vec<u8>>, sent: Arc<AtomicU64>) {
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let mut stream = std::io::BufWriter::new(stream);
+            let mut put = |kind: u8, payload: &[u8]| {
+                let _gone = stream.write_all(&(payload.len() as u16 + 1).to_be_bytes());
+                let _gone = stream.write_all(&[kind]).and_then(|()| stream.write_all(payload));
+            };
+            let count = sent.load(Ordering::Relaxed);
+            put(b'A', b"SESSION001                   1");
+            // What the venue does not know is not in it.
+            let known = messages[..count as usize].iter().filter(|message| message[..] != unknown_order());
+            known.for_each(|message| put(b'S', message));
+            put(b'S', format!("G{:>20}", count + 1).as_bytes());
+            let _gone = stream.flush();
+        }
+    });
+}
+
+/// The deletion of an order that nobody has added, of the first stock.
+fn unknown_order() -> [u8; 19] {
+    let mut message = [0; 19];
+    (message[0], message[2]) = (b'D', 1);
+    message[11..].copy_from_slice(&u64::MAX.to_be_bytes());
+    message
+}
+
+fn contradicted(topology: Topology, name: &str) {
+    let scenario = Scenario::full_session(1_000, 4);
+    let mut generator = Generator::new(&scenario).unwrap();
+    let mut bytes = [0; MAX_MESSAGE_BYTES];
+    let next = || generator.next_message(&mut bytes).map(|made| bytes[..made.length].to_vec());
+    let mut messages: Vec<_> = std::iter::from_fn(next).collect();
+    messages.insert(600, unknown_order().to_vec());
+    messages.insert(900, unknown_order().to_vec());
+    let mut venue = venue("Nasdaq", VenueKind::Nasdaq);
+    let line = free_port().unwrap();
+    let SocketAddr::V4(address) = line else { unreachable!("it is of IPv4") };
+    (venue.lines, venue.retransmission) = (vec![address], None);
+    let listener = TcpListener::bind(venue.snapshot.unwrap()).unwrap();
+    let sent = Arc::new(AtomicU64::new(0));
+    snapshot_server(listener, messages.clone(), Arc::clone(&sent));
+    let folder = Folder::new(name);
+    let mut options = options(&[venue]);
+    options.topology = topology;
+    options.journal = Some(JournalSetting::new(folder.0.join("journal")));
+    let (plant, mut consumers) = Plant::start(options.clone(), &["reader"]).unwrap();
+    let (to, events) = channel();
+    let reader = collect(consumers.pop().unwrap(), to);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let send = |range: std::ops::Range<usize>| {
+        for at in range {
+            let message = &messages[at];
+            let mut packet = b"SESSION001".to_vec();
+            packet.extend_from_slice(&(at as u64 + 1).to_be_bytes());
+            packet.extend_from_slice(&1u16.to_be_bytes());
+            packet.extend_from_slice(&(message.len() as u16).to_be_bytes());
+            packet.extend_from_slice(message);
+            sent.store(at as u64 + 1, Ordering::Relaxed);
+            socket.send_to(&packet, line).unwrap();
+        }
+    };
+    send(0..700);
+    wait_until("a snapshot after the contradiction", || {
+        let status = plant.status();
+        let snapshots = status.channels.first().map(|channel| channel.snapshots).unwrap_or_default();
+        snapshots.contradicted == 1 && snapshots.applied >= 1 && status.contradicted_books == 0
+    });
+    let refused = plant.status().rejected;
+    assert!(refused >= 1);
+    // Once more, and too soon for another.
+    send(700..messages.len());
+    wait_until("the other contradiction", || plant.status().contradicted_books == 1);
+    let status = plant.status_handle();
+    plant.stop().unwrap();
+    reader.join().unwrap();
+    let channel = &status.lock().unwrap().channels[0];
+    assert_eq!((channel.snapshots.contradicted, channel.counters.gaps), (1, 0), "{channel:?}");
+    let events = all(&events);
+    assert!(events.iter().any(|event| event.flags.contains(Flags::SNAPSHOT)));
+    assert!(history(&options) == events, "the journal gives the same");
+}
+
+#[test]
+fn what_contradicts_the_books_fetches_a_snapshot() {
+    contradicted(Topology::Inline, "contradicted-inline");
+}
+
+#[test]
+fn what_contradicts_the_books_of_a_pipeline_fetches_a_snapshot() {
+    contradicted(Topology::Pipeline, "contradicted-pipeline");
 }
 
 #[test]

@@ -12,7 +12,7 @@
 //! use tapeworks_store::{Options, Schema, Writer};
 //!
 //! let mut instruments = Instruments::default();
-//! let id = instruments.intern(Symbol::from_bytes(b"ZVZZT"));
+//! let id = instruments.intern(Symbol::from_bytes(b"ZVZZT").unwrap());
 //! let mut event = Event::new(EventKind::Add, Publisher::XNAS_ITCH, id);
 //! (event.order_id, event.side, event.price, event.size) = (1, Side::Bid, Price::from_e9(10_000_000_000), 100);
 //!

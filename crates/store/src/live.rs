@@ -547,7 +547,7 @@ mod tests {
     impl Line {
         fn new() -> Self {
             let mut instruments = Instruments::default();
-            instruments.intern(Symbol::from_bytes(b"AAA"));
+            instruments.intern(Symbol::from_bytes(b"AAA").unwrap());
             let market = Through::new(BookStage::new([]), NbboStage::new(Default::default(), [], 0));
             Self { market, instruments, maker: Maker::new(Schema::Mbp1), next: 0 }
         }
@@ -618,7 +618,13 @@ mod tests {
             system(Nanos(7), code, &long, &mut bytes);
         }
         error(Nanos(8), ErrorCode::SkippedRecords, &long, &mut bytes);
-        symbol_mapping(Nanos(9), InstrumentId(6), Symbol::from_bytes(b"ABCDEFGHIJKLMNOP"), true, &mut bytes);
+        symbol_mapping(
+            Nanos(9),
+            InstrumentId(6),
+            Symbol::from_bytes(b"ABCDEFGHIJKLMNOP").unwrap(),
+            true,
+            &mut bytes,
+        );
         let mut decoder = dbn::decode::DbnDecoder::new(&bytes[..]).unwrap();
         macro_rules! next {
             ($record:ty) => {

@@ -318,7 +318,7 @@ mod tests {
     fn a_full_disk_is_an_error_with_the_file_and_leaves_nothing_behind() {
         let directory = directory("full");
         let mut instruments = Instruments::default();
-        instruments.intern(Symbol::from_bytes(b"AAA"));
+        instruments.intern(Symbol::from_bytes(b"AAA").unwrap());
         let openers: Vec<(&str, Opener)> = vec![
             ("nothing", limited::<0>),
             ("some", limited::<100>),

@@ -107,12 +107,12 @@ fn json_is_an_object_per_line() {
         (
             "plain.jsonl",
             false,
-            r#"{"ts_recv":"1780320600012012000","hd":{"ts_event":"1780320600012000000","rtype":0,"publisher_id":2,"instrument_id":1},"action":"T","side":"N","depth":0,"price":"10010000000","size":30,"flags":128,"ts_in_delta":12000,"sequence":12,"symbol":"AAA"}"#,
+            r#"{"ts_recv":"1780320600012012000","hd":{"ts_event":"1780320600012000000","rtype":0,"publisher_id":2,"instrument_id":1},"action":"T","side":"N","depth":0,"price":"10010000000","size":30,"flags":132,"ts_in_delta":12000,"sequence":12,"symbol":"AAA"}"#,
         ),
         (
             "pretty.json",
             true,
-            r#"{"ts_recv":"2026-06-01T13:30:00.012012000Z","hd":{"ts_event":"2026-06-01T13:30:00.012000000Z","rtype":0,"publisher_id":2,"instrument_id":1},"action":"T","side":"N","depth":0,"price":"10.010000000","size":30,"flags":128,"ts_in_delta":12000,"sequence":12,"symbol":"AAA"}"#,
+            r#"{"ts_recv":"2026-06-01T13:30:00.012012000Z","hd":{"ts_event":"2026-06-01T13:30:00.012000000Z","rtype":0,"publisher_id":2,"instrument_id":1},"action":"T","side":"N","depth":0,"price":"10.010000000","size":30,"flags":132,"ts_in_delta":12000,"sequence":12,"symbol":"AAA"}"#,
         ),
     ] {
         let options = Options { pretty, ..Options::default() };

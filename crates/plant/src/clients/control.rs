@@ -675,7 +675,7 @@ mod tests {
         };
         assert!(admitted.is_compressed && admitted.has_ts_out);
         assert_eq!((admitted.heartbeat_ns, admitted.slow_reader), (5_000_000_000, SlowReader::Skip));
-        let symbols = [b"AAPL", b"MSFT"].map(|one| Symbol::from_bytes(one)).to_vec();
+        let symbols = [b"AAPL", b"MSFT"].map(|one| Symbol::from_bytes(one).unwrap()).to_vec();
         assert_eq!((mbo.schema, &mbo.wanted), (Schema::Mbo, &Wanted::Symbols(symbols)));
         assert!(mbo.has_snapshot && mbo.is_last && mbo.id == Some(0));
         assert_eq!(trades.wanted, Wanted::Instruments(vec![InstrumentId(0), InstrumentId(6)]));

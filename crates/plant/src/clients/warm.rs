@@ -67,7 +67,7 @@ impl ClientWarmer {
         let (clients, buffer) = (Vec::new(), vec![0; 1 << 14]);
         let mut warmer =
             Self { distributor, clients, buffer, next: 0, began: Instant::now(), rhythm: Rhythm::default() };
-        let symbol = Symbol::from_bytes(SYMBOL.as_bytes());
+        let symbol = Symbol::from_bytes(SYMBOL.as_bytes()).map_err(io::Error::other)?;
         warmer.event(Event::new(EventKind::SymbolMapping, PUBLISHER, InstrumentId(0)).with_symbol(symbol))?;
         for request in REQUESTS {
             let client = warmer.connect(&key, request)?;

@@ -472,6 +472,8 @@ fn read_venue(
         snapshots.attempts = attempts.map_or(snapshots.attempts, |(attempts, _)| attempts as u32);
         let timeout = nanoseconds(&mut section, reading, "timeout_s", 1e9, 3_600.0);
         snapshots.timeout_ns = timeout.unwrap_or(snapshots.timeout_ns);
+        let again = nanoseconds(&mut section, reading, "contradicted_every_s", 1e9, 86_400.0);
+        snapshots.contradicted_every_ns = again.unwrap_or(snapshots.contradicted_every_ns);
         let mut word = |key, longest: usize| {
             let Some((text, span)) = section.text(reading, key) else { return String::new() };
             if text.len() > longest || !text.is_ascii() {
@@ -815,7 +817,7 @@ mod tests {
         held_mb = 8
         orders = 2_000_000
         requests = { attempts = 5, timeout_ms = 2, limit_ms = 100, limit_messages = 7_000, messages = 500, in_flight = 9 }
-        snapshots = { attempts = 2, timeout_s = 30, user = "me", password = "secret" }
+        snapshots = { attempts = 2, timeout_s = 30, contradicted_every_s = 60, user = "me", password = "secret" }
         [[venue]]
         name = "IEX"
         protocol = "deep"

@@ -1,7 +1,7 @@
 //! What a plant is doing, as JSON: for the summary, for the page, for programs.
 
 use serde_json::{Value, json};
-use tapeworks_feed::arbitration::RecoveryReport;
+use tapeworks_feed::arbitration::{GapReason, RecoveryReport};
 use tapeworks_market::Publisher;
 use tapeworks_market::event::Line;
 
@@ -106,6 +106,10 @@ fn venue(channel: &ChannelStatus) -> Value {
         "last_recovery": channel.last_recovery.as_ref().map(recovery),
         "too_long": counters.too_long,
         "gaps": counters.gaps,
+        "gaps_by_reason": GapReason::ALL
+            .iter()
+            .map(|reason| (reason.as_str().to_owned(), counters.gaps_of(*reason).into()))
+            .collect::<serde_json::Map<_, _>>(),
         "missing": counters.missing,
         "late": counters.late,
         "overflows": counters.overflows,
@@ -119,6 +123,7 @@ fn venue(channel: &ChannelStatus) -> Value {
             "failed": snapshots.failed,
             "messages": snapshots.messages,
             "given_up": snapshots.given_up,
+            "contradicted": snapshots.contradicted,
         },
         "lines": channel.lines.iter().map(line).collect::<Vec<_>>(),
     })
@@ -281,6 +286,7 @@ pub fn status(status: &Status, served: Option<&Stats>, sent: Option<&MulticastSt
         "orders": status.orders,
         "book_bytes": status.book_bytes,
         "rejected": status.rejected,
+        "contradicted_books": status.contradicted_books,
         "conflated": status.conflated,
         "interface": status.interface.as_ref().map(|interface| json!({
             "device": interface.device,

@@ -22,6 +22,7 @@ use tapeworks_ring::spsc;
 use tapeworks_store::journal::Opened;
 
 use super::checkpoint::{Agreement, Taken, nanos};
+use super::contradicted::Contradicted;
 use super::engine::Engine;
 use super::journal::{self, JournalReplayed};
 use super::receive::{Arrived, Asker, LineReceiver, Receivers};
@@ -122,6 +123,8 @@ pub(super) struct Ingest {
     /// It wakes the journal's thread.
     journal_bell: Option<Arc<Bell>>,
     market: Option<MarketStage>,
+    /// What the books say, wherever they are.
+    contradicted: Arc<Contradicted>,
     wanted: Sender<Wanted>,
     answers: Receiver<Owned>,
     status: Arc<Mutex<Status>>,
@@ -145,7 +148,7 @@ impl Ingest {
         options: &PlantOptions,
         producer: Producer<Event, Waiting>,
         journal: Option<(spsc::Producer<Queued, Waiting>, Arc<Bell>)>,
-        market: Option<MarketStage>,
+        (market, contradicted): (Option<MarketStage>, Arc<Contradicted>),
         snapshots: Arc<Agreement>,
         status: Arc<Mutex<Status>>,
     ) -> Result<(Self, Asks), PlantError> {
@@ -167,6 +170,7 @@ impl Ingest {
             journal,
             journal_bell,
             market,
+            contradicted,
             wanted,
             answers,
             status,
@@ -226,6 +230,7 @@ impl Ingest {
             if told.elapsed() >= TELL {
                 told = Instant::now();
                 self.tell(&engine);
+                self.ask_for_contradicted(&mut engine)?;
                 self.keep_state(&engine);
                 if stop.load(Ordering::Acquire) {
                     return Ok(());
@@ -346,6 +351,25 @@ impl Ingest {
         Ok(taken)
     }
 
+    /// Asks for snapshots of the channels whose messages contradict the books.
+    fn ask_for_contradicted(&mut self, engine: &mut Engine) -> Result<(), PlantFailure> {
+        if self.contradicted.is_empty() {
+            return Ok(());
+        }
+        let received = now();
+        for channel in 0..engine.feed().channels().len().min(1 << 8) {
+            if self.contradicted.has(channel)
+                && engine.feed().channels()[channel].takes_contradiction(received)
+            {
+                self.input(engine, Owned::Contradicted { channel: channel as u16, received })?;
+            }
+        }
+        while let Some(ask) = engine.take_ask() {
+            self.send(ask);
+        }
+        Ok(())
+    }
+
     /// One input: into the journal's queue, through the engine, into the ring.
     #[inline]
     fn input(&mut self, engine: &mut Engine, owned: Owned) -> Result<(), PlantFailure> {
@@ -441,7 +465,7 @@ impl Ingest {
         status.messages = feed.messages();
         status.events = engine.counters().events;
         status.symbols = feed.instruments().len();
-        status.problems = feed.problems().total;
+        status.problems = feed.problems().total + feed.unreadable_symbols();
         status.interface = interface;
         status.ring_fill = fill;
         status.ring_highest = self.ring_highest;

@@ -11,6 +11,7 @@ const SNAPSHOT: u8 = 2;
 const SNAPSHOT_END: u8 = 3;
 const SNAPSHOT_FAILED: u8 = 4;
 const TICK: u8 = 5;
+const CONTRADICTED: u8 = 6;
 
 const fn line_of(number: u8) -> Line {
     match number {
@@ -38,6 +39,7 @@ pub(super) fn record_of<'r>(input: &Input<'r>, scratch: &'r mut [u8; 8]) -> Reco
         Input::SnapshotFailed { channel, attempt, .. } => {
             Record { kind: SNAPSHOT_FAILED, channel, extra: u64::from(attempt), ..blank }
         }
+        Input::Contradicted { channel, .. } => Record { kind: CONTRADICTED, channel, ..blank },
         Input::Tick { .. } => Record { kind: TICK, ..blank },
     }
 }
@@ -54,6 +56,7 @@ pub(super) fn input_of<'r>(record: &Record<'r>) -> Option<Input<'r>> {
             Input::SnapshotEnd { channel, attempt, received, next }
         }
         SNAPSHOT_FAILED => Input::SnapshotFailed { channel, attempt, received },
+        CONTRADICTED => Input::Contradicted { channel, received },
         TICK => Input::Tick { now: received },
         _ => return None,
     })
@@ -86,6 +89,10 @@ pub(super) enum Owned {
     SnapshotFailed {
         channel: u16,
         attempt: u32,
+        received: Nanos,
+    },
+    Contradicted {
+        channel: u16,
         received: Nanos,
     },
     Tick {
@@ -121,6 +128,9 @@ impl Owned {
             Self::SnapshotFailed { channel, attempt, received } => {
                 Input::SnapshotFailed { channel: *channel, attempt: *attempt, received: *received }
             }
+            Self::Contradicted { channel, received } => {
+                Input::Contradicted { channel: *channel, received: *received }
+            }
             Self::Tick { now } => Input::Tick { now: *now },
         }
     }
@@ -138,6 +148,7 @@ mod tests {
             Input::Snapshot { channel: 1, attempt: 9, received, messages: b"\0\x01x" },
             Input::SnapshotEnd { channel: 1, attempt: 9, received, next: u64::MAX },
             Input::SnapshotFailed { channel: 2, attempt: 1, received },
+            Input::Contradicted { channel: 4, received },
             Input::Tick { now: received },
         ];
         for input in inputs {

@@ -10,7 +10,9 @@ use tapeworks_market::book::BATCH;
 use tapeworks_market::conflate::QuoteConflation;
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::Nbbo;
-use tapeworks_market::{BookStage, Event, EventKind, Instruments, Nanos, NbboStage, NbboUpdate};
+use tapeworks_market::{
+    BookStage, Books, Event, EventKind, Instruments, Nanos, NbboStage, NbboUpdate, Publisher,
+};
 use tapeworks_ring::broadcast::Writer;
 use tapeworks_ring::cpu;
 use tapeworks_ring::disruptor::{PollError, PublishError};
@@ -18,6 +20,7 @@ use tapeworks_store::live::Carried;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::checkpoint::{BooksPart, MarketImage};
+use super::contradicted::Contradicted;
 use super::status::Status;
 use super::view::Watch;
 use super::waiting::{Bell, Idle};
@@ -124,7 +127,7 @@ impl Published {
 
     /// The instrument's symbol, if it has one: every item has it, so that a reader who comes late needs no other.
     pub fn symbol(&self) -> Option<Symbol> {
-        (self.symbol != [0; 16]).then(|| Symbol::from_bytes(&self.symbol))
+        Symbol::from_bytes(&self.symbol).ok()
     }
 }
 
@@ -185,6 +188,7 @@ struct Outlet {
     /// Noted where state snapshots may be taken: where there is a journal.
     carried: Option<Carried>,
     instruments: Instruments,
+    contradicted: Arc<Contradicted>,
 }
 
 impl Sink<NbboUpdate<'_>> for Outlet {
@@ -204,6 +208,7 @@ impl Sink<NbboUpdate<'_>> for Outlet {
         if let Some(carried) = &mut self.carried {
             carried.note(&update);
         }
+        self.contradicted.note(&update.book);
     }
 }
 
@@ -218,6 +223,8 @@ pub(super) struct MarketStage {
     /// Quotes that gave way to later ones while the stage lagged.
     conflated: u64,
     warm: Option<Warmer>,
+    /// The feed of each channel.
+    publishers: Vec<Publisher>,
 }
 
 impl MarketStage {
@@ -232,11 +239,13 @@ impl MarketStage {
                 count: 0,
                 carried,
                 instruments: Instruments::default(),
+                contradicted: Arc::default(),
             },
             now: Nanos(0),
             watch,
             conflated: 0,
             warm: options.warm.then(Warmer::default),
+            publishers: options.venues.iter().map(|venue| venue.publisher).collect(),
         }
     }
 
@@ -246,6 +255,17 @@ impl MarketStage {
         if let Some(carried) = &mut self.outlet.carried {
             *carried = start.carried;
         }
+        // Which of a feed's channels is not kept: each may be.
+        for (channel, publisher) in (0..=u8::MAX).zip(&self.publishers) {
+            if self.market.first.feed(*publisher).is_some_and(|books| books.contradicted_count() > 0) {
+                self.outlet.contradicted.set(channel);
+            }
+        }
+    }
+
+    /// What the books say of the channels.
+    pub(super) fn contradicted(&self) -> Arc<Contradicted> {
+        Arc::clone(&self.outlet.contradicted)
     }
 
     /// Books, NBBO and symbols as plain values.
@@ -306,6 +326,13 @@ impl MarketStage {
             status.orders += books.order_count();
             status.book_bytes += books.bytes();
             status.rejected += books.counters().rejected();
+        }
+        status.contradicted_books = 0;
+        if !self.outlet.contradicted.is_empty() {
+            status.contradicted_books = self.market.first.feeds().iter().map(Books::contradicted_count).sum();
+            if status.contradicted_books == 0 {
+                self.outlet.contradicted.clear();
+            }
         }
         status.shared = self.outlet.count;
         status.conflated = self.conflated;

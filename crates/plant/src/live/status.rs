@@ -219,6 +219,8 @@ pub struct Status {
     pub book_bytes: usize,
     /// Changes that the books refused: orders that are not known, and such.
     pub rejected: u64,
+    /// Books that the venues' messages contradict: they are stale until a snapshot or a new session.
+    pub contradicted_books: usize,
     /// Quotes that gave way to later ones of their side while the books lagged (topology "pipeline").
     pub conflated: u64,
     /// Items published to the shared memory.

@@ -331,7 +331,7 @@ mod tests {
                 return Err(HistoryError::NotKept { earliest: Nanos(self.first) });
             }
             let mut instruments = Instruments::default();
-            instruments.intern(Symbol::from_bytes(b"AAA"));
+            instruments.intern(Symbol::from_bytes(b"AAA").unwrap());
             let start = Start {
                 next: self.first,
                 stages: BookOptions::default().market(),
@@ -383,7 +383,7 @@ mod tests {
             assert_eq!((sent, queue.status().unreadable), (expected.collect::<Vec<_>>(), unreadable));
             let mut names = Vec::new();
             queue.names(&mut names);
-            assert_eq!(names, [Some(Symbol::from_bytes(b"AAA"))], "of before, and known");
+            assert_eq!(names, [Some(Symbol::from_bytes(b"AAA").unwrap())], "of before, and known");
         }
     }
 }

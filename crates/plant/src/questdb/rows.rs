@@ -500,7 +500,7 @@ mod tests {
         item: &Item,
     ) -> questdb::Result<String> {
         let mut buffer = Buffer::new(ProtocolVersion::V1);
-        let symbol = Symbol::from_bytes(b"A B,C");
+        let symbol = Symbol::from_bytes(b"A B,C").unwrap();
         let table = TableName::new("t")?;
         let record = RecordRef::from(record);
         put(&mut buffer, table, schema, (item, 1), Some(&symbol), record)?;

@@ -42,6 +42,8 @@ pub struct FeedSummary {
     pub counters: BookCounters,
     /// Orders resting at the end.
     pub orders: usize,
+    /// Books that were contradicted at the end: events did not fit them, so that they differ from the venue's.
+    pub contradicted: usize,
     /// How often a table had to grow.
     pub growths: u64,
 }
@@ -55,7 +57,7 @@ pub struct Top {
     pub bid: Option<Level>,
     /// The best offer.
     pub ask: Option<Level>,
-    /// Whether a gap may have made the book wrong.
+    /// Whether the book may be wrong, after a gap or a contradiction.
     pub is_stale: bool,
 }
 
@@ -140,6 +142,8 @@ pub struct Summary {
     pub feeds: Vec<FeedSummary>,
     /// What went in.
     pub feed_counters: FeedCounters,
+    /// Symbols that are no symbols: blank, or not ASCII.
+    pub unreadable_symbols: u64,
     /// What did not fit.
     pub problems: Problems,
     /// The NBBO's changes.
@@ -172,9 +176,9 @@ impl Summary {
             && self.file_counters.without_time + self.file_counters.time_out_of_range == 0
             && self.values_lost() == 0
             && self.unseen_symbols.is_empty()
-            && self.problems.total == 0
+            && self.problems.total + self.unreadable_symbols == 0
             && self.missing_messages() == 0
-            && self.feeds.iter().all(|feed| feed.counters.rejected() == 0)
+            && self.feeds.iter().all(|feed| feed.counters.rejected() + feed.counters.instruments_beyond == 0)
     }
 
     /// Values that a file could not hold, so that it has none in their place.
@@ -213,6 +217,7 @@ pub(super) fn summarise(run: Run, options: &Options) -> Summary {
             publisher: books.publisher(),
             counters: *books.counters(),
             orders: books.order_count(),
+            contradicted: books.contradicted_count(),
             growths: books.growths(),
         })
         .collect();
@@ -265,6 +270,7 @@ pub(super) fn summarise(run: Run, options: &Options) -> Summary {
         channels,
         feeds,
         feed_counters: *feed.counters(),
+        unreadable_symbols: feed.unreadable_symbols(),
         problems: feed.problems().clone(),
         nbbo: *market.second.counts(),
         nbbo_ignored: market.second.ignored(),

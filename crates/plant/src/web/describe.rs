@@ -281,7 +281,7 @@ mod tests {
     }
 
     fn tick() -> Tick {
-        let symbol = |name: &str| Symbol::from_bytes(name.as_bytes());
+        let symbol = |name: &str| Symbol::from_bytes(name.as_bytes()).unwrap();
         let crossed = Nbbo {
             bid: side(12_510_000_000, 0b11),
             ask: side(12_500_000_000, 0b10),
@@ -342,12 +342,12 @@ mod tests {
     #[test]
     fn a_book_has_exact_prices_and_its_doubts() {
         let tick = tick();
-        let book = tick.book(Symbol::from_bytes(b"ABC"));
+        let book = tick.book(Symbol::from_bytes(b"ABC").unwrap());
         assert_eq!(book["books"][0]["bids"], json!([["1.000000001", 7, 2]]));
         assert_eq!(
             (&book["books"][0]["is_stale"], &book["books"][0]["is_trading"]),
             (&json!(true), &json!(false))
         );
-        assert_eq!(tick.book(Symbol::from_bytes(b"NONE")), Value::Null);
+        assert_eq!(tick.book(Symbol::from_bytes(b"NONE").unwrap()), Value::Null);
     }
 }

@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn what_a_page_says_is_read() {
         let shows = Shows::read(r#"{"symbol":"AAPL","search":" aa ","most":9000}"#).unwrap();
-        assert_eq!(shows.symbol, Some(Symbol::from_bytes(b"AAPL")));
+        assert_eq!(shows.symbol, Some(Symbol::from_bytes(b"AAPL").unwrap()));
         assert_eq!((shows.search.as_str(), shows.most), ("AA", MOST_ROWS));
         assert_eq!(Shows::read("{}"), Some(Shows::default()));
         for wrong in

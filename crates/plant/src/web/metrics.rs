@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use tapeworks_feed::arbitration::{ArbiterCounters, LineCounters};
+use tapeworks_feed::arbitration::{ArbiterCounters, GapReason, LineCounters};
 use tapeworks_feed::live::SnapshotCounters;
 
 use super::describe::{Condition, Look};
@@ -149,6 +149,9 @@ fn plant(text: &mut Text, look: &Look) {
     text.one("book_bytes", Gauge, bytes, status.book_bytes);
     let rejected = "Changes that the books refused, such as of orders that are not known";
     text.one("book_rejections_total", Counter, rejected, status.rejected);
+    let contradicted =
+        "Books that messages of their venues contradict: stale until a snapshot or a new session";
+    text.one("contradicted_books", Gauge, contradicted, status.contradicted_books);
     text.one("shared_items_total", Counter, "Items published to the shared memory", status.shared);
     let again = "Times that the file of the shared memory was removed and made again";
     text.one("shared_made_again_total", Counter, again, status.shared_made_again);
@@ -352,7 +355,16 @@ fn channels(text: &mut Text, channels: &[ChannelStatus]) {
         let name = format!("channel_{name}_total");
         text.each((&name, Kind::Counter, help), &named, labels, |(channel, _)| get(&channel.counters) as f64);
     }
-    let snapshots: [(&str, &str, OfSnapshots); 5] = [
+    let name = "channel_gaps_by_reason_total";
+    text.family(name, Kind::Counter, "Holes given up, by the reason");
+    for (channel, feed) in &named {
+        for reason in GapReason::ALL {
+            let labels =
+                [("venue", channel.name.as_str()), ("feed", feed.as_str()), ("reason", reason.as_str())];
+            text.sample(name, &labels, channel.counters.gaps_of(reason) as f64);
+        }
+    }
+    let snapshots: [(&str, &str, OfSnapshots); 6] = [
         ("requests", "Snapshots asked for", |snapshots| snapshots.requests),
         ("applied", "Snapshots applied", |snapshots| snapshots.applied),
         ("failed", "Snapshots that failed, came late, or were of another session", |snapshots| {
@@ -363,6 +375,11 @@ fn channels(text: &mut Text, channels: &[ChannelStatus]) {
             "given_up",
             "Times that the channel went on without a snapshot, though it wanted one",
             |snapshots| snapshots.given_up,
+        ),
+        (
+            "contradicted",
+            "Snapshots asked for because messages of the channel contradicted the books",
+            |snapshots| snapshots.contradicted,
         ),
     ];
     for (name, help, get) in snapshots {

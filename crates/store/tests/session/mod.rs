@@ -24,8 +24,8 @@ pub(crate) const DEEP: Publisher = Publisher::IEXG_DEEP;
 
 pub(crate) fn instruments() -> Instruments {
     let mut instruments = Instruments::default();
-    instruments.intern(Symbol::from_bytes(b"AAA"));
-    instruments.intern(Symbol::from_bytes(b"BBB"));
+    instruments.intern(Symbol::from_bytes(b"AAA").unwrap());
+    instruments.intern(Symbol::from_bytes(b"BBB").unwrap());
     instruments
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn the_imbalance() -> Imbalance {
 /// Every kind of event there is.
 pub(crate) fn session() -> Vec<Event> {
     let definition = Definition {
-        symbol: Symbol::from_bytes(b"AAA"),
+        symbol: Symbol::from_bytes(b"AAA").unwrap(),
         round_lot: 100,
         reference_price: None,
         class: b'Q',

@@ -981,7 +981,7 @@ mod tests {
     #[test]
     fn a_number_that_no_instrument_has_is_on_no_list_until_one_has_it() {
         let mut known = Instruments::default();
-        let first = known.intern(Symbol::from_bytes(b"FIRST"));
+        let first = known.intern(Symbol::from_bytes(b"FIRST").unwrap());
         let (second, largest) = (InstrumentId(1), InstrumentId((1 << 24) - 2));
         let mut interest = Interest::default();
         let wanted = Wanted::Instruments(vec![first, second, largest]);
@@ -990,8 +990,8 @@ mod tests {
         assert_eq!(chosen.instruments.len(), 1);
         assert_eq!(interest.instruments().collect::<Vec<_>>(), [0]);
         assert!(interest.wants(first, 0) && !interest.wants(second, 0));
-        assert_eq!(known.intern(Symbol::from_bytes(b"SECOND")), second);
-        assert!(interest.appears(second, Symbol::from_bytes(b"SECOND")));
+        assert_eq!(known.intern(Symbol::from_bytes(b"SECOND").unwrap()), second);
+        assert!(interest.appears(second, Symbol::from_bytes(b"SECOND").unwrap()));
         assert!(interest.wants(second, 0));
         assert!(interest.groups.iter().all(|group| group.instruments.len() == 2));
         interest.remove(&Wanted::Instruments(vec![first, second, largest]), &known);
@@ -1006,7 +1006,10 @@ mod tests {
         interest.remove(&Wanted::Instruments(vec![InstrumentId(0), InstrumentId(1)]), &known);
         assert_eq!(interest.excluded.len(), 0);
         for number in [0, 1, 2].map(InstrumentId) {
-            assert!(!interest.appears(number, Symbol::from_bytes(b"ANY")), "who takes all is on no list");
+            assert!(
+                !interest.appears(number, Symbol::from_bytes(b"ANY").unwrap()),
+                "who takes all is on no list"
+            );
             assert_eq!(interest.wants(number, 0), number.0 == 2);
         }
     }

@@ -125,7 +125,7 @@ mod tests {
     fn what_is_asked_for_is_read() {
         assert_eq!(read(""), Ok(Request::default()));
         assert_eq!(read("?"), Ok(Request::default()));
-        let symbols = ["A", "BRK.B"].map(|name| Symbol::from_bytes(name.as_bytes()));
+        let symbols = ["A", "BRK.B"].map(|name| Symbol::from_bytes(name.as_bytes()).unwrap());
         let whole = Request {
             encoding: Encoding::Protobuf,
             nbbo: true,

@@ -90,7 +90,7 @@ fn who_falls_behind_gets_the_last_of_each_instrument_and_is_told_what_it_missed(
 fn only_what_was_asked_for_is_told() {
     let counters = StreamCounters::default();
     let (queue, mut messages) = mpsc::channel(9);
-    let (one, other) = (Symbol::from_bytes(b"ONE"), Symbol::from_bytes(b"OTHER"));
+    let (one, other) = (Symbol::from_bytes(b"ONE").unwrap(), Symbol::from_bytes(b"OTHER").unwrap());
     let request = Request {
         encoding: Encoding::Protobuf,
         nbbo: false,
