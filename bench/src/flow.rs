@@ -223,7 +223,7 @@ fn start(shape: Shape, kind: EdgeKind, packets: u64) -> impl FnOnce() -> u64 {
             What::End => Part::Stage(Box::new(Dropper)),
         }
     });
-    let (workers, control) = runner::build(&graph, parts.collect());
+    let (workers, control) = runner::build(&graph, parts.collect()).expect("the graph is sound");
     let barrier = Arc::new(Barrier::new(workers.len() + 1));
     let threads: Vec<_> = workers
         .into_iter()

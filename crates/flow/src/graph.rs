@@ -20,6 +20,9 @@ pub const MAX_BATCH: usize = 1024;
 /// The most packets that an edge may hold.
 pub const MAX_CAPACITY: usize = 1 << 20;
 
+/// The most outputs that a stage may have: each has a counter.
+pub const MAX_PORTS: usize = 2;
+
 /// What flows out of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carries {
@@ -203,6 +206,8 @@ pub struct Graph {
 /// Where a fault lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
+    /// In the graph as a whole.
+    Graph,
     /// At the stage with this index.
     Node(usize),
     /// At the edge with this index.
@@ -218,6 +223,11 @@ pub struct Fault {
     pub text: String,
 }
 
+/// A graph cannot run. It has at least one fault; the message has a line for each.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.iter().map(|fault| fault.text.as_str()).collect::<Vec<_>>().join("\n"))]
+pub struct Faults(pub Vec<Fault>);
+
 impl Graph {
     /// `stage.port` as the configuration writes it; without the port where there is only one.
     pub fn port_name(&self, node: usize, port: usize) -> String {
@@ -231,19 +241,70 @@ impl Graph {
     /// Everything that is wrong, in the order of stages and edges. Empty: the graph can run.
     pub fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
-        if self.nodes.is_empty() {
-            return faults;
-        }
+        self.check_bounds(&mut faults);
         self.check_names(&mut faults);
-        self.check_joins(&mut faults);
-        let is_acyclic = self.check_cycles(&mut faults);
-        if is_acyclic {
-            self.check_threads(&mut faults);
-            self.check_ways(&mut faults);
+        // What follows looks up the ends of each edge.
+        if self.check_ends(&mut faults) {
+            self.check_joins(&mut faults);
+            let is_acyclic = self.check_cycles(&mut faults);
+            if is_acyclic {
+                self.check_threads(&mut faults);
+                self.check_ways(&mut faults);
+            }
+            self.check_disruptors(&mut faults);
         }
-        self.check_disruptors(&mut faults);
         faults.sort_by_key(|fault| fault.place);
         faults
+    }
+
+    /// What is out of range in itself.
+    fn check_bounds(&self, faults: &mut Vec<Fault>) {
+        if self.batch == 0 || self.batch > MAX_BATCH {
+            let text = format!("the batch is {}, it must be from 1 to {MAX_BATCH} packets", self.batch);
+            faults.push(Fault { place: Place::Graph, text });
+        }
+        for (index, node) in self.nodes.iter().enumerate() {
+            let place = Place::Node(index);
+            if node.ports.len() > MAX_PORTS {
+                let text = format!(
+                    "'{}' has {} outputs, at most {MAX_PORTS} are possible",
+                    node.name,
+                    node.ports.len()
+                );
+                faults.push(Fault { place, text });
+            }
+            if node.is_reader() && node.ports.len() != 1 {
+                let text = format!(
+                    "nothing flows into '{}', so it is a reader and has one output, not {}",
+                    node.name,
+                    node.ports.len()
+                );
+                faults.push(Fault { place, text });
+            }
+        }
+        for (index, edge) in self.edges.iter().enumerate() {
+            let place = Place::Edge(index);
+            if edge.kind != EdgeKind::Inline && (edge.capacity == 0 || edge.capacity > MAX_CAPACITY) {
+                let text =
+                    format!("the capacity is {}, it must be from 1 to {MAX_CAPACITY} packets", edge.capacity);
+                faults.push(Fault { place, text });
+            }
+        }
+    }
+
+    /// Whether each edge leaves and reaches a stage that there is.
+    fn check_ends(&self, faults: &mut Vec<Fault>) -> bool {
+        let before = faults.len();
+        for (index, edge) in self.edges.iter().enumerate() {
+            for (verb, node) in [("leaves", edge.from), ("leads to", edge.to)] {
+                if node >= self.nodes.len() {
+                    let text =
+                        format!("the edge {verb} stage {node}, but there are {} stages", self.nodes.len());
+                    faults.push(Fault { place: Place::Edge(index), text });
+                }
+            }
+        }
+        faults.len() == before
     }
 
     fn check_names(&self, faults: &mut Vec<Fault>) {
@@ -262,7 +323,13 @@ impl Graph {
             let place = Place::Edge(index);
             let (from, to) = (&self.nodes[edge.from], &self.nodes[edge.to]);
             let Some(port) = from.ports.get(edge.port) else {
-                let text = format!("'{}' is a {} and has no output", from.name, from.kind);
+                let text = match from.ports.len() {
+                    0 => format!("'{}' is a {} and has no output", from.name, from.kind),
+                    ports => format!(
+                        "the edge leaves output {} of '{}', which has {ports}, counted from 0",
+                        edge.port, from.name
+                    ),
+                };
                 faults.push(Fault { place, text });
                 continue;
             };
@@ -589,6 +656,49 @@ pub(crate) mod tests {
             vec![edge(0, 0, 1, Inline)],
             "'udp' gives payloads without headers, but 'out' takes packets with headers",
         );
+    }
+
+    #[test]
+    fn what_cannot_be_indexed_is_a_fault_and_not_a_panic() {
+        use EdgeKind::{Inline, Spsc};
+        let ends = || vec![reader("in"), writer("out")];
+        let told = |nodes: Vec<Node>, edges: Vec<Edge>| faults(&Graph { nodes, edges, batch: 1 });
+        assert_eq!(
+            told(ends(), vec![edge(0, 0, 99, Inline)]),
+            ["the edge leads to stage 99, but there are 2 stages"]
+        );
+        assert_eq!(
+            told(vec![], vec![edge(7, 0, 0, Spsc)]),
+            [
+                "the edge leaves stage 7, but there are 0 stages",
+                "the edge leads to stage 0, but there are 0 stages"
+            ]
+        );
+        assert_eq!(
+            told(ends(), vec![edge(0, 0, 1, Inline), edge(0, 5, 1, Inline)]),
+            ["the edge leaves output 5 of 'in', which has 1, counted from 0"]
+        );
+        const THREE: &[Port] = &[TWO[0], TWO[1], Port { name: "third", ..TWO[1] }];
+        assert_eq!(
+            told(
+                vec![reader("in"), node("f", &[Carries::Frames], THREE), writer("out")],
+                vec![edge(0, 0, 1, Inline), edge(1, 0, 2, Inline)]
+            ),
+            ["'f' has 3 outputs, at most 2 are possible"]
+        );
+        assert_eq!(
+            told(vec![node("alone", &[], &[])], vec![]),
+            ["nothing flows into 'alone', so it is a reader and has one output, not 0"]
+        );
+        for (capacity, batch, text) in [
+            (0, 1, "the capacity is 0, it must be from 1 to 1048576 packets"),
+            (usize::MAX, 1, "the capacity is 18446744073709551615, it must be from 1 to 1048576 packets"),
+            (1, 0, "the batch is 0, it must be from 1 to 1024 packets"),
+            (1, usize::MAX, "the batch is 18446744073709551615, it must be from 1 to 1024 packets"),
+        ] {
+            let edges = vec![Edge { capacity, ..edge(0, 0, 1, Spsc) }];
+            assert_eq!(faults(&Graph { nodes: ends(), edges, batch }), [text]);
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ use std::time::Instant;
 use hdrhistogram::Histogram;
 
 use crate::edge::{self, EdgeCounters, Making, Received, Receiver, Sender, Waiter, add};
-use crate::graph::{EdgeKind, Graph, Wait};
+use crate::graph::{EdgeKind, Fault, Faults, Graph, MAX_PORTS, Place, Wait};
 use crate::packets::{Note, Outbox, PacketStage, Passing, Polled, Reader, Reason, Routed, StageError, To};
 
 /// The longest latency that is told apart, in ns: what takes longer is counted as this.
@@ -61,7 +61,7 @@ impl std::fmt::Debug for Part {
 struct NodeCounters {
     taken: AtomicU64,
     bytes: AtomicU64,
-    ports: [AtomicU64; 2],
+    ports: [AtomicU64; MAX_PORTS],
     consumed: AtomicU64,
     dropped: [AtomicU64; Reason::ALL.len()],
     notes: [AtomicU64; Note::ALL.len()],
@@ -100,7 +100,7 @@ pub struct NodeCounts {
     /// Their bytes.
     pub bytes: u64,
     /// Packets that left, by port.
-    pub ports: [u64; 2],
+    pub ports: [u64; MAX_PORTS],
     /// Packets that the stage did with what it is for.
     pub consumed: u64,
     /// Packets that ended here, by [`Reason`] in the order of [`Reason::ALL`].
@@ -249,6 +249,19 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// A stage put a packet to an output that it does not have: a defect of the stage, told once.
+    #[cold]
+    fn lose(&self, node: usize, port: u8, ports: usize) {
+        let counter = &self.nodes[node].dropped[Reason::NoPort as usize];
+        if counter.load(Ordering::Relaxed) == 0 {
+            let text = format!("put a packet to its output {port}, but has {ports}, counted from 0");
+            self.fail(node, StageError::failed(text));
+        }
+        add(counter, 1);
+    }
+}
+
 /// Where a port leads.
 #[derive(Debug)]
 enum Target {
@@ -307,12 +320,48 @@ pub(crate) fn burst(graph: &Graph) -> usize {
     rings.map(|edge| edge.room() / 8).fold(graph.batch.max(1), usize::max)
 }
 
-/// Makes the workers of a graph that has no [faults](Graph::faults), with a part for each of its stages.
+/// What does not fit between the stages and the graph's description of them.
+fn unfit_parts(graph: &Graph, parts: &[Part]) -> Vec<Fault> {
+    if parts.len() != graph.nodes.len() {
+        let text = format!("{} parts are given for {} stages", parts.len(), graph.nodes.len());
+        return vec![Fault { place: Place::Graph, text }];
+    }
+    let mut faults = Vec::new();
+    for (index, (node, part)) in graph.nodes.iter().zip(parts).enumerate() {
+        let outputs =
+            |ports: usize| if ports == 1 { "1 output".to_owned() } else { format!("{ports} outputs") };
+        let text = match part {
+            Part::Reader(_) if !node.is_reader() => {
+                format!("'{}' takes packets in, but its part is a reader", node.name)
+            }
+            Part::Stage(_) if node.is_reader() => {
+                format!("'{}' is a reader, but its part is none", node.name)
+            }
+            Part::Stage(stage) if stage.ports() != node.ports.len() => format!(
+                "'{}' is described with {}, but its part has {}",
+                node.name,
+                outputs(node.ports.len()),
+                outputs(stage.ports())
+            ),
+            _ => continue,
+        };
+        faults.push(Fault { place: Place::Node(index), text });
+    }
+    faults
+}
+
+/// Makes the workers of a graph, with a part for each of its stages.
 ///
-/// # Panics
-/// When there are not as many parts as stages.
-pub fn build(graph: &Graph, parts: Vec<Part>) -> (Vec<Worker>, Control) {
-    assert_eq!(parts.len(), graph.nodes.len(), "each stage of the graph has a part");
+/// # Errors
+/// The graph's [faults](Graph::faults); if it has none, parts that are not what the graph says of their stages.
+pub fn build(graph: &Graph, parts: Vec<Part>) -> Result<(Vec<Worker>, Control), Faults> {
+    let mut faults = graph.faults();
+    if faults.is_empty() {
+        faults = unfit_parts(graph, &parts);
+    }
+    if !faults.is_empty() {
+        return Err(Faults(faults));
+    }
     let threads = graph.threads();
     let ways = graph.ways();
     let burst = burst(graph);
@@ -330,7 +379,7 @@ pub fn build(graph: &Graph, parts: Vec<Part>) -> (Vec<Worker>, Control) {
                 sources: Vec::new(),
                 senders: Vec::new(),
                 waiter,
-                batch: graph.batch.clamp(1, crate::graph::MAX_BATCH),
+                batch: graph.batch,
                 began,
                 shared: Arc::clone(&shared),
                 name: String::new(),
@@ -408,7 +457,7 @@ pub fn build(graph: &Graph, parts: Vec<Part>) -> (Vec<Worker>, Control) {
         let place = worker.senders.len() - 1;
         worker.seats[seat].ports[edge.port].push(Target::Sender(place));
     }
-    (workers, Control { shared })
+    Ok((workers, Control { shared }))
 }
 
 /// A thread waits as the most eager of the edges that lead into it; without one, as its first reader says.
@@ -504,7 +553,7 @@ impl Worker {
         let Seat { node, outbox, ports, latency_ns, latency_told_ns, part, .. } = &mut before[index];
         let counters = &self.shared.nodes[*node];
         let is_reader = matches!(part, Part::Reader(_));
-        let mut by_port = [0u64; 2];
+        let mut by_port = [0u64; MAX_PORTS];
         let (mut consumed, mut bytes, mut taken) = (0, 0, 0);
         for Routed { packet, to } in outbox.items.drain(..) {
             taken += 1;
@@ -526,8 +575,12 @@ impl Worker {
                         by_port[usize::from(port)] += 1;
                         targets
                     }
-                    _ => {
+                    Some([]) => {
                         add(&counters.dropped[Reason::Rejected as usize], 1);
+                        continue;
+                    }
+                    None => {
+                        self.shared.lose(*node, port, ports.len());
                         continue;
                     }
                 },

@@ -70,7 +70,7 @@ fn allocations_of(kind: EdgeKind, count: u64) -> u64 {
         rewriter(3),
         Part::Stage(Box::new(Dropper)),
     ];
-    let (workers, control) = runner::build(&graph, parts);
+    let (workers, control) = runner::build(&graph, parts).unwrap();
     // Each thread counts its own.
     let during = std::thread::scope(|scope| {
         let threads: Vec<_> = workers

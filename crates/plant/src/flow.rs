@@ -49,6 +49,9 @@ pub enum FlowError {
         /// Why.
         error: StageError,
     },
+    /// The graph cannot run: a defect, as the configuration was checked.
+    #[error(transparent)]
+    Graph(#[from] tapeworks_flow::graph::Faults),
     /// The operating system gives no thread.
     #[error("cannot start the thread of '{stage}': {cause}")]
     Thread {
@@ -114,7 +117,7 @@ pub fn run(
     config: &FlowConfig,
     mut watch: impl FnMut(&Snapshot, Duration) -> ControlFlow<()>,
 ) -> Result<Report, FlowError> {
-    let (workers, control) = runner::build(&config.graph, open(config)?);
+    let (workers, control) = runner::build(&config.graph, open(config)?)?;
     let began = Instant::now();
     let mut threads = Vec::new();
     let mut failed = None;

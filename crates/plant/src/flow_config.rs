@@ -233,11 +233,11 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
     // A graph with pieces missing would be told to lack what the file has.
     if reading.is_clean() {
         for fault in graph.faults() {
-            let span = match fault.place {
-                Place::Node(node) => places.nodes[node].clone(),
-                Place::Edge(edge) => places.edges[edge].clone(),
-            };
-            reading.wrong(span, fault.text);
+            match fault.place {
+                Place::Graph => reading.wrong_whole(fault.text),
+                Place::Node(node) => reading.wrong(places.nodes[node].clone(), fault.text),
+                Place::Edge(edge) => reading.wrong(places.edges[edge].clone(), fault.text),
+            }
         }
     }
     if reading.is_clean() {
