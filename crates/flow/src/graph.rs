@@ -8,8 +8,12 @@
 //! stage, the order between them is nobody's.
 
 pub mod draw;
+mod plan;
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+
+pub use self::plan::Plan;
 
 /// How many times one packet may reach one stage, over all ways to it.
 pub const MAX_WAYS: usize = 256;
@@ -149,6 +153,8 @@ pub struct Node {
     pub ports: &'static [Port],
     /// How its thread waits if no ring leads into that thread.
     pub wait: Wait,
+    /// It changes packets, and so makes copies of those that others hold: a rewriter.
+    pub copies: bool,
 }
 
 impl Node {
@@ -174,11 +180,11 @@ pub struct Edge {
     pub to: usize,
     /// What it is made of.
     pub kind: EdgeKind,
-    /// How many packets it holds; of no meaning inline.
+    /// How many packets it holds; 0 inline.
     pub capacity: usize,
     /// How its ends wait; of no meaning inline.
     pub wait: Wait,
-    /// What happens when it is full; of no meaning inline.
+    /// What happens when it is full; [`WhenFull::Wait`] inline, where the stage before waits for the one behind.
     pub when_full: WhenFull,
 }
 
@@ -284,7 +290,23 @@ impl Graph {
         }
         for (index, edge) in self.edges.iter().enumerate() {
             let place = Place::Edge(index);
-            if edge.kind != EdgeKind::Inline && (edge.capacity == 0 || edge.capacity > MAX_CAPACITY) {
+            if edge.kind == EdgeKind::Inline {
+                if edge.capacity != 0 {
+                    let text = format!(
+                        "an inline edge is a call and holds nothing: its capacity is 0, not {}",
+                        edge.capacity
+                    );
+                    faults.push(Fault { place, text });
+                }
+                if edge.when_full != WhenFull::default() {
+                    let text = format!(
+                        "an inline edge is a call and is never full: its when_full is \"{}\", not \"{}\"",
+                        WhenFull::default().name(),
+                        edge.when_full.name()
+                    );
+                    faults.push(Fault { place, text });
+                }
+            } else if edge.capacity == 0 || edge.capacity > MAX_CAPACITY {
                 let text =
                     format!("the capacity is {}, it must be from 1 to {MAX_CAPACITY} packets", edge.capacity);
                 faults.push(Fault { place, text });
@@ -319,6 +341,7 @@ impl Graph {
     }
 
     fn check_joins(&self, faults: &mut Vec<Fault>) {
+        let mut joined = HashSet::new();
         for (index, edge) in self.edges.iter().enumerate() {
             let place = Place::Edge(index);
             let (from, to) = (&self.nodes[edge.from], &self.nodes[edge.to]);
@@ -347,22 +370,22 @@ impl Graph {
                 );
                 faults.push(Fault { place, text });
             }
-            let same = |other: &&Edge| (other.from, other.port, other.to) == (edge.from, edge.port, edge.to);
-            if self.edges[..index].iter().any(|other| same(&other)) {
+            if !joined.insert((edge.from, edge.port, edge.to)) {
                 let text =
                     format!("'{}' is joined to '{}' already", self.port_name(edge.from, edge.port), to.name);
                 faults.push(Fault { place, text });
             }
         }
+        let (into, out_of) = self.adjacent();
         for (index, node) in self.nodes.iter().enumerate() {
             let place = Place::Node(index);
-            if !node.is_reader() && !self.edges.iter().any(|edge| edge.to == index) {
+            if !node.is_reader() && into[index].is_empty() {
                 let text =
                     format!("nothing flows into '{}': an edge with to = \"{0}\" is missing", node.name);
                 faults.push(Fault { place, text });
             }
             for (number, port) in node.ports.iter().enumerate() {
-                let is_open = !self.edges.iter().any(|edge| (edge.from, edge.port) == (index, number));
+                let is_open = !out_of[index].iter().any(|edge| self.edges[*edge].port == number);
                 if is_open && !port.may_be_open {
                     let name = self.port_name(index, number);
                     let text = format!(
@@ -375,38 +398,52 @@ impl Graph {
         }
     }
 
-    /// The indices of edges that lie on a cycle of `vertices` vertices, each edge given by its ends.
+    /// The indices of the edges that lead into each stage, and of those that leave it.
+    fn adjacent(&self) -> (Vec<Vec<usize>>, Vec<Vec<usize>>) {
+        let mut into = vec![Vec::new(); self.nodes.len()];
+        let mut out_of = vec![Vec::new(); self.nodes.len()];
+        for (index, edge) in self.edges.iter().enumerate() {
+            into[edge.to].push(index);
+            out_of[edge.from].push(index);
+        }
+        (into, out_of)
+    }
+
+    /// The indices of edges that lie on a cycle of `vertices` vertices, each edge given by its index and its ends.
     fn cycle(vertices: usize, ends: &[(usize, usize, usize)]) -> Option<Vec<usize>> {
         let mut incoming = vec![0; vertices];
-        for (_, _, to) in ends {
+        let mut out_of = vec![Vec::new(); vertices];
+        for (_, from, to) in ends {
             incoming[*to] += 1;
+            out_of[*from].push(*to);
         }
         let mut ready: Vec<usize> = (0..vertices).filter(|vertex| incoming[*vertex] == 0).collect();
         while let Some(vertex) = ready.pop() {
-            for (_, from, to) in ends {
-                if *from == vertex {
-                    incoming[*to] -= 1;
-                    if incoming[*to] == 0 {
-                        ready.push(*to);
-                    }
+            for to in &out_of[vertex] {
+                incoming[*to] -= 1;
+                if incoming[*to] == 0 {
+                    ready.push(*to);
                 }
             }
         }
         // Every vertex that is left has an edge that leads into it from one that is left: going back along them closes.
         let start = (0..vertices).find(|vertex| incoming[*vertex] > 0)?;
-        let mut way: Vec<(usize, usize)> = Vec::new();
-        let mut vertex = start;
-        loop {
-            let (edge, from, _) =
-                ends.iter().find(|(_, from, to)| *to == vertex && incoming[*from] > 0).copied()?;
-            way.push((edge, vertex));
-            vertex = from;
-            if let Some(begin) = way.iter().position(|(_, to)| *to == from) {
-                let mut edges: Vec<usize> = way[begin..].iter().map(|(edge, _)| *edge).collect();
-                edges.reverse();
-                return Some(edges);
-            }
+        let mut back = vec![None; vertices];
+        for (edge, from, to) in ends.iter().rev().filter(|(_, from, _)| incoming[*from] > 0) {
+            back[*to] = Some((*edge, *from));
         }
+        let mut way: Vec<usize> = Vec::new();
+        let mut place_of = vec![None; vertices];
+        let mut vertex = start;
+        while place_of[vertex].is_none() {
+            place_of[vertex] = Some(way.len());
+            let (edge, from) = back[vertex]?;
+            way.push(edge);
+            vertex = from;
+        }
+        let mut edges = way.split_off(place_of[vertex]?);
+        edges.reverse();
+        Some(edges)
     }
 
     fn check_cycles(&self, faults: &mut Vec<Fault>) -> bool {
@@ -471,13 +508,12 @@ impl Graph {
     }
 
     fn check_disruptors(&self, faults: &mut Vec<Fault>) {
+        let mut rings: HashMap<(usize, usize), &Edge> = HashMap::new();
         for (index, edge) in self.edges.iter().enumerate() {
-            let is_of_same_ring = |other: &&Edge| {
-                other.kind == EdgeKind::Disruptor
-                    && edge.kind == EdgeKind::Disruptor
-                    && (other.from, other.port) == (edge.from, edge.port)
-            };
-            let Some(first) = self.edges[..index].iter().find(is_of_same_ring) else { continue };
+            if edge.kind != EdgeKind::Disruptor {
+                continue;
+            }
+            let first = *rings.entry((edge.from, edge.port)).or_insert(edge);
             if (first.capacity, first.when_full) != (edge.capacity, edge.when_full) {
                 let text = format!(
                     "the disruptor edges of '{}' are one ring: capacity and when_full must be those of the first, {} and \
@@ -493,11 +529,20 @@ impl Graph {
 
     /// The thread of each stage: numbered from 0 in the order of their first stages.
     pub fn threads(&self) -> Vec<usize> {
+        /// The first stage of the thread of `node`; shortens the way to it.
+        fn first_of(of: &mut [usize], mut node: usize) -> usize {
+            while of[node] != node {
+                of[node] = of[of[node]];
+                node = of[node];
+            }
+            node
+        }
         let mut of: Vec<usize> = (0..self.nodes.len()).collect();
         for edge in self.edges.iter().filter(|edge| edge.kind == EdgeKind::Inline) {
-            let (keep, gone) = (of[edge.from].min(of[edge.to]), of[edge.from].max(of[edge.to]));
-            of.iter_mut().filter(|thread| **thread == gone).for_each(|thread| *thread = keep);
+            let (one, other) = (first_of(&mut of, edge.from), first_of(&mut of, edge.to));
+            of[one.max(other)] = one.min(other);
         }
+        let of: Vec<usize> = (0..of.len()).map(|node| first_of(&mut of, node)).collect();
         let mut numbers = HashMap::new();
         of.into_iter()
             .map(|thread| {
@@ -510,17 +555,18 @@ impl Graph {
     /// The stages in an order in which every edge leads forward; of several such orders the one nearest to that of the
     /// description. Stages on a cycle are left out.
     pub fn order(&self) -> Vec<usize> {
-        let mut incoming = vec![0; self.nodes.len()];
-        for edge in &self.edges {
-            incoming[edge.to] += 1;
-        }
+        let (into, out_of) = self.adjacent();
+        let mut incoming: Vec<usize> = into.iter().map(Vec::len).collect();
         let mut order: Vec<usize> = Vec::with_capacity(self.nodes.len());
-        let mut is_placed = vec![false; self.nodes.len()];
-        while let Some(next) = (0..self.nodes.len()).find(|node| !is_placed[*node] && incoming[*node] == 0) {
-            is_placed[next] = true;
+        let mut ready: BinaryHeap<Reverse<usize>> =
+            (0..self.nodes.len()).filter(|node| incoming[*node] == 0).map(Reverse).collect();
+        while let Some(Reverse(next)) = ready.pop() {
             order.push(next);
-            for edge in self.edges.iter().filter(|edge| edge.from == next) {
-                incoming[edge.to] -= 1;
+            for to in out_of[next].iter().map(|edge| self.edges[*edge].to) {
+                incoming[to] -= 1;
+                if incoming[to] == 0 {
+                    ready.push(Reverse(to));
+                }
             }
         }
         order
@@ -529,44 +575,18 @@ impl Graph {
     /// By how many ways one packet reaches each stage. The graph has no cycles.
     pub fn ways(&self) -> Vec<usize> {
         let mut ways = vec![0usize; self.nodes.len()];
+        let (into, _) = self.adjacent();
         for node in self.order() {
             if self.nodes[node].is_reader() {
                 ways[node] = 1;
             }
-            // A filter's ports share what comes in: a packet leaves by one of them only.
-            let mut by_port: HashMap<(usize, usize), usize> = HashMap::new();
-            for edge in self.edges.iter().filter(|edge| edge.to == node) {
-                *by_port.entry((edge.from, edge.port)).or_default() += 1;
-            }
-            for ((from, _), count) in by_port {
-                ways[node] = ways[node].saturating_add(ways[from].saturating_mul(count));
+            // A stage's ports share what comes in: a packet leaves by one of them only.
+            let before: HashSet<usize> = into[node].iter().map(|edge| self.edges[*edge].from).collect();
+            for from in before {
+                ways[node] = ways[node].saturating_add(ways[from]);
             }
         }
         ways
-    }
-
-    /// Packet buffers that stage `node` needs so that it never finds all in use: one for each packet that can be
-    /// anywhere behind it. The graph has no faults.
-    pub fn buffers(&self, node: usize) -> usize {
-        let ways = self.ways();
-        let mut is_behind = vec![false; self.nodes.len()];
-        is_behind[node] = true;
-        let mut buffers = 0usize;
-        for at in self.order() {
-            if !is_behind[at] {
-                continue;
-            }
-            // In its inbox, in its outbox, on their way into its edges; and one batch in a reader's hands.
-            buffers = buffers
-                .saturating_add(crate::runner::burst(self).saturating_mul(ways[at].max(1)).saturating_mul(4));
-            for edge in self.edges.iter().filter(|edge| edge.from == at) {
-                is_behind[edge.to] = true;
-                if edge.kind != EdgeKind::Inline {
-                    buffers = buffers.saturating_add(edge.capacity.next_power_of_two());
-                }
-            }
-        }
-        buffers
     }
 }
 
@@ -581,7 +601,15 @@ pub(crate) mod tests {
     ];
 
     fn node(name: &str, accepts: &'static [Carries], ports: &'static [Port]) -> Node {
-        Node { name: name.into(), kind: "stage", label: String::new(), accepts, ports, wait: Wait::default() }
+        Node {
+            name: name.into(),
+            kind: "stage",
+            label: String::new(),
+            accepts,
+            ports,
+            wait: Wait::default(),
+            copies: false,
+        }
     }
 
     pub(crate) fn reader(name: &str) -> Node {
@@ -597,7 +625,8 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn edge(from: usize, port: usize, to: usize, kind: EdgeKind) -> Edge {
-        Edge { from, port, to, kind, capacity: 8, wait: Wait::Yielding, when_full: WhenFull::Wait }
+        let capacity = if kind == EdgeKind::Inline { 0 } else { 8 };
+        Edge { from, port, to, kind, capacity, wait: Wait::Yielding, when_full: WhenFull::Wait }
     }
 
     fn faults(graph: &Graph) -> Vec<String> {
@@ -689,6 +718,14 @@ pub(crate) mod tests {
         assert_eq!(
             told(vec![node("alone", &[], &[])], vec![]),
             ["nothing flows into 'alone', so it is a reader and has one output, not 0"]
+        );
+        let inline = vec![Edge { capacity: 8, when_full: WhenFull::Drop, ..edge(0, 0, 1, Inline) }];
+        assert_eq!(
+            told(ends(), inline),
+            [
+                "an inline edge is a call and holds nothing: its capacity is 0, not 8",
+                "an inline edge is a call and is never full: its when_full is \"wait\", not \"drop\""
+            ]
         );
         for (capacity, batch, text) in [
             (0, 1, "the capacity is 0, it must be from 1 to 1048576 packets"),

@@ -23,6 +23,7 @@
 //! its stages (files get their names) and closes what leads out of it. A stage that fails ends the run in the same way: it
 //! drops what still comes, counted as [`Reason::Failed`], so that the counts stay right.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -314,12 +315,6 @@ pub struct Finished {
     pub latencies_ns: Vec<(usize, Histogram<u64>)>,
 }
 
-/// The most packets that are handed on at once: a Disruptor hands out up to an eighth of its ring.
-pub(crate) fn burst(graph: &Graph) -> usize {
-    let rings = graph.edges.iter().filter(|edge| edge.kind == EdgeKind::Disruptor);
-    rings.map(|edge| edge.room() / 8).fold(graph.batch.max(1), usize::max)
-}
-
 /// What does not fit between the stages and the graph's description of them.
 fn unfit_parts(graph: &Graph, parts: &[Part]) -> Vec<Fault> {
     if parts.len() != graph.nodes.len() {
@@ -363,27 +358,24 @@ pub fn build(graph: &Graph, parts: Vec<Part>) -> Result<(Vec<Worker>, Control), 
         return Err(Faults(faults));
     }
     let threads = graph.threads();
-    let ways = graph.ways();
-    let burst = burst(graph);
+    let plan = graph.plan();
     let shared = Arc::new(Shared {
         nodes: graph.nodes.iter().map(|_| NodeCounters::default()).collect(),
         edges: graph.edges.iter().map(|_| Arc::default()).collect(),
         ..Shared::default()
     });
     let began = Instant::now();
-    let mut workers: Vec<Worker> = (0..threads.iter().max().map_or(0, |last| last + 1))
-        .map(|thread| {
-            let waiter = waiter_of(graph, &threads, thread);
-            Worker {
-                seats: Vec::new(),
-                sources: Vec::new(),
-                senders: Vec::new(),
-                waiter,
-                batch: graph.batch,
-                began,
-                shared: Arc::clone(&shared),
-                name: String::new(),
-            }
+    let mut workers: Vec<Worker> = waiters_of(graph, &threads)
+        .into_iter()
+        .map(|waiter| Worker {
+            seats: Vec::new(),
+            sources: Vec::new(),
+            senders: Vec::new(),
+            waiter,
+            batch: graph.batch,
+            began,
+            shared: Arc::clone(&shared),
+            name: String::new(),
         })
         .collect();
     let mut parts: Vec<Option<Part>> = parts.into_iter().map(Some).collect();
@@ -399,7 +391,7 @@ pub fn build(graph: &Graph, parts: Vec<Part>) -> Result<(Vec<Worker>, Control), 
         if worker.name.is_empty() {
             worker.name.clone_from(&graph.nodes[node].name);
         }
-        let most = burst.saturating_mul(ways[node].max(1));
+        let most = plan.inboxes[node];
         // An histogram of these bounds can always be made.
         let latency_ns = graph.nodes[node]
             .is_writer()
@@ -416,6 +408,10 @@ pub fn build(graph: &Graph, parts: Vec<Part>) -> Result<(Vec<Worker>, Control), 
         });
     }
     let mut is_made = vec![false; graph.edges.len()];
+    let mut rings: HashMap<(usize, usize), Vec<usize>> = HashMap::new();
+    for (index, edge) in graph.edges.iter().enumerate().filter(|(_, edge)| edge.kind == EdgeKind::Disruptor) {
+        rings.entry((edge.from, edge.port)).or_default().push(index);
+    }
     for (index, edge) in graph.edges.iter().enumerate() {
         let seat = seats[edge.from];
         if edge.kind == EdgeKind::Inline {
@@ -428,14 +424,10 @@ pub fn build(graph: &Graph, parts: Vec<Part>) -> Result<(Vec<Worker>, Control), 
             continue;
         }
         // All disruptor edges of a port are one ring.
-        let group: Vec<usize> = (index..graph.edges.len())
-            .filter(|other| {
-                let (kind, from, port) =
-                    (graph.edges[*other].kind, graph.edges[*other].from, graph.edges[*other].port);
-                *other == index
-                    || (edge.kind, edge.from, edge.port) == (kind, from, port) && kind == EdgeKind::Disruptor
-            })
-            .collect();
+        let group = match edge.kind {
+            EdgeKind::Disruptor => rings.remove(&(edge.from, edge.port)).unwrap_or_default(),
+            _ => vec![index],
+        };
         let ends = group.iter().map(|member| {
             is_made[*member] = true;
             (Arc::clone(&shared.edges[*member]), workers[threads[graph.edges[*member].to]].waiter.bell())
@@ -446,8 +438,7 @@ pub fn build(graph: &Graph, parts: Vec<Part>) -> Result<(Vec<Worker>, Control), 
             wait: edge.wait,
             when_full: edge.when_full,
         };
-        let (sender, receivers) =
-            edge::make(&making, ends.collect(), burst.saturating_mul(ways[edge.from].max(1)));
+        let (sender, receivers) = edge::make(&making, ends.collect(), plan.inboxes[edge.from]);
         for (member, receiver) in group.iter().zip(receivers) {
             let to = graph.edges[*member].to;
             workers[threads[to]].sources.push(Source::Edge { seat: seats[to], receiver });
@@ -460,14 +451,28 @@ pub fn build(graph: &Graph, parts: Vec<Part>) -> Result<(Vec<Worker>, Control), 
     Ok((workers, Control { shared }))
 }
 
-/// A thread waits as the most eager of the edges that lead into it; without one, as its first reader says.
-fn waiter_of(graph: &Graph, threads: &[usize], thread: usize) -> Waiter {
-    let into = graph.edges.iter().filter(|edge| threads[edge.to] == thread && edge.kind != EdgeKind::Inline);
-    let readers = graph.nodes.iter().zip(threads).filter(|(node, of)| **of == thread && node.is_reader());
-    let mut readers = readers.map(|(node, _)| node.wait).peekable();
-    let has_reader = readers.peek().is_some();
-    let wait = into.map(|edge| edge.wait).chain(readers).min().unwrap_or(Wait::Backoff);
-    if has_reader { Waiter::unwoken(wait) } else { Waiter::new(wait) }
+/// How each thread waits: as the most eager of the edges that lead into it; without one, as its most eager reader.
+fn waiters_of(graph: &Graph, threads: &[usize]) -> Vec<Waiter> {
+    let count = threads.iter().max().map_or(0, |last| last + 1);
+    let mut waits: Vec<(Option<Wait>, bool)> = vec![(None, false); count];
+    let mut hear = |thread: usize, wait: Wait| {
+        let most_eager = &mut waits[thread].0;
+        *most_eager = Some(most_eager.map_or(wait, |other| other.min(wait)));
+    };
+    for edge in graph.edges.iter().filter(|edge| edge.kind != EdgeKind::Inline) {
+        hear(threads[edge.to], edge.wait);
+    }
+    for (node, thread) in graph.nodes.iter().zip(threads).filter(|(node, _)| node.is_reader()) {
+        hear(*thread, node.wait);
+    }
+    for (node, thread) in graph.nodes.iter().zip(threads) {
+        waits[*thread].1 |= node.is_reader();
+    }
+    let waiter = |(wait, has_reader): (Option<Wait>, bool)| {
+        let wait = wait.unwrap_or(Wait::Backoff);
+        if has_reader { Waiter::unwoken(wait) } else { Waiter::new(wait) }
+    };
+    waits.into_iter().map(waiter).collect()
 }
 
 impl Worker {
