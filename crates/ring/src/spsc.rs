@@ -192,13 +192,24 @@ pub(crate) fn rounded(capacity: usize) -> usize {
     capacity.max(1).next_power_of_two()
 }
 
+fn empty_slots<T>(count: usize) -> Box<[Slot<T>]> {
+    #[cfg(not(loom))]
+    if size_of::<Slot<T>>() == 0 {
+        let mut slots = Vec::new();
+        // SAFETY: an empty vector of what has no size has room for `usize::MAX`, and its slots have no bytes to initialise.
+        // Without an optimiser, making them one after the other would take hours.
+        unsafe { slots.set_len(count) };
+        return slots.into_boxed_slice();
+    }
+    (0..count).map(|_| SharedCell::new(MaybeUninit::uninit())).collect()
+}
+
 fn build<T: Send, W: WaitStrategy>(
     capacity: usize,
     for_items: W,
     for_room: W,
 ) -> (Producer<T, W>, Consumer<T, W>) {
-    let slots: Box<[Slot<T>]> =
-        (0..rounded(capacity)).map(|_| SharedCell::new(MaybeUninit::uninit())).collect();
+    let slots = empty_slots::<T>(rounded(capacity));
     let mask = slots.len() - 1;
     let shared = Arc::new(Shared {
         tail: CacheAligned::new(AtomicUsize::new(0)),
