@@ -192,15 +192,16 @@ pub(crate) fn rounded(capacity: usize) -> usize {
     capacity.max(1).next_power_of_two()
 }
 
+/// Slots without items. Making them one after the other takes hours without an optimiser where items have no size and are
+/// many.
+#[cfg(not(loom))]
 fn empty_slots<T>(count: usize) -> Box<[Slot<T>]> {
-    #[cfg(not(loom))]
-    if size_of::<Slot<T>>() == 0 {
-        let mut slots = Vec::new();
-        // SAFETY: an empty vector of what has no size has room for `usize::MAX`, and its slots have no bytes to initialise.
-        // Without an optimiser, making them one after the other would take hours.
-        unsafe { slots.set_len(count) };
-        return slots.into_boxed_slice();
-    }
+    // SAFETY: a slot is a cell of a `MaybeUninit`, which is valid whatever its bytes are.
+    unsafe { Box::new_uninit_slice(count).assume_init() }
+}
+
+#[cfg(loom)]
+fn empty_slots<T>(count: usize) -> Box<[Slot<T>]> {
     (0..count).map(|_| SharedCell::new(MaybeUninit::uninit())).collect()
 }
 
