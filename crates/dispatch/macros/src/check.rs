@@ -148,10 +148,11 @@ fn lifetimes_in(tokens: TokenStream) -> Vec<(Option<String>, Span)> {
                     found.push((Some(name.to_string()), name.span()));
                 }
             }
-            TokenTree::Punct(mark) if mark.as_char() == '&' => {
-                if !matches!(tokens.peek(), Some(TokenTree::Punct(next)) if next.as_char() == '\'') {
-                    found.push((None, mark.span()));
-                }
+            TokenTree::Punct(mark)
+                if mark.as_char() == '&'
+                    && !matches!(tokens.peek(), Some(TokenTree::Punct(next)) if next.as_char() == '\'') =>
+            {
+                found.push((None, mark.span()));
             }
             _ => {}
         }
