@@ -190,14 +190,14 @@ fn graph(shape: Shape, kind: EdgeKind, packets: u64) -> (Graph, Vec<What>) {
             What::End => (&[Carries::Frames], &[]),
         };
         let wait = Wait::Yielding;
-        Node { name: index.to_string(), kind: "stage", label: String::new(), accepts, ports, wait }
+        Node { name: index.to_string(), kind: "stage", label: String::new(), accepts, ports, wait, copies: matches!(what, What::Rewriter) }
     });
     let edges = joins.into_iter().map(|(from, to)| Edge {
         from,
         port: 0,
         to,
         kind,
-        capacity: CAPACITY,
+        capacity: if kind == EdgeKind::Inline { 0 } else { CAPACITY },
         wait: Wait::Yielding,
         when_full: WhenFull::Wait,
     });
@@ -208,8 +208,9 @@ fn graph(shape: Shape, kind: EdgeKind, packets: u64) -> (Graph, Vec<What>) {
 fn start(shape: Shape, kind: EdgeKind, packets: u64) -> impl FnOnce() -> u64 {
     let (graph, whats) = graph(shape, kind, packets);
     assert!(graph.faults().is_empty());
+    let plan = graph.plan();
     let parts = whats.iter().enumerate().map(|(index, what)| {
-        let pool = || Pool::new(graph.buffers(index), PACKET_BYTES);
+        let pool = || Pool::new(plan.buffers[index], PACKET_BYTES);
         match what {
             What::Reader(count) => Part::Reader(Box::new(Repeated::new(frames(), *count, pool()))),
             What::Filter => {
@@ -223,7 +224,7 @@ fn start(shape: Shape, kind: EdgeKind, packets: u64) -> impl FnOnce() -> u64 {
             What::End => Part::Stage(Box::new(Dropper)),
         }
     });
-    let (workers, control) = runner::build(&graph, parts.collect());
+    let (workers, control) = runner::build(&graph, parts.collect()).expect("the graph is sound");
     let barrier = Arc::new(Barrier::new(workers.len() + 1));
     let threads: Vec<_> = workers
         .into_iter()

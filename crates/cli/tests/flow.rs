@@ -329,6 +329,60 @@ fn payloads_without_headers_do_not_fit_into_a_filter() {
     assert_told(&run(&["flow", "check", &config]), 78, told);
 }
 
+/// A reader, so many rewriters one behind the other, and a dropper.
+fn rewriters(count: usize, edge: &str) -> String {
+    use std::fmt::Write as _;
+
+    let mut text =
+        format!("[[stage]]\nname = \"0\"\ntype = \"capture_reader\"\nfile = \"{MARKET}\"\nrepeat = 200\n");
+    for number in 1..=count {
+        let _infallible = write!(
+            text,
+            "[[stage]]\nname = \"{number}\"\ntype = \"rewriter\"\ndestination = \"10.9.8.7\"\n\
+             [[edge]]\nfrom = \"{}\"\nto = \"{number}\"\n{edge}\n",
+            number - 1
+        );
+    }
+    text + &format!(
+        "[[stage]]\nname = \"end\"\ntype = \"dropper\"\n[[edge]]\nfrom = \"{count}\"\nto = \"end\"\n"
+    )
+}
+
+#[test]
+fn check_names_the_memory_which_does_not_grow_with_the_square_of_the_stages() {
+    let folder = Folder::new("flow-memory");
+    for (count, edge, told) in [
+        (
+            150,
+            "",
+            "152 stages, 151 edges, 1 thread; 914.9 kB of memory, with 278 packet buffers of up to 2048 bytes",
+        ),
+        (
+            500,
+            "",
+            "502 stages, 501 edges, 1 thread; 2.3 MB of memory, with 628 packet buffers of up to 2048 bytes",
+        ),
+        (
+            20_000,
+            "",
+            "20,002 stages, 20,001 edges, 1 thread; 77.1 MB of memory, with 20,128 packet buffers of up to 2048 bytes",
+        ),
+        (
+            50,
+            "kind = \"spsc\"",
+            "52 stages, 51 edges, 51 threads; 126.3 MB of memory, with 54,578 packet buffers of up to 2048 bytes",
+        ),
+    ] {
+        let config = folder.write("flow.toml", rewriters(count, edge).as_bytes());
+        let checked = run(&["flow", "check", &config]);
+        assert_eq!(stdout(&checked), format!("{config}: sound: {told}\n"), "{}", stderr(&checked));
+        if count <= 500 {
+            let ran = report(&run(&["flow", "run", "--json", &config]));
+            assert_eq!(stage(&ran, "end")["consumed"], 400, "{count} {edge}");
+        }
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn ctrl_c_drains_and_leaves_a_whole_file() {

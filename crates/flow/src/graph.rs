@@ -8,8 +8,12 @@
 //! stage, the order between them is nobody's.
 
 pub mod draw;
+mod plan;
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+
+pub use self::plan::Plan;
 
 /// How many times one packet may reach one stage, over all ways to it.
 pub const MAX_WAYS: usize = 256;
@@ -19,6 +23,9 @@ pub const MAX_BATCH: usize = 1024;
 
 /// The most packets that an edge may hold.
 pub const MAX_CAPACITY: usize = 1 << 20;
+
+/// The most outputs that a stage may have: each has a counter.
+pub const MAX_PORTS: usize = 2;
 
 /// What flows out of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,6 +153,8 @@ pub struct Node {
     pub ports: &'static [Port],
     /// How its thread waits if no ring leads into that thread.
     pub wait: Wait,
+    /// It changes packets, and so makes copies of those that others hold: a rewriter.
+    pub copies: bool,
 }
 
 impl Node {
@@ -171,11 +180,11 @@ pub struct Edge {
     pub to: usize,
     /// What it is made of.
     pub kind: EdgeKind,
-    /// How many packets it holds; of no meaning inline.
+    /// How many packets it holds; 0 inline.
     pub capacity: usize,
     /// How its ends wait; of no meaning inline.
     pub wait: Wait,
-    /// What happens when it is full; of no meaning inline.
+    /// What happens when it is full; [`WhenFull::Wait`] inline, where the stage before waits for the one behind.
     pub when_full: WhenFull,
 }
 
@@ -203,6 +212,8 @@ pub struct Graph {
 /// Where a fault lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
+    /// In the graph as a whole.
+    Graph,
     /// At the stage with this index.
     Node(usize),
     /// At the edge with this index.
@@ -218,6 +229,11 @@ pub struct Fault {
     pub text: String,
 }
 
+/// A graph cannot run. It has at least one fault; the message has a line for each.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.iter().map(|fault| fault.text.as_str()).collect::<Vec<_>>().join("\n"))]
+pub struct Faults(pub Vec<Fault>);
+
 impl Graph {
     /// `stage.port` as the configuration writes it; without the port where there is only one.
     pub fn port_name(&self, node: usize, port: usize) -> String {
@@ -231,19 +247,86 @@ impl Graph {
     /// Everything that is wrong, in the order of stages and edges. Empty: the graph can run.
     pub fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
-        if self.nodes.is_empty() {
-            return faults;
-        }
+        self.check_bounds(&mut faults);
         self.check_names(&mut faults);
-        self.check_joins(&mut faults);
-        let is_acyclic = self.check_cycles(&mut faults);
-        if is_acyclic {
-            self.check_threads(&mut faults);
-            self.check_ways(&mut faults);
+        // What follows looks up the ends of each edge.
+        if self.check_ends(&mut faults) {
+            self.check_joins(&mut faults);
+            let is_acyclic = self.check_cycles(&mut faults);
+            if is_acyclic {
+                self.check_threads(&mut faults);
+                self.check_ways(&mut faults);
+            }
+            self.check_disruptors(&mut faults);
         }
-        self.check_disruptors(&mut faults);
         faults.sort_by_key(|fault| fault.place);
         faults
+    }
+
+    /// What is out of range in itself.
+    fn check_bounds(&self, faults: &mut Vec<Fault>) {
+        if self.batch == 0 || self.batch > MAX_BATCH {
+            let text = format!("the batch is {}, it must be from 1 to {MAX_BATCH} packets", self.batch);
+            faults.push(Fault { place: Place::Graph, text });
+        }
+        for (index, node) in self.nodes.iter().enumerate() {
+            let place = Place::Node(index);
+            if node.ports.len() > MAX_PORTS {
+                let text = format!(
+                    "'{}' has {} outputs, at most {MAX_PORTS} are possible",
+                    node.name,
+                    node.ports.len()
+                );
+                faults.push(Fault { place, text });
+            }
+            if node.is_reader() && node.ports.len() != 1 {
+                let text = format!(
+                    "nothing flows into '{}', so it is a reader and has one output, not {}",
+                    node.name,
+                    node.ports.len()
+                );
+                faults.push(Fault { place, text });
+            }
+        }
+        for (index, edge) in self.edges.iter().enumerate() {
+            let place = Place::Edge(index);
+            if edge.kind == EdgeKind::Inline {
+                if edge.capacity != 0 {
+                    let text = format!(
+                        "an inline edge is a call and holds nothing: its capacity is 0, not {}",
+                        edge.capacity
+                    );
+                    faults.push(Fault { place, text });
+                }
+                if edge.when_full != WhenFull::default() {
+                    let text = format!(
+                        "an inline edge is a call and is never full: its when_full is \"{}\", not \"{}\"",
+                        WhenFull::default().name(),
+                        edge.when_full.name()
+                    );
+                    faults.push(Fault { place, text });
+                }
+            } else if edge.capacity == 0 || edge.capacity > MAX_CAPACITY {
+                let text =
+                    format!("the capacity is {}, it must be from 1 to {MAX_CAPACITY} packets", edge.capacity);
+                faults.push(Fault { place, text });
+            }
+        }
+    }
+
+    /// Whether each edge leaves and reaches a stage that there is.
+    fn check_ends(&self, faults: &mut Vec<Fault>) -> bool {
+        let before = faults.len();
+        for (index, edge) in self.edges.iter().enumerate() {
+            for (verb, node) in [("leaves", edge.from), ("leads to", edge.to)] {
+                if node >= self.nodes.len() {
+                    let text =
+                        format!("the edge {verb} stage {node}, but there are {} stages", self.nodes.len());
+                    faults.push(Fault { place: Place::Edge(index), text });
+                }
+            }
+        }
+        faults.len() == before
     }
 
     fn check_names(&self, faults: &mut Vec<Fault>) {
@@ -258,11 +341,18 @@ impl Graph {
     }
 
     fn check_joins(&self, faults: &mut Vec<Fault>) {
+        let mut joined = HashSet::new();
         for (index, edge) in self.edges.iter().enumerate() {
             let place = Place::Edge(index);
             let (from, to) = (&self.nodes[edge.from], &self.nodes[edge.to]);
             let Some(port) = from.ports.get(edge.port) else {
-                let text = format!("'{}' is a {} and has no output", from.name, from.kind);
+                let text = match from.ports.len() {
+                    0 => format!("'{}' is a {} and has no output", from.name, from.kind),
+                    ports => format!(
+                        "the edge leaves output {} of '{}', which has {ports}, counted from 0",
+                        edge.port, from.name
+                    ),
+                };
                 faults.push(Fault { place, text });
                 continue;
             };
@@ -280,22 +370,22 @@ impl Graph {
                 );
                 faults.push(Fault { place, text });
             }
-            let same = |other: &&Edge| (other.from, other.port, other.to) == (edge.from, edge.port, edge.to);
-            if self.edges[..index].iter().any(|other| same(&other)) {
+            if !joined.insert((edge.from, edge.port, edge.to)) {
                 let text =
                     format!("'{}' is joined to '{}' already", self.port_name(edge.from, edge.port), to.name);
                 faults.push(Fault { place, text });
             }
         }
+        let (into, out_of) = self.adjacent();
         for (index, node) in self.nodes.iter().enumerate() {
             let place = Place::Node(index);
-            if !node.is_reader() && !self.edges.iter().any(|edge| edge.to == index) {
+            if !node.is_reader() && into[index].is_empty() {
                 let text =
                     format!("nothing flows into '{}': an edge with to = \"{0}\" is missing", node.name);
                 faults.push(Fault { place, text });
             }
             for (number, port) in node.ports.iter().enumerate() {
-                let is_open = !self.edges.iter().any(|edge| (edge.from, edge.port) == (index, number));
+                let is_open = !out_of[index].iter().any(|edge| self.edges[*edge].port == number);
                 if is_open && !port.may_be_open {
                     let name = self.port_name(index, number);
                     let text = format!(
@@ -308,38 +398,52 @@ impl Graph {
         }
     }
 
-    /// The indices of edges that lie on a cycle of `vertices` vertices, each edge given by its ends.
+    /// The indices of the edges that lead into each stage, and of those that leave it.
+    fn adjacent(&self) -> (Vec<Vec<usize>>, Vec<Vec<usize>>) {
+        let mut into = vec![Vec::new(); self.nodes.len()];
+        let mut out_of = vec![Vec::new(); self.nodes.len()];
+        for (index, edge) in self.edges.iter().enumerate() {
+            into[edge.to].push(index);
+            out_of[edge.from].push(index);
+        }
+        (into, out_of)
+    }
+
+    /// The indices of edges that lie on a cycle of `vertices` vertices, each edge given by its index and its ends.
     fn cycle(vertices: usize, ends: &[(usize, usize, usize)]) -> Option<Vec<usize>> {
         let mut incoming = vec![0; vertices];
-        for (_, _, to) in ends {
+        let mut out_of = vec![Vec::new(); vertices];
+        for (_, from, to) in ends {
             incoming[*to] += 1;
+            out_of[*from].push(*to);
         }
         let mut ready: Vec<usize> = (0..vertices).filter(|vertex| incoming[*vertex] == 0).collect();
         while let Some(vertex) = ready.pop() {
-            for (_, from, to) in ends {
-                if *from == vertex {
-                    incoming[*to] -= 1;
-                    if incoming[*to] == 0 {
-                        ready.push(*to);
-                    }
+            for to in &out_of[vertex] {
+                incoming[*to] -= 1;
+                if incoming[*to] == 0 {
+                    ready.push(*to);
                 }
             }
         }
         // Every vertex that is left has an edge that leads into it from one that is left: going back along them closes.
         let start = (0..vertices).find(|vertex| incoming[*vertex] > 0)?;
-        let mut way: Vec<(usize, usize)> = Vec::new();
-        let mut vertex = start;
-        loop {
-            let (edge, from, _) =
-                ends.iter().find(|(_, from, to)| *to == vertex && incoming[*from] > 0).copied()?;
-            way.push((edge, vertex));
-            vertex = from;
-            if let Some(begin) = way.iter().position(|(_, to)| *to == from) {
-                let mut edges: Vec<usize> = way[begin..].iter().map(|(edge, _)| *edge).collect();
-                edges.reverse();
-                return Some(edges);
-            }
+        let mut back = vec![None; vertices];
+        for (edge, from, to) in ends.iter().rev().filter(|(_, from, _)| incoming[*from] > 0) {
+            back[*to] = Some((*edge, *from));
         }
+        let mut way: Vec<usize> = Vec::new();
+        let mut place_of = vec![None; vertices];
+        let mut vertex = start;
+        while place_of[vertex].is_none() {
+            place_of[vertex] = Some(way.len());
+            let (edge, from) = back[vertex]?;
+            way.push(edge);
+            vertex = from;
+        }
+        let mut edges = way.split_off(place_of[vertex]?);
+        edges.reverse();
+        Some(edges)
     }
 
     fn check_cycles(&self, faults: &mut Vec<Fault>) -> bool {
@@ -404,13 +508,12 @@ impl Graph {
     }
 
     fn check_disruptors(&self, faults: &mut Vec<Fault>) {
+        let mut rings: HashMap<(usize, usize), &Edge> = HashMap::new();
         for (index, edge) in self.edges.iter().enumerate() {
-            let is_of_same_ring = |other: &&Edge| {
-                other.kind == EdgeKind::Disruptor
-                    && edge.kind == EdgeKind::Disruptor
-                    && (other.from, other.port) == (edge.from, edge.port)
-            };
-            let Some(first) = self.edges[..index].iter().find(is_of_same_ring) else { continue };
+            if edge.kind != EdgeKind::Disruptor {
+                continue;
+            }
+            let first = *rings.entry((edge.from, edge.port)).or_insert(edge);
             if (first.capacity, first.when_full) != (edge.capacity, edge.when_full) {
                 let text = format!(
                     "the disruptor edges of '{}' are one ring: capacity and when_full must be those of the first, {} and \
@@ -426,11 +529,20 @@ impl Graph {
 
     /// The thread of each stage: numbered from 0 in the order of their first stages.
     pub fn threads(&self) -> Vec<usize> {
+        /// The first stage of the thread of `node`; shortens the way to it.
+        fn first_of(of: &mut [usize], mut node: usize) -> usize {
+            while of[node] != node {
+                of[node] = of[of[node]];
+                node = of[node];
+            }
+            node
+        }
         let mut of: Vec<usize> = (0..self.nodes.len()).collect();
         for edge in self.edges.iter().filter(|edge| edge.kind == EdgeKind::Inline) {
-            let (keep, gone) = (of[edge.from].min(of[edge.to]), of[edge.from].max(of[edge.to]));
-            of.iter_mut().filter(|thread| **thread == gone).for_each(|thread| *thread = keep);
+            let (one, other) = (first_of(&mut of, edge.from), first_of(&mut of, edge.to));
+            of[one.max(other)] = one.min(other);
         }
+        let of: Vec<usize> = (0..of.len()).map(|node| first_of(&mut of, node)).collect();
         let mut numbers = HashMap::new();
         of.into_iter()
             .map(|thread| {
@@ -443,17 +555,18 @@ impl Graph {
     /// The stages in an order in which every edge leads forward; of several such orders the one nearest to that of the
     /// description. Stages on a cycle are left out.
     pub fn order(&self) -> Vec<usize> {
-        let mut incoming = vec![0; self.nodes.len()];
-        for edge in &self.edges {
-            incoming[edge.to] += 1;
-        }
+        let (into, out_of) = self.adjacent();
+        let mut incoming: Vec<usize> = into.iter().map(Vec::len).collect();
         let mut order: Vec<usize> = Vec::with_capacity(self.nodes.len());
-        let mut is_placed = vec![false; self.nodes.len()];
-        while let Some(next) = (0..self.nodes.len()).find(|node| !is_placed[*node] && incoming[*node] == 0) {
-            is_placed[next] = true;
+        let mut ready: BinaryHeap<Reverse<usize>> =
+            (0..self.nodes.len()).filter(|node| incoming[*node] == 0).map(Reverse).collect();
+        while let Some(Reverse(next)) = ready.pop() {
             order.push(next);
-            for edge in self.edges.iter().filter(|edge| edge.from == next) {
-                incoming[edge.to] -= 1;
+            for to in out_of[next].iter().map(|edge| self.edges[*edge].to) {
+                incoming[to] -= 1;
+                if incoming[to] == 0 {
+                    ready.push(Reverse(to));
+                }
             }
         }
         order
@@ -462,44 +575,18 @@ impl Graph {
     /// By how many ways one packet reaches each stage. The graph has no cycles.
     pub fn ways(&self) -> Vec<usize> {
         let mut ways = vec![0usize; self.nodes.len()];
+        let (into, _) = self.adjacent();
         for node in self.order() {
             if self.nodes[node].is_reader() {
                 ways[node] = 1;
             }
-            // A filter's ports share what comes in: a packet leaves by one of them only.
-            let mut by_port: HashMap<(usize, usize), usize> = HashMap::new();
-            for edge in self.edges.iter().filter(|edge| edge.to == node) {
-                *by_port.entry((edge.from, edge.port)).or_default() += 1;
-            }
-            for ((from, _), count) in by_port {
-                ways[node] = ways[node].saturating_add(ways[from].saturating_mul(count));
+            // A stage's ports share what comes in: a packet leaves by one of them only.
+            let before: HashSet<usize> = into[node].iter().map(|edge| self.edges[*edge].from).collect();
+            for from in before {
+                ways[node] = ways[node].saturating_add(ways[from]);
             }
         }
         ways
-    }
-
-    /// Packet buffers that stage `node` needs so that it never finds all in use: one for each packet that can be
-    /// anywhere behind it. The graph has no faults.
-    pub fn buffers(&self, node: usize) -> usize {
-        let ways = self.ways();
-        let mut is_behind = vec![false; self.nodes.len()];
-        is_behind[node] = true;
-        let mut buffers = 0usize;
-        for at in self.order() {
-            if !is_behind[at] {
-                continue;
-            }
-            // In its inbox, in its outbox, on their way into its edges; and one batch in a reader's hands.
-            buffers = buffers
-                .saturating_add(crate::runner::burst(self).saturating_mul(ways[at].max(1)).saturating_mul(4));
-            for edge in self.edges.iter().filter(|edge| edge.from == at) {
-                is_behind[edge.to] = true;
-                if edge.kind != EdgeKind::Inline {
-                    buffers = buffers.saturating_add(edge.capacity.next_power_of_two());
-                }
-            }
-        }
-        buffers
     }
 }
 
@@ -514,7 +601,15 @@ pub(crate) mod tests {
     ];
 
     fn node(name: &str, accepts: &'static [Carries], ports: &'static [Port]) -> Node {
-        Node { name: name.into(), kind: "stage", label: String::new(), accepts, ports, wait: Wait::default() }
+        Node {
+            name: name.into(),
+            kind: "stage",
+            label: String::new(),
+            accepts,
+            ports,
+            wait: Wait::default(),
+            copies: false,
+        }
     }
 
     pub(crate) fn reader(name: &str) -> Node {
@@ -530,7 +625,8 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn edge(from: usize, port: usize, to: usize, kind: EdgeKind) -> Edge {
-        Edge { from, port, to, kind, capacity: 8, wait: Wait::Yielding, when_full: WhenFull::Wait }
+        let capacity = if kind == EdgeKind::Inline { 0 } else { 8 };
+        Edge { from, port, to, kind, capacity, wait: Wait::Yielding, when_full: WhenFull::Wait }
     }
 
     fn faults(graph: &Graph) -> Vec<String> {
@@ -589,6 +685,57 @@ pub(crate) mod tests {
             vec![edge(0, 0, 1, Inline)],
             "'udp' gives payloads without headers, but 'out' takes packets with headers",
         );
+    }
+
+    #[test]
+    fn what_cannot_be_indexed_is_a_fault_and_not_a_panic() {
+        use EdgeKind::{Inline, Spsc};
+        let ends = || vec![reader("in"), writer("out")];
+        let told = |nodes: Vec<Node>, edges: Vec<Edge>| faults(&Graph { nodes, edges, batch: 1 });
+        assert_eq!(
+            told(ends(), vec![edge(0, 0, 99, Inline)]),
+            ["the edge leads to stage 99, but there are 2 stages"]
+        );
+        assert_eq!(
+            told(vec![], vec![edge(7, 0, 0, Spsc)]),
+            [
+                "the edge leaves stage 7, but there are 0 stages",
+                "the edge leads to stage 0, but there are 0 stages"
+            ]
+        );
+        assert_eq!(
+            told(ends(), vec![edge(0, 0, 1, Inline), edge(0, 5, 1, Inline)]),
+            ["the edge leaves output 5 of 'in', which has 1, counted from 0"]
+        );
+        const THREE: &[Port] = &[TWO[0], TWO[1], Port { name: "third", ..TWO[1] }];
+        assert_eq!(
+            told(
+                vec![reader("in"), node("f", &[Carries::Frames], THREE), writer("out")],
+                vec![edge(0, 0, 1, Inline), edge(1, 0, 2, Inline)]
+            ),
+            ["'f' has 3 outputs, at most 2 are possible"]
+        );
+        assert_eq!(
+            told(vec![node("alone", &[], &[])], vec![]),
+            ["nothing flows into 'alone', so it is a reader and has one output, not 0"]
+        );
+        let inline = vec![Edge { capacity: 8, when_full: WhenFull::Drop, ..edge(0, 0, 1, Inline) }];
+        assert_eq!(
+            told(ends(), inline),
+            [
+                "an inline edge is a call and holds nothing: its capacity is 0, not 8",
+                "an inline edge is a call and is never full: its when_full is \"wait\", not \"drop\""
+            ]
+        );
+        for (capacity, batch, text) in [
+            (0, 1, "the capacity is 0, it must be from 1 to 1048576 packets"),
+            (usize::MAX, 1, "the capacity is 18446744073709551615, it must be from 1 to 1048576 packets"),
+            (1, 0, "the batch is 0, it must be from 1 to 1024 packets"),
+            (1, usize::MAX, "the batch is 18446744073709551615, it must be from 1 to 1024 packets"),
+        ] {
+            let edges = vec![Edge { capacity, ..edge(0, 0, 1, Spsc) }];
+            assert_eq!(faults(&Graph { nodes: ends(), edges, batch }), [text]);
+        }
     }
 
     #[test]

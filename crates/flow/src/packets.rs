@@ -102,11 +102,13 @@ pub enum Reason {
     Refused,
     /// Its time is after 2106, the last that a pcap file can tell.
     TimeRange,
+    /// The stage put it to an output that it does not have: a defect of the stage, which ends the run.
+    NoPort,
 }
 
 impl Reason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Rejected,
         Self::TooLong,
         Self::NoBuffer,
@@ -119,6 +121,7 @@ impl Reason {
         Self::QueueFull,
         Self::Refused,
         Self::TimeRange,
+        Self::NoPort,
     ];
 
     /// A short name for tables and JSON.
@@ -136,6 +139,7 @@ impl Reason {
             Self::QueueFull => "queue_full",
             Self::Refused => "refused",
             Self::TimeRange => "time_range",
+            Self::NoPort => "no_port",
         }
     }
 }
@@ -288,6 +292,9 @@ impl Sink<Routed> for Outbox {
 
 /// A stage as a graph holds it: chosen by a file, run behind `dyn`.
 pub trait PacketStage: Stage<Passing, Outbox> + Send {
+    /// How many outputs it has: it puts packets to [`To::Port`] 0 and up, below this. A writer has none.
+    fn ports(&self) -> usize;
+
     /// What it noticed so far.
     fn notes(&self) -> Notes {
         Notes::default()

@@ -23,6 +23,7 @@
 //! its stages (files get their names) and closes what leads out of it. A stage that fails ends the run in the same way: it
 //! drops what still comes, counted as [`Reason::Failed`], so that the counts stay right.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -30,7 +31,7 @@ use std::time::Instant;
 use hdrhistogram::Histogram;
 
 use crate::edge::{self, EdgeCounters, Making, Received, Receiver, Sender, Waiter, add};
-use crate::graph::{EdgeKind, Graph, Wait};
+use crate::graph::{EdgeKind, Fault, Faults, Graph, MAX_PORTS, Place, Wait};
 use crate::packets::{Note, Outbox, PacketStage, Passing, Polled, Reader, Reason, Routed, StageError, To};
 
 /// The longest latency that is told apart, in ns: what takes longer is counted as this.
@@ -61,7 +62,7 @@ impl std::fmt::Debug for Part {
 struct NodeCounters {
     taken: AtomicU64,
     bytes: AtomicU64,
-    ports: [AtomicU64; 2],
+    ports: [AtomicU64; MAX_PORTS],
     consumed: AtomicU64,
     dropped: [AtomicU64; Reason::ALL.len()],
     notes: [AtomicU64; Note::ALL.len()],
@@ -100,7 +101,7 @@ pub struct NodeCounts {
     /// Their bytes.
     pub bytes: u64,
     /// Packets that left, by port.
-    pub ports: [u64; 2],
+    pub ports: [u64; MAX_PORTS],
     /// Packets that the stage did with what it is for.
     pub consumed: u64,
     /// Packets that ended here, by [`Reason`] in the order of [`Reason::ALL`].
@@ -249,6 +250,19 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// A stage put a packet to an output that it does not have: a defect of the stage, told once.
+    #[cold]
+    fn lose(&self, node: usize, port: u8, ports: usize) {
+        let counter = &self.nodes[node].dropped[Reason::NoPort as usize];
+        if counter.load(Ordering::Relaxed) == 0 {
+            let text = format!("put a packet to its output {port}, but has {ports}, counted from 0");
+            self.fail(node, StageError::failed(text));
+        }
+        add(counter, 1);
+    }
+}
+
 /// Where a port leads.
 #[derive(Debug)]
 enum Target {
@@ -301,40 +315,67 @@ pub struct Finished {
     pub latencies_ns: Vec<(usize, Histogram<u64>)>,
 }
 
-/// The most packets that are handed on at once: a Disruptor hands out up to an eighth of its ring.
-pub(crate) fn burst(graph: &Graph) -> usize {
-    let rings = graph.edges.iter().filter(|edge| edge.kind == EdgeKind::Disruptor);
-    rings.map(|edge| edge.room() / 8).fold(graph.batch.max(1), usize::max)
+/// What does not fit between the stages and the graph's description of them.
+fn unfit_parts(graph: &Graph, parts: &[Part]) -> Vec<Fault> {
+    if parts.len() != graph.nodes.len() {
+        let text = format!("{} parts are given for {} stages", parts.len(), graph.nodes.len());
+        return vec![Fault { place: Place::Graph, text }];
+    }
+    let mut faults = Vec::new();
+    for (index, (node, part)) in graph.nodes.iter().zip(parts).enumerate() {
+        let outputs =
+            |ports: usize| if ports == 1 { "1 output".to_owned() } else { format!("{ports} outputs") };
+        let text = match part {
+            Part::Reader(_) if !node.is_reader() => {
+                format!("'{}' takes packets in, but its part is a reader", node.name)
+            }
+            Part::Stage(_) if node.is_reader() => {
+                format!("'{}' is a reader, but its part is none", node.name)
+            }
+            Part::Stage(stage) if stage.ports() != node.ports.len() => format!(
+                "'{}' is described with {}, but its part has {}",
+                node.name,
+                outputs(node.ports.len()),
+                outputs(stage.ports())
+            ),
+            _ => continue,
+        };
+        faults.push(Fault { place: Place::Node(index), text });
+    }
+    faults
 }
 
-/// Makes the workers of a graph that has no [faults](Graph::faults), with a part for each of its stages.
+/// Makes the workers of a graph, with a part for each of its stages.
 ///
-/// # Panics
-/// When there are not as many parts as stages.
-pub fn build(graph: &Graph, parts: Vec<Part>) -> (Vec<Worker>, Control) {
-    assert_eq!(parts.len(), graph.nodes.len(), "each stage of the graph has a part");
+/// # Errors
+/// The graph's [faults](Graph::faults); if it has none, parts that are not what the graph says of their stages.
+pub fn build(graph: &Graph, parts: Vec<Part>) -> Result<(Vec<Worker>, Control), Faults> {
+    let mut faults = graph.faults();
+    if faults.is_empty() {
+        faults = unfit_parts(graph, &parts);
+    }
+    if !faults.is_empty() {
+        return Err(Faults(faults));
+    }
     let threads = graph.threads();
-    let ways = graph.ways();
-    let burst = burst(graph);
+    let plan = graph.plan();
     let shared = Arc::new(Shared {
         nodes: graph.nodes.iter().map(|_| NodeCounters::default()).collect(),
         edges: graph.edges.iter().map(|_| Arc::default()).collect(),
         ..Shared::default()
     });
     let began = Instant::now();
-    let mut workers: Vec<Worker> = (0..threads.iter().max().map_or(0, |last| last + 1))
-        .map(|thread| {
-            let waiter = waiter_of(graph, &threads, thread);
-            Worker {
-                seats: Vec::new(),
-                sources: Vec::new(),
-                senders: Vec::new(),
-                waiter,
-                batch: graph.batch.clamp(1, crate::graph::MAX_BATCH),
-                began,
-                shared: Arc::clone(&shared),
-                name: String::new(),
-            }
+    let mut workers: Vec<Worker> = waiters_of(graph, &threads)
+        .into_iter()
+        .map(|waiter| Worker {
+            seats: Vec::new(),
+            sources: Vec::new(),
+            senders: Vec::new(),
+            waiter,
+            batch: graph.batch,
+            began,
+            shared: Arc::clone(&shared),
+            name: String::new(),
         })
         .collect();
     let mut parts: Vec<Option<Part>> = parts.into_iter().map(Some).collect();
@@ -350,7 +391,7 @@ pub fn build(graph: &Graph, parts: Vec<Part>) -> (Vec<Worker>, Control) {
         if worker.name.is_empty() {
             worker.name.clone_from(&graph.nodes[node].name);
         }
-        let most = burst.saturating_mul(ways[node].max(1));
+        let most = plan.inboxes[node];
         // An histogram of these bounds can always be made.
         let latency_ns = graph.nodes[node]
             .is_writer()
@@ -367,6 +408,10 @@ pub fn build(graph: &Graph, parts: Vec<Part>) -> (Vec<Worker>, Control) {
         });
     }
     let mut is_made = vec![false; graph.edges.len()];
+    let mut rings: HashMap<(usize, usize), Vec<usize>> = HashMap::new();
+    for (index, edge) in graph.edges.iter().enumerate().filter(|(_, edge)| edge.kind == EdgeKind::Disruptor) {
+        rings.entry((edge.from, edge.port)).or_default().push(index);
+    }
     for (index, edge) in graph.edges.iter().enumerate() {
         let seat = seats[edge.from];
         if edge.kind == EdgeKind::Inline {
@@ -379,14 +424,10 @@ pub fn build(graph: &Graph, parts: Vec<Part>) -> (Vec<Worker>, Control) {
             continue;
         }
         // All disruptor edges of a port are one ring.
-        let group: Vec<usize> = (index..graph.edges.len())
-            .filter(|other| {
-                let (kind, from, port) =
-                    (graph.edges[*other].kind, graph.edges[*other].from, graph.edges[*other].port);
-                *other == index
-                    || (edge.kind, edge.from, edge.port) == (kind, from, port) && kind == EdgeKind::Disruptor
-            })
-            .collect();
+        let group = match edge.kind {
+            EdgeKind::Disruptor => rings.remove(&(edge.from, edge.port)).unwrap_or_default(),
+            _ => vec![index],
+        };
         let ends = group.iter().map(|member| {
             is_made[*member] = true;
             (Arc::clone(&shared.edges[*member]), workers[threads[graph.edges[*member].to]].waiter.bell())
@@ -397,8 +438,7 @@ pub fn build(graph: &Graph, parts: Vec<Part>) -> (Vec<Worker>, Control) {
             wait: edge.wait,
             when_full: edge.when_full,
         };
-        let (sender, receivers) =
-            edge::make(&making, ends.collect(), burst.saturating_mul(ways[edge.from].max(1)));
+        let (sender, receivers) = edge::make(&making, ends.collect(), plan.inboxes[edge.from]);
         for (member, receiver) in group.iter().zip(receivers) {
             let to = graph.edges[*member].to;
             workers[threads[to]].sources.push(Source::Edge { seat: seats[to], receiver });
@@ -408,17 +448,31 @@ pub fn build(graph: &Graph, parts: Vec<Part>) -> (Vec<Worker>, Control) {
         let place = worker.senders.len() - 1;
         worker.seats[seat].ports[edge.port].push(Target::Sender(place));
     }
-    (workers, Control { shared })
+    Ok((workers, Control { shared }))
 }
 
-/// A thread waits as the most eager of the edges that lead into it; without one, as its first reader says.
-fn waiter_of(graph: &Graph, threads: &[usize], thread: usize) -> Waiter {
-    let into = graph.edges.iter().filter(|edge| threads[edge.to] == thread && edge.kind != EdgeKind::Inline);
-    let readers = graph.nodes.iter().zip(threads).filter(|(node, of)| **of == thread && node.is_reader());
-    let mut readers = readers.map(|(node, _)| node.wait).peekable();
-    let has_reader = readers.peek().is_some();
-    let wait = into.map(|edge| edge.wait).chain(readers).min().unwrap_or(Wait::Backoff);
-    if has_reader { Waiter::unwoken(wait) } else { Waiter::new(wait) }
+/// How each thread waits: as the most eager of the edges that lead into it; without one, as its most eager reader.
+fn waiters_of(graph: &Graph, threads: &[usize]) -> Vec<Waiter> {
+    let count = threads.iter().max().map_or(0, |last| last + 1);
+    let mut waits: Vec<(Option<Wait>, bool)> = vec![(None, false); count];
+    let mut hear = |thread: usize, wait: Wait| {
+        let most_eager = &mut waits[thread].0;
+        *most_eager = Some(most_eager.map_or(wait, |other| other.min(wait)));
+    };
+    for edge in graph.edges.iter().filter(|edge| edge.kind != EdgeKind::Inline) {
+        hear(threads[edge.to], edge.wait);
+    }
+    for (node, thread) in graph.nodes.iter().zip(threads).filter(|(node, _)| node.is_reader()) {
+        hear(*thread, node.wait);
+    }
+    for (node, thread) in graph.nodes.iter().zip(threads) {
+        waits[*thread].1 |= node.is_reader();
+    }
+    let waiter = |(wait, has_reader): (Option<Wait>, bool)| {
+        let wait = wait.unwrap_or(Wait::Backoff);
+        if has_reader { Waiter::unwoken(wait) } else { Waiter::new(wait) }
+    };
+    waits.into_iter().map(waiter).collect()
 }
 
 impl Worker {
@@ -504,7 +558,7 @@ impl Worker {
         let Seat { node, outbox, ports, latency_ns, latency_told_ns, part, .. } = &mut before[index];
         let counters = &self.shared.nodes[*node];
         let is_reader = matches!(part, Part::Reader(_));
-        let mut by_port = [0u64; 2];
+        let mut by_port = [0u64; MAX_PORTS];
         let (mut consumed, mut bytes, mut taken) = (0, 0, 0);
         for Routed { packet, to } in outbox.items.drain(..) {
             taken += 1;
@@ -526,8 +580,12 @@ impl Worker {
                         by_port[usize::from(port)] += 1;
                         targets
                     }
-                    _ => {
+                    Some([]) => {
                         add(&counters.dropped[Reason::Rejected as usize], 1);
+                        continue;
+                    }
+                    None => {
+                        self.shared.lose(*node, port, ports.len());
                         continue;
                     }
                 },

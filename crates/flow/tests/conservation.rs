@@ -11,6 +11,7 @@ use tapeworks_flow::graph::{Carries, Edge, EdgeKind, Graph, Node, Port, Wait, Wh
 use tapeworks_flow::packets::filter::{Filter, Predicate, Side};
 use tapeworks_flow::packets::reader::Repeated;
 use tapeworks_flow::packets::rewriter::{Rewriter, Steps};
+use tapeworks_flow::packets::writer::Dropper;
 use tapeworks_flow::packets::{Note, PacketStage, Passing, Reason, Routed, To};
 use tapeworks_flow::runner::{self, Part, Snapshot};
 use tapeworks_flow::{Sink, Stage};
@@ -43,7 +44,11 @@ impl<S: Sink<Routed>> Stage<Passing, S> for Remember {
     }
 }
 
-impl PacketStage for Remember {}
+impl PacketStage for Remember {
+    fn ports(&self) -> usize {
+        0
+    }
+}
 
 /// What a stage of a test graph is.
 #[derive(Debug, Clone, Copy)]
@@ -91,7 +96,15 @@ fn nodes(whats: &[What]) -> Vec<Node> {
             What::Writer => (FRAMES, &[]),
         };
         let name = format!("s{index}");
-        Node { name, kind: "stage", label: String::new(), accepts, ports, wait: Wait::Yielding }
+        Node {
+            name,
+            kind: "stage",
+            label: String::new(),
+            accepts,
+            ports,
+            wait: Wait::Yielding,
+            copies: matches!(what, What::Rewriter),
+        }
     };
     whats.iter().enumerate().map(node).collect()
 }
@@ -111,7 +124,7 @@ fn graph(whats: &[What], batch: usize, capacity: usize, kinds: &[EdgeKind], choi
                 port,
                 to,
                 kind,
-                capacity,
+                capacity: if kind == EdgeKind::Inline { 0 } else { capacity },
                 wait: Wait::ALL[to % 4],
                 when_full: WhenFull::Wait,
             });
@@ -142,7 +155,7 @@ fn graph(whats: &[What], batch: usize, capacity: usize, kinds: &[EdgeKind], choi
             .edges
             .iter_mut()
             .filter(|edge| edge.kind == EdgeKind::Inline)
-            .for_each(|edge| edge.kind = EdgeKind::Spsc);
+            .for_each(|edge| (edge.kind, edge.capacity) = (EdgeKind::Spsc, capacity));
     }
     assert_eq!(graph.faults(), []);
     graph
@@ -150,24 +163,25 @@ fn graph(whats: &[What], batch: usize, capacity: usize, kinds: &[EdgeKind], choi
 
 /// Runs it; what each stage remembers is given by index.
 fn run(graph: &Graph, whats: &[What]) -> (Snapshot, Vec<Seen>) {
+    let plan = graph.plan();
     let seen: Vec<Seen> = whats.iter().map(|_| Seen::default()).collect();
     let parts = whats.iter().enumerate().map(|(index, what)| match what {
         What::Reader { count } => Part::Reader(Box::new(Repeated::new(
             frames(),
             *count,
-            Pool::new(graph.buffers(index), PACKET_BYTES),
+            Pool::new(plan.buffers[index], PACKET_BYTES),
         ))),
         What::Filter { last_port } => {
             Part::Stage(Box::new(Filter::new(Predicate::Port(Side::Destination, vec![0..=*last_port]))))
         }
         What::Rewriter => {
             let set = Rewrite { source_mac: Some(mac_of(index)), ..Rewrite::default() };
-            let pool = Pool::new(graph.buffers(index), PACKET_BYTES + HEADROOM_BYTES);
+            let pool = Pool::new(plan.buffers[index], PACKET_BYTES + HEADROOM_BYTES);
             Part::Stage(Box::new(Rewriter::new(Steps { set, ..Steps::default() }, pool)))
         }
         What::Writer => Part::Stage(Box::new(Remember(Arc::clone(&seen[index])))),
     });
-    let (workers, control) = runner::build(graph, parts.collect());
+    let (workers, control) = runner::build(graph, parts.collect()).unwrap();
     std::thread::scope(|scope| {
         for worker in workers {
             scope.spawn(move || worker.run());
@@ -202,6 +216,16 @@ fn walk(graph: &Graph, whats: &[What]) -> Vec<Vec<(u64, [u8; 6])>> {
         }
     }
     reached
+}
+
+/// Whether all packets take the same way to a stage, and so stay in order.
+fn has_one_way(graph: &Graph, node: usize) -> bool {
+    let mut before = graph.edges.iter().filter(|edge| edge.to == node);
+    match (before.next(), before.next()) {
+        (None, _) => true,
+        (Some(edge), None) => has_one_way(graph, edge.from),
+        _ => false,
+    }
 }
 
 fn whats() -> impl Strategy<Value = Vec<What>> {
@@ -240,7 +264,6 @@ proptest! {
         let (counts, seen) = run(&graph, &whats);
         prop_assert_eq!(counts.imbalances(&graph), Vec::<String>::new());
         let reached = walk(&graph, &whats);
-        let ways = graph.ways();
         for (index, what) in whats.iter().enumerate() {
             prop_assert_eq!(counts.nodes[index].taken, reached[index].len() as u64, "stage {}", index);
             let no_buffer = counts.nodes[index].dropped[Reason::NoBuffer as usize];
@@ -248,7 +271,7 @@ proptest! {
             if matches!(what, What::Writer) {
                 let mut seen = seen[index].lock().unwrap().clone();
                 let mut expected = reached[index].clone();
-                if ways[index] > 1 {
+                if !has_one_way(&graph, index) {
                     seen.sort_unstable();
                     expected.sort_unstable();
                 }
@@ -270,7 +293,7 @@ fn a_packet_is_copied_once_for_each_consumer_that_rewrites_it_but_the_last() {
             port: 0,
             to,
             kind: EdgeKind::Inline,
-            capacity: 8,
+            capacity: 0,
             wait: Wait::Yielding,
             when_full: WhenFull::Wait,
         };
@@ -294,7 +317,11 @@ fn an_edge_that_may_drop_counts_what_it_drops() {
             }
         }
     }
-    impl PacketStage for Slow {}
+    impl PacketStage for Slow {
+        fn ports(&self) -> usize {
+            0
+        }
+    }
     for kind in [EdgeKind::Spsc, EdgeKind::Disruptor, EdgeKind::Queue] {
         let whats = [What::Reader { count: 20_000 }, What::Writer];
         let edge = Edge {
@@ -307,9 +334,9 @@ fn an_edge_that_may_drop_counts_what_it_drops() {
             when_full: WhenFull::Drop,
         };
         let graph = Graph { nodes: nodes(&whats), edges: vec![edge], batch: 4 };
-        let reader = Repeated::new(frames(), 20_000, Pool::new(graph.buffers(0), PACKET_BYTES));
+        let reader = Repeated::new(frames(), 20_000, Pool::new(graph.plan().buffers[0], PACKET_BYTES));
         let parts = vec![Part::Reader(Box::new(reader)), Part::Stage(Box::new(Slow))];
-        let (workers, control) = runner::build(&graph, parts);
+        let (workers, control) = runner::build(&graph, parts).unwrap();
         std::thread::scope(|scope| {
             for worker in workers {
                 scope.spawn(move || worker.run());
@@ -327,14 +354,14 @@ fn a_run_that_is_stopped_drains_what_is_under_way() {
     let whats = [What::Reader { count: u64::MAX }, What::Filter { last_port: 3 }, What::Writer];
     for kind in EdgeKind::ALL {
         let graph = graph(&whats, 16, 8, &[kind], &[0]);
-        let reader = Repeated::new(frames(), u64::MAX, Pool::new(graph.buffers(0), PACKET_BYTES));
+        let reader = Repeated::new(frames(), u64::MAX, Pool::new(graph.plan().buffers[0], PACKET_BYTES));
         let filter = Filter::new(Predicate::Port(Side::Destination, vec![0..=3]));
         let parts = vec![
             Part::Reader(Box::new(reader)),
             Part::Stage(Box::new(filter)),
-            Part::Stage(Box::new(tapeworks_flow::packets::writer::Dropper)),
+            Part::Stage(Box::new(Dropper)),
         ];
-        let (workers, control) = runner::build(&graph, parts);
+        let (workers, control) = runner::build(&graph, parts).unwrap();
         std::thread::scope(|scope| {
             for worker in workers {
                 scope.spawn(move || worker.run());
@@ -347,4 +374,66 @@ fn a_run_that_is_stopped_drains_what_is_under_way() {
         assert!(control.is_stopping());
         assert_eq!(control.snapshot().imbalances(&graph), Vec::<String>::new(), "{kind:?}");
     }
+}
+
+#[test]
+fn parts_that_are_not_what_the_graph_says_are_faults_before_the_run() {
+    let whats = [What::Reader { count: 10 }, What::Filter { last_port: 3 }, What::Writer];
+    let graph = graph(&whats, 16, 8, &[EdgeKind::Inline], &[0]);
+    let reader = || Part::Reader(Box::new(Repeated::new(frames(), 10, Pool::new(64, PACKET_BYTES))));
+    let filter = || Part::Stage(Box::new(Filter::new(Predicate::All(vec![]))));
+    let writer = || Part::Stage(Box::new(Dropper));
+    let told = |parts: Vec<Part>| match runner::build(&graph, parts) {
+        Ok(_) => panic!("it was built"),
+        Err(faults) => faults.to_string(),
+    };
+    assert!(runner::build(&graph, vec![reader(), filter(), writer()]).is_ok());
+    assert_eq!(told(vec![reader(), filter()]), "2 parts are given for 3 stages");
+    assert_eq!(told(vec![reader(), filter(), writer(), writer()]), "4 parts are given for 3 stages");
+    assert_eq!(told(vec![reader(), filter(), reader()]), "'s2' takes packets in, but its part is a reader");
+    assert_eq!(told(vec![writer(), filter(), writer()]), "'s0' is a reader, but its part is none");
+    assert_eq!(
+        told(vec![reader(), writer(), filter()]),
+        "'s1' is described with 2 outputs, but its part has 0 outputs\n\
+         's2' is described with 0 outputs, but its part has 2 outputs"
+    );
+    let mut broken = graph.clone();
+    broken.edges[0].to = 99;
+    let faults = runner::build(&broken, vec![reader(), filter(), writer()]).unwrap_err();
+    assert_eq!(faults.to_string(), "the edge leads to stage 99, but there are 3 stages");
+}
+
+#[test]
+fn a_packet_put_to_an_output_that_the_stage_does_not_have_ends_the_run_and_is_counted() {
+    /// Says that it has one output, and puts packets to the third.
+    struct Liar;
+    impl<S: Sink<Routed>> Stage<Passing, S> for Liar {
+        fn process(&mut self, batch: &[Passing], sink: &mut S) {
+            for packet in batch.iter().filter_map(Passing::take) {
+                sink.put(Routed { packet, to: To::Port(2) });
+            }
+        }
+    }
+    impl PacketStage for Liar {
+        fn ports(&self) -> usize {
+            1
+        }
+    }
+    let whats = [What::Reader { count: u64::MAX }, What::Rewriter, What::Writer];
+    let graph = graph(&whats, 16, 8, &[EdgeKind::Inline], &[0]);
+    let reader = Repeated::new(frames(), u64::MAX, Pool::new(graph.plan().buffers[0], PACKET_BYTES));
+    let parts =
+        vec![Part::Reader(Box::new(reader)), Part::Stage(Box::new(Liar)), Part::Stage(Box::new(Dropper))];
+    let (workers, control) = runner::build(&graph, parts).unwrap();
+    std::thread::scope(|scope| {
+        for worker in workers {
+            scope.spawn(move || worker.run());
+        }
+    });
+    let counts = control.snapshot();
+    assert_eq!(counts.imbalances(&graph), Vec::<String>::new());
+    assert!(counts.nodes[1].taken > 0);
+    assert_eq!(counts.nodes[1].dropped[Reason::NoPort as usize], counts.nodes[1].taken);
+    let failures: Vec<String> = control.failures().into_iter().map(|failure| failure.error.text).collect();
+    assert_eq!(failures, ["put a packet to its output 2, but has 1, counted from 0"]);
 }

@@ -83,6 +83,11 @@ struct Content {
 
 const _: () = assert!(size_of::<Slot>() <= HEADER_BYTES && align_of::<Slot>() <= HEADER_BYTES);
 
+/// Bytes from one slot to the next, of packets of up to `room` bytes.
+const fn stride_of(room: usize) -> usize {
+    (HEADER_BYTES + HEADROOM_BYTES + room).next_multiple_of(HEADER_BYTES)
+}
+
 /// The memory of a pool.
 struct Block {
     memory: NonNull<u8>,
@@ -173,7 +178,7 @@ impl Pool {
     pub fn new(slots: usize, packet_bytes: usize) -> Self {
         let slots = slots.clamp(1, MAX_SLOTS);
         let room = packet_bytes.clamp(1, MAX_CAPTURED_BYTES);
-        let stride = (HEADER_BYTES + HEADROOM_BYTES + room).next_multiple_of(HEADER_BYTES);
+        let stride = stride_of(room);
         let Ok(layout) = alloc::Layout::from_size_align(slots * stride, 4096) else {
             panic!("{slots} packet buffers of {stride} bytes do not fit into memory")
         };
@@ -202,6 +207,11 @@ impl Pool {
         }
         // SAFETY: `Box::into_raw` gives no null.
         Self { block: unsafe { NonNull::new_unchecked(block) }, room, next: 0 }
+    }
+
+    /// The memory that a pool of `slots` packets of up to `packet_bytes` bytes takes, in bytes.
+    pub fn bytes(slots: usize, packet_bytes: usize) -> usize {
+        slots.clamp(1, MAX_SLOTS) * stride_of(packet_bytes.clamp(1, MAX_CAPTURED_BYTES))
     }
 
     fn block(&self) -> &Block {

@@ -6,15 +6,17 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use tapeworks_flow::graph::Plan;
 use tapeworks_flow::packets::StageError;
 use tapeworks_flow::packets::filter::Filter;
 use tapeworks_flow::packets::reader::{CaptureFile, Interface, Udp};
 use tapeworks_flow::packets::rewriter::Rewriter;
 use tapeworks_flow::packets::writer::{CaptureWriter, Dropper, SocketWriter};
 use tapeworks_flow::runner::{self, Failure, Part, Snapshot};
-use tapeworks_packet::pool::{HEADROOM_BYTES, Pool};
+use tapeworks_packet::pool::Pool;
+use tapeworks_packet::stop;
 
-use crate::flow_config::{FlowConfig, Spec, pool_slots};
+use crate::flow_config::{FlowConfig, Spec};
 
 /// How often a caller hears of a run under way.
 const TICK: Duration = Duration::from_millis(100);
@@ -49,6 +51,12 @@ pub enum FlowError {
         /// Why.
         error: StageError,
     },
+    /// The process was asked to stop before the flow ran.
+    #[error("stopped before the flow began; nothing was read or written")]
+    Stopped,
+    /// The graph cannot run: a defect, as the configuration was checked.
+    #[error(transparent)]
+    Graph(#[from] tapeworks_flow::graph::Faults),
     /// The operating system gives no thread.
     #[error("cannot start the thread of '{stage}': {cause}")]
     Thread {
@@ -65,37 +73,37 @@ pub enum FlowError {
     },
 }
 
-/// Opens what the configuration names. Readers come first, so that a missing input leaves no output behind.
+/// Opens what the configuration names. Readers come first, so that a missing input leaves no output behind. Ends soon after
+/// the process was asked to stop: outputs that were begun are removed.
 fn open(config: &FlowConfig) -> Result<Vec<Part>, FlowError> {
     let is_reader = |node: &usize| config.graph.nodes[*node].is_reader();
     let (readers, others): (Vec<usize>, Vec<usize>) = (0..config.specs.len()).partition(is_reader);
     let mut parts: Vec<Option<Part>> = config.specs.iter().map(|_| None).collect();
+    let plan = config.graph.plan();
     for node in readers.into_iter().chain(others) {
-        let part = open_stage(config, node)
+        if stop::is_requested() {
+            return Err(FlowError::Stopped);
+        }
+        let part = open_stage(config, &plan, node)
             .map_err(|error| FlowError::Open { stage: config.graph.nodes[node].name.clone(), error })?;
         parts[node] = Some(part);
     }
     Ok(parts.into_iter().flatten().collect())
 }
 
-fn open_stage(config: &FlowConfig, node: usize) -> Result<Part, StageError> {
-    let pool = |more_bytes| {
-        Pool::new(pool_slots(&config.graph, &config.specs, node), config.packet_bytes + more_bytes)
-    };
+fn open_stage(config: &FlowConfig, plan: &Plan, node: usize) -> Result<Part, StageError> {
+    let pool = || Pool::new(plan.buffers[node], plan.room(node, config.packet_bytes));
     Ok(match &config.specs[node] {
-        Spec::CaptureReader { file, pace } => {
-            Part::Reader(Box::new(CaptureFile::open(file, *pace, pool(0))?))
-        }
-        Spec::UdpReader { options, count } => Part::Reader(Box::new(Udp::open(*options, *count, pool(0))?)),
+        Spec::CaptureReader { file, pace } => Part::Reader(Box::new(CaptureFile::open(file, *pace, pool())?)),
+        Spec::UdpReader { options, count } => Part::Reader(Box::new(Udp::open(*options, *count, pool())?)),
         Spec::PacketReader { options, count } => {
-            Part::Reader(Box::new(Interface::open(options, *count, pool(0))?))
+            Part::Reader(Box::new(Interface::open(options, *count, pool())?))
         }
         Spec::XdpReader { options, count } => {
-            Part::Reader(Box::new(Interface::open_xdp(options, *count, pool(0))?))
+            Part::Reader(Box::new(Interface::open_xdp(options, *count, pool())?))
         }
         Spec::Filter(predicate) => Part::Stage(Box::new(Filter::new(predicate.clone()))),
-        // A packet that came with tags pushed is longer than it was when it was read.
-        Spec::Rewriter(steps) => Part::Stage(Box::new(Rewriter::new(*steps, pool(HEADROOM_BYTES)))),
+        Spec::Rewriter(steps) => Part::Stage(Box::new(Rewriter::new(*steps, pool()))),
         Spec::CaptureWriter { file, overwrite } => {
             Part::Stage(Box::new(CaptureWriter::create(file, *overwrite)?))
         }
@@ -114,7 +122,7 @@ pub fn run(
     config: &FlowConfig,
     mut watch: impl FnMut(&Snapshot, Duration) -> ControlFlow<()>,
 ) -> Result<Report, FlowError> {
-    let (workers, control) = runner::build(&config.graph, open(config)?);
+    let (workers, control) = runner::build(&config.graph, open(config)?)?;
     let began = Instant::now();
     let mut threads = Vec::new();
     let mut failed = None;

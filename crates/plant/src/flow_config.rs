@@ -25,12 +25,13 @@ use tapeworks_flow::packets::writer::{capture_format, why_occupied};
 use tapeworks_packet::capture::MAX_CAPTURED_BYTES;
 use tapeworks_packet::live::{PacketOptions, UdpOptions, XdpOptions};
 use tapeworks_packet::net::rewrite::Rewrite;
+use tapeworks_packet::pool::MAX_SLOTS;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use self::reading::{Reading, Section};
 
-/// Memory that the packet buffers of one flow may take, in bytes.
+/// Memory that the packet buffers and rings of one flow may take, in bytes.
 pub const MAX_BUFFER_BYTES: usize = 8 << 30;
 
 /// Something wrong in a configuration file.
@@ -180,6 +181,12 @@ fn load_for(path: &Path, may_run: bool) -> Result<FlowConfig, Vec<ConfigError>> 
     parse_for(&file, &reading::read_file(path, &file)?, may_run)
 }
 
+/// Keys of rings and queues.
+const RING_KEYS: [&str; 3] = ["capacity", "wait", "when_full"];
+
+const INLINE_HAS_NONE: &str =
+    "an inline edge has no capacity, wait or when_full: it is a call; kind = \"spsc\" makes it a ring";
+
 /// What edges are unless they say otherwise.
 #[derive(Clone)]
 struct EdgeDefaults {
@@ -201,6 +208,7 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
     }
     top.refuse_the_rest(reading);
 
+    let mut flow_section = None;
     let mut batch = 64;
     let mut packet_bytes = 2048;
     let mut packet_bytes_span = None;
@@ -218,6 +226,7 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
         }
         defaults = read_edge_keys(reading, &mut flow, &defaults);
         flow.refuse_the_rest(reading);
+        flow_section = Some(flow);
     }
 
     let mut graph = Graph { nodes: Vec::new(), edges: Vec::new(), batch };
@@ -227,26 +236,42 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
     for stage in stages {
         read_stage(reading, stage, &mut graph, &mut specs, &mut places, &mut written);
     }
+    let index_of: HashMap<String, usize> =
+        graph.nodes.iter().enumerate().rev().map(|(index, node)| (node.name.clone(), index)).collect();
     for edge in edges {
-        read_edge(reading, edge, &mut graph, &mut places, &defaults);
+        read_edge(reading, edge, &mut graph, &mut places, &defaults, &index_of);
+    }
+    if let Some(flow) = flow_section
+        && reading.is_clean()
+        && graph.edges.iter().all(|edge| edge.kind == EdgeKind::Inline)
+    {
+        for key in RING_KEYS.into_iter().filter(|key| flow.has(key)) {
+            flow.wrong_at(
+                reading,
+                key,
+                "every edge is inline, and an inline edge has no capacity, wait or when_full",
+            );
+        }
     }
     // A graph with pieces missing would be told to lack what the file has.
     if reading.is_clean() {
         for fault in graph.faults() {
-            let span = match fault.place {
-                Place::Node(node) => places.nodes[node].clone(),
-                Place::Edge(edge) => places.edges[edge].clone(),
-            };
-            reading.wrong(span, fault.text);
+            match fault.place {
+                Place::Graph => reading.wrong_whole(fault.text),
+                Place::Node(node) => reading.wrong(places.nodes[node].clone(), fault.text),
+                Place::Edge(edge) => reading.wrong(places.edges[edge].clone(), fault.text),
+            }
         }
     }
     if reading.is_clean() {
-        let buffers: usize = (0..specs.len()).map(|node| pool_slots(&graph, &specs, node)).sum();
-        let bytes = buffers.saturating_mul(packet_bytes + 256);
-        if bytes > MAX_BUFFER_BYTES {
+        let plan = graph.plan();
+        let bytes = plan.bytes(packet_bytes);
+        if bytes > MAX_BUFFER_BYTES || plan.buffers.iter().any(|slots| *slots > MAX_SLOTS) {
             let problem = format!(
-                "the packet buffers would take {} GiB, at most {} are possible: use smaller capacities or packet_bytes",
-                bytes >> 30,
+                "{} packet buffers and the rings would take {:.1} GiB, at most {} are possible: use smaller capacities or \
+                 packet_bytes",
+                plan.all_buffers(),
+                bytes as f64 / (1u64 << 30) as f64,
                 MAX_BUFFER_BYTES >> 30
             );
             // The largest ring is what to look at first; where the file says no capacity, the packets are too long.
@@ -259,17 +284,6 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
         }
     }
     FlowConfig { graph, specs, packet_bytes }
-}
-
-/// Packet buffers that a stage has of its own: readers and rewriters have some.
-pub(crate) fn pool_slots(graph: &Graph, specs: &[Spec], node: usize) -> usize {
-    match specs[node] {
-        Spec::CaptureReader { .. }
-        | Spec::UdpReader { .. }
-        | Spec::PacketReader { .. }
-        | Spec::Rewriter(_) => graph.buffers(node),
-        _ => 0,
-    }
 }
 
 /// Where stages and edges were read.
@@ -338,7 +352,8 @@ fn read_stage(
     stage.refuse_the_rest(reading);
     let is_bare = matches!(&spec, Spec::UdpReader { options, .. } if !options.with_headers);
     let ports = if is_bare { PAYLOADS_OUT } else { *ports };
-    graph.nodes.push(Node { name, kind: words, label, accepts, ports, wait });
+    let copies = matches!(spec, Spec::Rewriter(_));
+    graph.nodes.push(Node { name, kind: words, label, accepts, ports, wait, copies });
     specs.push(spec);
     places.nodes.push(span);
 }
@@ -619,28 +634,27 @@ fn read_edge(
     graph: &mut Graph,
     places: &mut Places,
     defaults: &EdgeDefaults,
+    index_of: &HashMap<String, usize>,
 ) {
     let from = edge.names(reading, "from");
     let to = edge.names(reading, "to");
-    let keys = read_edge_keys(reading, &mut edge, defaults);
-    if edge.source(reading, "kind").trim_matches(['"', '\'']) == EdgeKind::Inline.name() {
-        for key in ["capacity", "wait", "when_full"] {
+    let mut keys = read_edge_keys(reading, &mut edge, defaults);
+    if keys.kind == EdgeKind::Inline {
+        // Of a kind that is not known it is not known whether it has them.
+        let is_said = edge.source(reading, "kind").trim_matches(['"', '\'']) == EdgeKind::Inline.name();
+        for key in RING_KEYS.into_iter().filter(|_| is_said || !edge.has("kind")) {
             if edge.has(key) {
-                edge.wrong_at(
-                    reading,
-                    key,
-                    "an inline edge has no capacity, wait or when_full: it is a call",
-                );
+                edge.wrong_at(reading, key, INLINE_HAS_NONE);
             }
         }
+        (keys.capacity, keys.capacity_span, keys.when_full) = (0, None, WhenFull::Wait);
     }
     edge.refuse_the_rest(reading);
-    let stages: Vec<String> = graph.nodes.iter().map(|node| node.name.clone()).collect();
-    let names: Vec<&str> = stages.iter().map(String::as_str).collect();
-    let unreadable = &places.unreadable;
+    let (nodes, unreadable) = (&graph.nodes, &places.unreadable);
     let find = |reading: &mut Reading<'_>, name: &str, span: &Range<usize>| {
-        let found = names.iter().position(|stage| *stage == name);
+        let found = index_of.get(name).copied();
         if found.is_none() && !unreadable.iter().any(|stage| stage == name) {
+            let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
             reading.unknown(span.clone(), &format!("a stage named '{name}'"), name, &names);
         }
         found

@@ -32,8 +32,9 @@
 //! item's words; the lines come from the writer's core, or from the last level of the cache when the reader is behind.
 //!
 //! # The file
-//! A page of header, then the slots. The writer holds a lock on it (`flock`) as long as it lives, however it dies: that is
-//! how a reader tells a file in use from one left behind. A new writer makes a new file in its place; readers of the old
+//! A page of header, then the slots. The writer holds a write lock on its first byte (`F_OFD_SETLK`) as long as it lives, however
+//! it dies: that is how others tell a file in use from one left behind. They only ask for it and take none, and only who may write
+//! to the file can hold one, so a reader keeps no writer from starting. A new writer makes a new file in its place; readers of the old
 //! one see [`Reader::is_writer_alive`] turn false and attach anew. Truncating the file while it is mapped kills its readers
 //! with a bus error, as with every mapped file: nothing but the writer should write to it.
 
@@ -99,6 +100,7 @@ mod file {
     use std::io;
     use std::marker::PhantomData;
     use std::os::fd::AsRawFd;
+    use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
     use std::path::{Path, PathBuf};
     use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -122,6 +124,9 @@ mod file {
     const CLOSED: usize = 32;
     /// Words of the header: one page.
     const HEADER: usize = 512;
+
+    /// No item has a greater number: 146 years at a thousand million a second.
+    const MAX_NUMBER: u64 = u64::MAX >> 2;
 
     /// The most items of a file.
     const MAX_CAPACITY: usize = 1 << 40;
@@ -260,19 +265,85 @@ mod file {
         }
     }
 
-    /// Moves `new` to `path`, unless a writer that lives has that. Only one at a time looks and moves: the folder is
-    /// locked meanwhile. Returns whether it did.
-    fn take_place(new: &Path, path: &Path) -> io::Result<bool> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = File::open(folder.unwrap_or(Path::new(".")))?;
-        folder.lock()?;
-        if let Ok(old) = File::open(path)
-            && old.try_lock_shared().is_err()
-        {
-            return Ok(false);
+    /// The byte that a writer holds as long as it lives.
+    const ALIVE: libc::off_t = 0;
+    /// The byte that one holds who takes the place of a file left behind.
+    const SUCCESSION: libc::off_t = 1;
+
+    /// A write lock on one byte of a file, as the kernel takes it.
+    fn lock_of(byte: libc::off_t) -> libc::flock {
+        libc::flock {
+            l_type: libc::F_WRLCK as libc::c_short,
+            l_whence: libc::SEEK_SET as libc::c_short,
+            l_start: byte,
+            l_len: 1,
+            l_pid: 0,
         }
-        std::fs::rename(new, path)?;
-        Ok(true)
+    }
+
+    /// Locks a byte of a file that is open for writing; `false` if somebody else has it. The lock goes with the last descriptor.
+    fn try_lock(file: &File, byte: libc::off_t) -> io::Result<bool> {
+        let lock = lock_of(byte);
+        // SAFETY: the descriptor is open, and the lock is a valid one that lives through the call.
+        let told = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
+        if told == 0 {
+            return Ok(true);
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::EACCES) => Ok(false),
+            _ => Err(error),
+        }
+    }
+
+    /// Whether somebody has a write lock on a byte of a file. Read locks, which any reader can take, do not count.
+    fn is_write_locked(file: &File, byte: libc::off_t) -> bool {
+        let mut lock = libc::flock { l_type: libc::F_RDLCK as libc::c_short, ..lock_of(byte) };
+        // SAFETY: the descriptor is open, and the lock is a valid one that lives through the call.
+        let told = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+        told == 0 && lock.l_type != libc::F_UNLCK as libc::c_short
+    }
+
+    /// Opens a regular file; a pipe without its other end is not waited for.
+    fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+        let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        if file.metadata()?.is_file() {
+            return Ok(file);
+        }
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
+    }
+
+    /// Moves `new` to `path`, unless a writer that lives has that. Returns whether it did. Of several at once, one does: a
+    /// file that is not there yet is made by a link, which fails if there is one; a file left behind is replaced by who
+    /// has locked its succession.
+    fn take_place(new: &Path, path: &Path) -> io::Result<bool> {
+        loop {
+            let old = match open_regular(OpenOptions::new().write(true), path) {
+                Ok(old) => old,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    match std::fs::hard_link(new, path) {
+                        Ok(()) => {
+                            std::fs::remove_file(new)?;
+                            return Ok(true);
+                        }
+                        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !path.is_symlink() => {
+                            continue;
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+                Err(error) => return Err(error),
+            };
+            if is_write_locked(&old, ALIVE) || !try_lock(&old, SUCCESSION)? {
+                return Ok(false);
+            }
+            // Whoever had the succession before has moved its own file here.
+            let (opened, there) = (old.metadata()?, std::fs::metadata(path)?);
+            if (opened.dev(), opened.ino()) == (there.dev(), there.ino()) {
+                std::fs::rename(new, path)?;
+                return Ok(true);
+            }
+        }
     }
 
     /// The end that publishes. There is one; dropping it closes the file.
@@ -318,7 +389,9 @@ mod file {
 
         fn fill(file: &File, words: usize, capacity: usize, meaning: u64) -> io::Result<Words> {
             // As long as the writer lives: that it is locked says that somebody writes.
-            file.try_lock()?;
+            if !try_lock(file, ALIVE)? {
+                return Err(io::Error::other("a new file is locked by somebody else"));
+            }
             // The space is taken now: a full file system is an error here and not a bus error later.
             // SAFETY: the descriptor is open; the call touches no memory.
             let told = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, words as libc::off_t * 8) };
@@ -399,7 +472,7 @@ mod file {
         pub fn attach(path: &Path, meaning: u64, start: Start) -> Result<Self, AttachError> {
             let at = || path.to_owned();
             let failed = |error| AttachError::Io { path: at(), error };
-            let file = File::open(path).map_err(failed)?;
+            let file = open_regular(&mut OpenOptions::new(), path).map_err(failed)?;
             let bytes = file.metadata().map_err(failed)?.len();
             if bytes < HEADER as u64 * 8 {
                 // Too short for a header: of ours, if it begins as ours do.
@@ -448,7 +521,8 @@ mod file {
 
         #[inline(always)]
         fn cursor(&self) -> u64 {
-            self.words.word(CURSOR).load(Ordering::Acquire)
+            // More than can ever be published is damage; numbers up to here can be counted on without overflow.
+            self.words.word(CURSOR).load(Ordering::Acquire).min(MAX_NUMBER)
         }
 
         /// The oldest item that is a quarter of the ring away from being overwritten.
@@ -480,7 +554,7 @@ mod file {
             let resume = self.oldest_safe().max(self.next + 1);
             let lost = resume - self.next;
             self.next = resume;
-            self.lost += lost;
+            self.lost = self.lost.saturating_add(lost);
             Read::Lost(lost)
         }
 
@@ -495,11 +569,7 @@ mod file {
 
         /// Whether the writer lives. A call of the kernel: ask when nothing has come for a while.
         pub fn is_writer_alive(&self) -> bool {
-            if self.file.try_lock_shared().is_err() {
-                return true;
-            }
-            let _unlocked = self.file.unlock();
-            false
+            is_write_locked(&self.file, ALIVE)
         }
 
         /// Items lost so far.

@@ -37,8 +37,10 @@
 //!
 //! # Words
 //! *Sequence*: the number of an event, from 0. *Cursor*: how many are published. *Gating*: a producer may not be more than
-//! the capacity ahead of any consumer. *End of batch*: the consumer has nothing more to read at the moment, so it should
-//! flush what it has gathered.
+//! the capacity ahead of any consumer. *Batch*: what a consumer's look at the ring found, at most the capacity. It is handed
+//! out in parts of up to an eighth of the ring, each of which is done before the next, so that a long batch does not hold up
+//! producers and followers. *End of batch*: the last event of the batch, where the consumer should flush what it has gathered.
+//! What was published meanwhile is the next batch.
 //!
 //! # Cost
 //! One producer: one release store an event or batch, a look at the consumers' sequences once a ring. Many producers: an
@@ -126,8 +128,9 @@ const NOBODY: usize = 0;
 const A_PRODUCER: usize = 1;
 const FIRST_CONSUMER: usize = 2;
 
-/// The most events of one batch are this part of the ring, so that a long batch does not hold up whoever follows.
-const BATCHES_PER_RING: usize = 8;
+/// The most events of one part of a batch are this part of the ring, so that a long batch does not hold up whoever follows.
+const PARTS_PER_RING: usize = 8;
+
 mod sealed {
     pub trait Sealed {}
 }
@@ -761,8 +764,8 @@ pub struct Consumer<T: Send + Sync, W: WaitStrategy, P: Publication> {
 }
 
 impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
-    /// Hands what is there to `handle`: event, sequence, and whether it is the last for now. At most an eighth of the ring
-    /// at a time. Returns how many, 0 when there is nothing now.
+    /// Hands what is there to `handle`: event, sequence, and whether it is the last of the batch. At most an eighth of the
+    /// ring at a time: the next call goes on with the same batch. Returns how many, 0 when there is nothing now.
     ///
     /// # Errors
     /// When there will be nothing any more.
@@ -804,13 +807,14 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
                 return self.nothing();
             }
         }
-        let most = (self.shared.slots.len() / BATCHES_PER_RING).max(1);
+        let most = (self.shared.slots.len() / PARTS_PER_RING).max(1);
         let first = self.done;
-        let end = self.readable.min(first + most);
+        let batch_end = self.readable;
+        let end = batch_end.min(first + most);
         let mut at = first;
         let handled = catch_unwind(AssertUnwindSafe(|| {
             self.shared.slots(first, end - first).for_each(|slot| {
-                handle(slot, at, at + 1 == end);
+                handle(slot, at, at + 1 == batch_end);
                 at += 1;
             });
         }));

@@ -192,13 +192,25 @@ pub(crate) fn rounded(capacity: usize) -> usize {
     capacity.max(1).next_power_of_two()
 }
 
+/// Slots without items. Making them one after the other takes hours without an optimiser where items have no size and are
+/// many.
+#[cfg(not(loom))]
+fn empty_slots<T>(count: usize) -> Box<[Slot<T>]> {
+    // SAFETY: a slot is a cell of a `MaybeUninit`, which is valid whatever its bytes are.
+    unsafe { Box::new_uninit_slice(count).assume_init() }
+}
+
+#[cfg(loom)]
+fn empty_slots<T>(count: usize) -> Box<[Slot<T>]> {
+    (0..count).map(|_| SharedCell::new(MaybeUninit::uninit())).collect()
+}
+
 fn build<T: Send, W: WaitStrategy>(
     capacity: usize,
     for_items: W,
     for_room: W,
 ) -> (Producer<T, W>, Consumer<T, W>) {
-    let slots: Box<[Slot<T>]> =
-        (0..rounded(capacity)).map(|_| SharedCell::new(MaybeUninit::uninit())).collect();
+    let slots = empty_slots::<T>(rounded(capacity));
     let mask = slots.len() - 1;
     let shared = Arc::new(Shared {
         tail: CacheAligned::new(AtomicUsize::new(0)),

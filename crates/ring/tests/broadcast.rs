@@ -5,8 +5,8 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Barrier, Mutex};
 use std::thread;
 
 use tapeworks_ring::broadcast::{AttachError, CreateError, Read, Reader, Start, Writer};
@@ -37,6 +37,9 @@ impl Drop for Folder {
     }
 }
 
+/// A child process has the descriptors of all tests, and so their locks, until it runs its own program.
+static FORKING: Mutex<()> = Mutex::new(());
+
 /// Words that belong together.
 fn item(number: u64) -> [u64; 5] {
     std::array::from_fn(|at| number.rotate_left(at as u32 * 9))
@@ -44,6 +47,7 @@ fn item(number: u64) -> [u64; 5] {
 
 #[test]
 fn a_reader_gets_every_item_in_order_and_then_the_end() {
+    let _alone = FORKING.lock().unwrap();
     let folder = Folder::new();
     let mut writer = Writer::create(&folder.file(), 10, MEANING).unwrap();
     assert_eq!(writer.capacity(), 16);
@@ -119,6 +123,7 @@ fn what_is_read_and_what_is_lost_add_up_under_fire() {
 
 #[test]
 fn another_process_reads_what_this_one_writes() {
+    let _alone = FORKING.lock().unwrap();
     // This test's own program, started again as the reader.
     if let Ok(path) = std::env::var("TAPEWORKS_BROADCAST_FILE") {
         let mut reader = Reader::<[u64; 5]>::attach(path.as_ref(), MEANING, Start::Oldest).unwrap();
@@ -164,6 +169,7 @@ fn another_process_reads_what_this_one_writes() {
 
 #[test]
 fn a_file_that_is_not_right_is_refused_with_the_reason() {
+    let _alone = FORKING.lock().unwrap();
     let folder = Folder::new();
     let path = folder.file();
     let attach = || Reader::<[u64; 5]>::attach(&path, MEANING, Start::Newest).unwrap_err();
@@ -247,6 +253,7 @@ fn large_items_and_items_of_bytes_pass_whole() {
 
 #[test]
 fn of_writers_that_begin_at_once_one_has_the_file() {
+    let _alone = FORKING.lock().unwrap();
     let folder = Folder::new();
     let path = folder.file();
     for _ in 0..100 {
@@ -270,4 +277,74 @@ fn of_writers_that_begin_at_once_one_has_the_file() {
         assert!(matches!(reader.read(), Read::Item(read) if read == item(7)));
     }
     assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1, "nothing is left beside the file");
+}
+
+#[test]
+fn a_reader_that_locks_the_file_or_its_folder_keeps_no_writer_from_starting() {
+    let _alone = FORKING.lock().unwrap();
+    let folder = Folder::new();
+    let first = Writer::<[u64; 5]>::create(&folder.file(), 16, MEANING).unwrap();
+    let held = fs::File::open(folder.file()).unwrap();
+    held.lock().unwrap();
+    let folder_held = fs::File::open(&folder.0).unwrap();
+    folder_held.lock().unwrap();
+    // It keeps neither the writer's file from being known as in use, nor as left behind.
+    let in_use = Writer::<[u64; 5]>::create(&folder.file(), 16, MEANING);
+    assert!(matches!(in_use, Err(CreateError::InUse { .. })), "{in_use:?}");
+    let reader = Reader::<[u64; 5]>::attach(&folder.file(), MEANING, Start::Newest).unwrap();
+    assert!(reader.is_writer_alive());
+    drop(first);
+    assert!(!reader.is_writer_alive());
+    let mut second = Writer::<[u64; 5]>::create(&folder.file(), 16, MEANING).unwrap();
+    let mut reader = Reader::attach(&folder.file(), MEANING, Start::Newest).unwrap();
+    second.publish(&item(1));
+    assert_eq!(reader.read(), Read::Item(item(1)));
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1, "nothing is left beside the file");
+}
+
+#[test]
+fn what_is_no_regular_file_is_refused_without_waiting() {
+    let folder = Folder::new();
+    let path = folder.0.join("pipe");
+    {
+        let _alone = FORKING.lock().unwrap();
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    }
+    for path in [&path, &folder.0] {
+        let made = Writer::<[u64; 5]>::create(path, 16, MEANING);
+        assert!(matches!(made, Err(CreateError::Io { .. })), "{made:?}");
+        let attached = Reader::<[u64; 5]>::attach(path, MEANING, Start::Newest);
+        assert!(matches!(attached, Err(AttachError::Io { .. })), "{attached:?}");
+    }
+    let link = folder.0.join("link");
+    std::os::unix::fs::symlink(folder.0.join("nowhere"), &link).unwrap();
+    let made = Writer::<[u64; 5]>::create(&link, 16, MEANING);
+    assert!(matches!(made, Err(CreateError::Io { .. })), "{made:?}");
+}
+
+#[test]
+fn counters_that_somebody_has_scribbled_over_are_no_panic() {
+    use std::os::unix::fs::FileExt;
+
+    let folder = Folder::new();
+    let mut writer = Writer::<[u64; 5]>::create(&folder.file(), 16, MEANING).unwrap();
+    writer.publish(&item(0));
+    let file = fs::OpenOptions::new().write(true).open(folder.file()).unwrap();
+    let words_of_a_slot = 6;
+    for value in [u64::MAX, u64::MAX - 1, 1 << 63, 1 << 62, 0, 1, 15, 17] {
+        // The writer's cursor, and the sequence of each slot.
+        file.write_all_at(&value.to_ne_bytes(), 16 * 8).unwrap();
+        for start in [Start::Newest, Start::Oldest] {
+            let mut reader = Reader::<[u64; 5]>::attach(&folder.file(), MEANING, start).unwrap();
+            for sequence in [u64::MAX, u64::MAX - 1, 0, 2, 1 << 63] {
+                for slot in 0..16 {
+                    let at = (512 + slot * words_of_a_slot) * 8;
+                    file.write_all_at(&sequence.to_ne_bytes(), at).unwrap();
+                }
+                for _ in 0..5 {
+                    let _anything = (reader.read(), reader.lag(), reader.lost());
+                }
+            }
+        }
+    }
 }

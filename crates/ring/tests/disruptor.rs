@@ -461,3 +461,30 @@ fn who_only_holds_others_back_lets_as_many_pass_as_it_says() {
     let failed = Failed { name: "gate".to_owned() };
     assert_eq!(reader.poll(|_, _, _| panic!("it was held back")), Err(PollError::Failed(failed)));
 }
+
+#[test]
+fn the_end_of_a_batch_is_the_last_event_that_was_there_and_not_an_eighth_of_the_ring() {
+    let mut graph = Builder::new(64, || 0u64, Yielding::default);
+    let id = graph.consumer("reader", &[]);
+    let (mut producer, mut ends) = graph.single_producer();
+    let mut consumer = ends.take(id).unwrap();
+    for number in 0..20 {
+        producer.publish(|event| *event = number).unwrap();
+    }
+    let mut seen = Vec::new();
+    let mut parts = Vec::new();
+    loop {
+        match consumer.poll(|event, _, is_last| seen.push((*event, is_last))).unwrap() {
+            0 => break,
+            count => parts.push(count),
+        }
+        // What comes meanwhile is another batch.
+        if parts.len() == 1 {
+            producer.publish(|event| *event = 20).unwrap();
+        }
+    }
+    assert_eq!(parts, [8, 8, 4, 1]);
+    let ends: Vec<u64> = seen.iter().filter(|(_, is_last)| *is_last).map(|(event, _)| *event).collect();
+    assert_eq!(ends, [19, 20]);
+    assert!(seen.iter().map(|(event, _)| *event).eq(0..21));
+}

@@ -276,3 +276,11 @@ proptest! {
 fn more_slots_than_can_be_numbered_are_refused() {
     drop(spsc::ring::<u64>(usize::MAX));
 }
+
+#[test]
+fn a_ring_of_items_without_a_size_is_made_at_once_however_many_they_are() {
+    let (mut producer, mut consumer) = spsc::ring::<()>(1 << 40);
+    assert_eq!(producer.free_slots(), 1 << 40);
+    producer.try_push(()).unwrap();
+    assert_eq!(consumer.try_pop(), Ok(()));
+}

@@ -133,7 +133,7 @@ pub enum EncodeError {
         /// Bytes in the target.
         got: usize,
     },
-    /// The value is wider than the field on the wire (48 bits, for example).
+    /// The value is wider than the field on the wire (48 bits, for example), or is the one that stands for none.
     OutOfRange {
         /// Name of the field.
         field: &'static str,
@@ -152,6 +152,13 @@ pub enum EncodeError {
         /// Entries there.
         entries: usize,
     },
+    /// The last block has fewer bytes than its length says.
+    CutBlock {
+        /// Name of the field that holds the blocks.
+        field: &'static str,
+        /// Where the block's length prefix starts, in bytes from the start of the blocks.
+        offset: usize,
+    },
 }
 
 impl fmt::Display for EncodeError {
@@ -161,6 +168,9 @@ impl fmt::Display for EncodeError {
                 write!(formatter, "the message needs {needed} bytes, the buffer has {got}")
             }
             Self::OutOfRange { field } => write!(formatter, "the value of {field} does not fit on the wire"),
+            Self::CutBlock { field, offset } => {
+                write!(formatter, "the block at offset {offset} of {field} is cut")
+            }
             Self::FieldBeforeIsAbsent { field } => {
                 write!(formatter, "{field} is given, but a field before it is not")
             }

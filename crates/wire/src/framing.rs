@@ -6,6 +6,9 @@
 use core::fmt;
 use core::marker::PhantomData;
 
+use crate::error::EncodeError;
+use crate::schema::Endian;
+
 /// A block that the bytes do not hold completely. The blocks before it are good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FramingError {
@@ -147,6 +150,38 @@ impl<'a, Order: PrefixOrder> Iterator for Blocks<'a, Order> {
         self.remaining -= 1;
         Some(Ok(block))
     }
+}
+
+/// Whether `bytes` are whole blocks behind lengths of `prefix` bytes, as many as `declared`. No bytes at all are right
+/// with any count: that of a header which is written before its messages, of a request, of an end of session. For the
+/// code of `protocol!`; `names` are those of the blocks and of their count.
+///
+/// # Errors
+/// A block is cut, or there are more or fewer.
+#[doc(hidden)]
+pub fn check_blocks(
+    bytes: &[u8],
+    prefix: usize,
+    endian: Endian,
+    declared: u64,
+    names: [&'static str; 2],
+) -> Result<(), EncodeError> {
+    let (mut rest, mut entries) = (bytes, 0);
+    while !rest.is_empty() {
+        let cut = EncodeError::CutBlock { field: names[0], offset: bytes.len() - rest.len() };
+        let (length, after) = rest.split_at_checked(prefix).ok_or(cut)?;
+        let add = |number: u64, byte: &u8| number << 8 | u64::from(*byte);
+        let length = match endian {
+            Endian::Big => length.iter().fold(0, add),
+            Endian::Little => length.iter().rev().fold(0, add),
+        };
+        rest = usize::try_from(length).ok().and_then(|length| after.get(length..)).ok_or(cut)?;
+        entries += 1;
+    }
+    if entries > 0 && entries as u64 != declared {
+        return Err(EncodeError::CountMismatch { field: names[1], declared, entries });
+    }
+    Ok(())
 }
 
 /// Writes `message` behind its two-byte big-endian length to the start of `target` and answers the bytes written.

@@ -18,12 +18,20 @@ pub struct Group<'a, Entry> {
 }
 
 impl<'a, Entry: GroupEntry<'a>> Group<'a, Entry> {
-    /// The whole entries in `bytes`; a cut entry at the end is left out.
+    /// The entries in `bytes`; `None` if the last one is cut.
     #[inline]
     #[must_use]
-    pub fn new(bytes: &'a [u8]) -> Self {
-        let whole = bytes.len() - bytes.len() % Entry::LENGTH.max(1);
-        Self { bytes: bytes.get(..whole).unwrap_or_default(), entry: PhantomData }
+    pub fn new(bytes: &'a [u8]) -> Option<Self> {
+        bytes.len().is_multiple_of(Entry::LENGTH.max(1)).then_some(Self { bytes, entry: PhantomData })
+    }
+
+    /// The entries that a decoder found whole.
+    #[doc(hidden)]
+    #[inline]
+    #[must_use]
+    pub fn of_decoded(bytes: &'a [u8]) -> Self {
+        debug_assert!(bytes.len().is_multiple_of(Entry::LENGTH.max(1)));
+        Self { bytes, entry: PhantomData }
     }
 
     /// How many entries.

@@ -11,9 +11,12 @@ pub struct Ascii<const N: usize>(
 );
 
 impl<const N: usize> Ascii<N> {
-    /// `text` padded with spaces; `None` if it is longer than `N` bytes.
+    /// `text` padded with spaces; `None` if it is longer than `N` bytes or has other than printable ASCII.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
+        if !is_printable(text.as_bytes()) {
+            return None;
+        }
         let mut bytes = [b' '; N];
         bytes.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
         Some(Self(bytes))
@@ -26,11 +29,12 @@ impl<const N: usize> Ascii<N> {
         trim(&self.0)
     }
 
-    /// The text without padding; `None` if it is not UTF-8 (which ASCII is).
+    /// The text without padding; `None` if it has other than printable ASCII, which [`Display`](fmt::Display) shows as
+    /// `\xNN`.
     #[inline]
     #[must_use]
     pub fn as_str(&self) -> Option<&str> {
-        core::str::from_utf8(self.trimmed()).ok()
+        core::str::from_utf8(self.trimmed()).ok().filter(|text| is_printable(text.as_bytes()))
     }
 
     /// Nothing but padding?
@@ -57,6 +61,10 @@ impl Ascii<8> {
     }
 }
 
+fn is_printable(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| (b' '..=b'~').contains(byte))
+}
+
 /// Without trailing spaces and NULs.
 pub(crate) fn trim(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().rposition(|byte| !matches!(byte, b' ' | 0)).map_or(0, |last| last + 1);
@@ -78,8 +86,8 @@ pub(crate) fn write_text(out: &mut dyn fmt::Write, bytes: &[u8]) -> fmt::Result 
 impl<const N: usize> fmt::Display for Ascii<N> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.as_str() {
-            Some(text) if text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) => formatter.pad(text),
-            _ => write_text(formatter, self.trimmed()),
+            Some(text) => formatter.pad(text),
+            None => write_text(formatter, self.trimmed()),
         }
     }
 }
@@ -382,6 +390,12 @@ mod tests {
         assert_eq!(Ascii::<4>::new("AAPLE"), None);
         assert_eq!(Ascii(*b"A\xff\0\0").to_string(), "A\\xff");
         assert!(Ascii(*b" \0").is_blank());
+        for text in ["äé", "A\0", "A\n", "\u{7f}"] {
+            assert_eq!(Ascii::<4>::new(text), None, "{text:?}");
+        }
+        let foreign = Ascii(*b"\xc3\xa4  ");
+        assert_eq!((foreign.as_str(), &*foreign.to_string()), (None, "\\xc3\\xa4"));
+        assert_eq!(format!("{foreign:?}"), "\"\\xc3\\xa4\"");
     }
 
     #[test]

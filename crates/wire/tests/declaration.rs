@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+use proptest::prelude::*;
+use tapeworks_wire::framing::{Blocks, LittleEndian};
 use tapeworks_wire::schema::{Value, markdown};
 use tapeworks_wire::{
-    Ascii, AsciiNumber, Decimal, DecodeError, EncodeError, NanosecondsSinceEpoch, SecondsSinceEpoch,
+    Ascii, AsciiNumber, Decimal, DecodeError, EncodeError, Group, NanosecondsSinceEpoch, SecondsSinceEpoch,
 };
 
 tapeworks_wire::protocol! {
@@ -80,6 +82,25 @@ tapeworks_wire::protocol! {
     message Text = 0x0106, 4.. bytes {
         length @ 0: u16,
         text   @ 4: rest,
+    }
+
+    /// Fields that may be none, in an entry and of an odd width.
+    group Quote = 12 bytes {
+        shares @ 0: optional<u32, max>,
+        ask    @ 4: optional<price<i64, 4>, min>,
+    }
+
+    message Quotes = 0x0202, 10.. bytes {
+        length      @ 0: u16,
+        odd         @ 4: optional<u24, 7>,
+        quote_count @ 7: u24,
+        quotes      @ 10: group<Quote, quote_count>,
+    }
+
+    message Packet = 0x0203, 6.. bytes {
+        length @ 0: u16,
+        count  @ 4: u16,
+        blocks @ 6: blocks<u16, count>,
     }
 }
 
@@ -163,6 +184,123 @@ fn a_sentinel_reads_as_none() {
 }
 
 #[test]
+fn a_given_value_that_stands_for_none_is_not_encoded() {
+    let none =
+        OptionalsFields { length: 32, shares: None, bid: None, ask: None, offset: None, released: None };
+    let out_of_range = |field| Err(EncodeError::OutOfRange { field });
+    for (fields, field) in [
+        (OptionalsFields { shares: Some(u32::MAX), ..none }, "shares"),
+        (OptionalsFields { bid: Some(Decimal(0)), ..none }, "bid"),
+        (OptionalsFields { ask: Some(Decimal(i64::MIN)), ..none }, "ask"),
+        (OptionalsFields { offset: Some(-1), ..none }, "offset"),
+        (OptionalsFields { released: Some(NanosecondsSinceEpoch(0)), ..none }, "released"),
+    ] {
+        assert_eq!(fields.encode_into(&mut [0; 32]), out_of_range(field));
+    }
+    assert_eq!(none.encode_into(&mut [0; 32]), Ok(32));
+    let quote = QuoteFields { shares: Some(u32::MAX), ask: None };
+    assert_eq!(quote.encode_into(&mut [0; 12]), out_of_range("shares"));
+}
+
+#[test]
+fn the_count_of_blocks_is_compared_with_the_blocks() {
+    let mut out = [0; 64];
+    let mut encode = |count, blocks: &[u8]| PacketFields { length: 0, count, blocks }.encode_into(&mut out);
+    let two = [1, 0, b'a', 0, 0];
+    assert_eq!(encode(2, &two), Ok(11));
+    for count in [0, 1, 3, u16::MAX] {
+        let declared = u64::from(count);
+        assert_eq!(
+            encode(count, &two),
+            Err(EncodeError::CountMismatch { field: "count", declared, entries: 2 })
+        );
+    }
+    // A header that is written before its messages, or one that has none.
+    assert_eq!(encode(7, &[]), Ok(6));
+    for (blocks, offset) in [(&[1, 0, b'a', 1][..], 3), (&[1, 0, b'a', 2, 0, b'b'], 3), (&[9], 0)] {
+        assert_eq!(encode(1, blocks), Err(EncodeError::CutBlock { field: "blocks", offset }));
+    }
+}
+
+#[test]
+fn a_group_has_no_cut_entry() {
+    let entries = [0; 24];
+    assert_eq!(Group::<Quote<'_>>::new(&entries).map(|group| group.len()), Some(2));
+    assert_eq!(Group::<Quote<'_>>::new(&[]).map(|group| group.len()), Some(0));
+    for cut in [1, 11, 13, 23] {
+        assert_eq!(Group::<Quote<'_>>::new(&entries[..cut]), None);
+    }
+}
+
+/// Any number, often one at an end of its range or near zero.
+macro_rules! often_at_the_ends {
+    ($type:ty) => {
+        prop_oneof![
+            any::<$type>(),
+            prop::sample::select(vec![<$type>::MIN, <$type>::MAX, 0, 1, 7, (0 as $type).wrapping_sub(1)])
+        ]
+    };
+}
+
+proptest! {
+    /// Whatever fields are given: they are refused, or come back as they were.
+    #[test]
+    fn what_encodes_decodes_to_the_same_fields(
+        shares in prop::option::of(often_at_the_ends!(u32)),
+        bid in prop::option::of(often_at_the_ends!(u32)),
+        ask in prop::option::of(often_at_the_ends!(i64)),
+        offset in prop::option::of(often_at_the_ends!(i32)),
+        released in prop::option::of(often_at_the_ends!(u64)),
+        odd in prop::option::of(prop_oneof![Just(7), Just(0xff_ffff), any::<u32>()]),
+        quotes in prop::collection::vec(
+            (prop::option::of(often_at_the_ends!(u32)), prop::option::of(often_at_the_ends!(i64))), 0..4),
+        declared in 0..4u32,
+        count in 0..4u16,
+        blocks in prop::collection::vec(0..3u8, 0..12),
+        wide in any::<u64>(),
+    ) {
+        let mut out = [0; 128];
+        let fields = OptionalsFields {
+            length: 32,
+            shares,
+            bid: bid.map(Decimal),
+            ask: ask.map(Decimal),
+            offset,
+            released: released.map(NanosecondsSinceEpoch),
+        };
+        if let Ok(length) = fields.encode_into(&mut out) {
+            prop_assert_eq!(Optionals::decode(&out[..length]).unwrap().to_fields(), fields);
+        }
+        let mut entries = Vec::new();
+        for (shares, ask) in quotes {
+            let fields = QuoteFields { shares, ask: ask.map(Decimal) };
+            if let Ok(length) = fields.encode_into(&mut out) {
+                prop_assert_eq!(Quote::decode(&out[..length]).unwrap().to_fields(), fields);
+                entries.extend_from_slice(&out[..length]);
+            }
+        }
+        let quotes = Group::new(&entries).unwrap();
+        let fields = QuotesFields { length: 0, odd, quote_count: declared, quotes };
+        if let Ok(length) = fields.encode_into(&mut out) {
+            prop_assert_eq!(Quotes::decode(&out[..length]).unwrap().to_fields(), fields);
+        }
+        let fields = PacketFields { length: 0, count, blocks: &blocks };
+        if let Ok(length) = fields.encode_into(&mut out) {
+            prop_assert_eq!(Packet::decode(&out[..length]).unwrap().to_fields(), fields);
+            let found = Blocks::new(&blocks, LittleEndian).filter(Result::is_ok).count();
+            prop_assert!(blocks.is_empty() || found == usize::from(count));
+        }
+        let fields = WidthsFields {
+            length: 35, little48: wide, big48: wide >> 16, little24: 1, big24: wide as u32, signed: -1,
+            big64: wide as i64, last24: wide as u32 >> 8,
+        };
+        if let Ok(length) = fields.encode_into(&mut out) {
+            prop_assert_eq!(Widths::decode(&out[..length]).unwrap().to_fields(), fields);
+        }
+    }
+}
+
+#[test]
 fn fields_of_later_versions_are_there_or_not() {
     let mut buffer = [0; 20];
     let mut fields = GrowsFields { length: 8, shares: 100, display: None, price: None };
@@ -198,7 +336,7 @@ fn a_group_has_as_many_entries_as_its_count_says() {
         length: 27,
         symbol: Ascii::new("AAPL").unwrap(),
         level_count: 2,
-        levels: tapeworks_wire::Group::new(&levels),
+        levels: Group::new(&levels).unwrap(),
     };
     let mut bytes = [0; 27];
     assert_eq!(fields.encode_into(&mut bytes), Ok(27));

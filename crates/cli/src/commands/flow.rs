@@ -15,7 +15,7 @@ use tapeworks_plant::flow::{self, FlowError, Report};
 use tapeworks_plant::flow_config::{self, ConfigError, FlowConfig};
 
 use crate::ending::{Ending, Failure, Result};
-use crate::table::{Align, Table, counted, number, thousands};
+use crate::table::{Align, Table, bytes, counted, number, thousands};
 use crate::{complain, interrupt, output, terminal};
 
 /// Over which the live rates are taken.
@@ -57,7 +57,7 @@ struct Run {
     json: bool,
 }
 
-/// Check a configuration: what is wrong, with line and column and what would be right.
+/// Check a configuration: what is wrong, with line and column and what would be right; or how much memory it takes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -95,14 +95,17 @@ pub(crate) fn run(arguments: Arguments) -> Result {
     match arguments.command {
         Command::Run(arguments) => run_flow(&arguments),
         Command::Check(arguments) => {
-            let FlowConfig { graph, .. } = load(&arguments.config)?;
+            let FlowConfig { graph, packet_bytes, .. } = load(&arguments.config)?;
             let threads = graph.threads().into_iter().max().map_or(0, |last| last as u64 + 1);
+            let plan = graph.plan();
             output::print(&format!(
-                "{}: sound: {}, {}, {}\n",
+                "{}: sound: {}, {}, {}; {} of memory, with {} of up to {packet_bytes} bytes\n",
                 arguments.config.display(),
                 counted(graph.nodes.len() as u64, "stage", "stages"),
                 counted(graph.edges.len() as u64, "edge", "edges"),
                 counted(threads, "thread", "threads"),
+                bytes(plan.bytes(packet_bytes) as u64),
+                counted(plan.all_buffers() as u64, "packet buffer", "packet buffers"),
             ))?;
             Ok(Ending::Complete)
         }
@@ -128,7 +131,10 @@ fn config_failure(errors: Vec<ConfigError>) -> Failure {
 
 impl From<FlowError> for Failure {
     fn from(error: FlowError) -> Self {
-        Self::Failed(error.to_string())
+        match error {
+            FlowError::Stopped => Self::Stopped,
+            error => Self::Failed(error.to_string()),
+        }
     }
 }
 

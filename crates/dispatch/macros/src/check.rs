@@ -5,7 +5,8 @@
 
 use std::collections::HashMap;
 
-use proc_macro2::{Ident, Span};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use quote::ToTokens as _;
 use syn::Error;
 
 use crate::declaration::{Declaration, Row};
@@ -49,6 +50,7 @@ pub(crate) fn check(declaration: &Declaration) -> Result<Plan, Error> {
         }
     }
     let coded = codes(declaration, &mut faults);
+    lifetimes_of_parameters(declaration, &mut faults);
     names_of_rows(declaration, &states, &events, &mut faults);
     // What follows would only repeat an unknown name for every pair.
     faults.end()?;
@@ -102,6 +104,60 @@ fn codes(declaration: &Declaration, faults: &mut Faults) -> Vec<(u64, usize)> {
         faults.add(declaration.name.span(), "there is a `message`, but no event has a code".to_owned());
     }
     coded
+}
+
+/// A parameter is a field of the enum of events, so each of its lifetimes has a name, which the machine declares.
+fn lifetimes_of_parameters(declaration: &Declaration, faults: &mut Faults) {
+    let machine = &declaration.name;
+    for parameter in declaration.events.iter().flat_map(|event| &event.parameters) {
+        for (lifetime, span) in lifetimes_in(parameter.of.to_token_stream()) {
+            let name = &parameter.name;
+            let text = match lifetime {
+                None => format!(
+                    "the type of `{name}` lacks a lifetime: write `&'a` here, and `machine {machine}<'a>`"
+                ),
+                Some(lifetime) if lifetime == "_" => format!(
+                    "the lifetime in the type of `{name}` needs a name: write `'a` here, and `machine {machine}<'a>`"
+                ),
+                Some(lifetime)
+                    if lifetime == "static"
+                        || declaration.lifetimes.iter().any(|known| known.ident == lifetime) =>
+                {
+                    continue;
+                }
+                Some(lifetime) => {
+                    format!(
+                        "the lifetime `'{lifetime}` is not declared: write `machine {machine}<'{lifetime}>`"
+                    )
+                }
+            };
+            faults.add(span, text);
+        }
+    }
+}
+
+/// The lifetimes in a type; `None` of a reference that has none.
+fn lifetimes_in(tokens: TokenStream) -> Vec<(Option<String>, Span)> {
+    let mut found = Vec::new();
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Group(group) => found.extend(lifetimes_in(group.stream())),
+            TokenTree::Punct(mark) if mark.as_char() == '\'' => {
+                if let Some(TokenTree::Ident(name)) = tokens.peek() {
+                    found.push((Some(name.to_string()), name.span()));
+                }
+            }
+            TokenTree::Punct(mark)
+                if mark.as_char() == '&'
+                    && !matches!(tokens.peek(), Some(TokenTree::Punct(next)) if next.as_char() == '\'') =>
+            {
+                found.push((None, mark.span()));
+            }
+            _ => {}
+        }
+    }
+    found
 }
 
 fn names_of_rows(

@@ -219,7 +219,11 @@ impl<S: Sink<Routed>> Stage<Passing, S> for Filter {
     }
 }
 
-impl PacketStage for Filter {}
+impl PacketStage for Filter {
+    fn ports(&self) -> usize {
+        2
+    }
+}
 
 #[cfg(test)]
 mod tests {

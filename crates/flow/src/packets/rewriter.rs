@@ -85,6 +85,10 @@ impl<S: Sink<Routed>> Stage<Passing, S> for Rewriter {
 }
 
 impl PacketStage for Rewriter {
+    fn ports(&self) -> usize {
+        1
+    }
+
     fn notes(&self) -> Notes {
         self.notes
     }

@@ -201,6 +201,10 @@ impl<S: Sink<Routed>> Stage<Passing, S> for CaptureWriter {
 }
 
 impl PacketStage for CaptureWriter {
+    fn ports(&self) -> usize {
+        0
+    }
+
     fn take_failure(&mut self) -> Option<StageError> {
         self.failure.take()
     }
@@ -246,7 +250,11 @@ impl<S: Sink<Routed>> Stage<Passing, S> for Dropper {
     }
 }
 
-impl PacketStage for Dropper {}
+impl PacketStage for Dropper {
+    fn ports(&self) -> usize {
+        0
+    }
+}
 
 #[cfg(test)]
 mod tests;

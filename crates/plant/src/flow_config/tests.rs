@@ -181,6 +181,10 @@ fn slips_of_readers_writers_and_edges_are_told_too() {
         (String::new(), "flow.toml: there are no stages"),
         (flow(""), "the output of 'in' leads nowhere"),
         (flow(&format!("{edge}kind = \"inline\"\ncapacity = 5\n")), "12:12: an inline edge has no capacity"),
+        (flow(&format!("{edge}capacity = 5\n")), "11:12: an inline edge has no capacity"),
+        (flow(&format!("{edge}when_full = \"drop\"\n")), "11:13: an inline edge has no capacity"),
+        (format!("[flow]\ncapacity = 5\n{}", flow(edge)), "2:12: every edge is inline"),
+        (format!("[flow]\nwhen_full = \"drop\"\n{}", flow(edge)), "2:13: every edge is inline"),
         (flow(&format!("{edge}kind = \"disrupter\"\n")), "did you mean 'disruptor'?"),
         (flow(&format!("{edge}capacity = 0\n")), "'capacity' must be a whole number from 1 to 1048576"),
         (flow("[[edge]]\nfrom = \"in.put\"\nto = \"end\"\n"), "9:8: a port 'put' of 'in' is not known"),
@@ -264,9 +268,12 @@ fn buffers_that_would_not_fit_are_refused() {
     );
     let told = errors(&text);
     assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].starts_with("flow.toml:3:12: the packet buffers would take 64 GiB"), "{told:?}");
+    assert!(
+        told[0].starts_with("flow.toml:3:12: 1048768 packet buffers and the rings would take 64.3 GiB"),
+        "{told:?}"
+    );
     let own = text.replace("capacity = 1048576\n", "") + "capacity = 1048576\n";
-    assert!(errors(&own)[0].starts_with("flow.toml:14:12: the packet buffers"), "{:?}", errors(&own));
+    assert!(errors(&own)[0].starts_with("flow.toml:14:12: 1048768 packet buffers"), "{:?}", errors(&own));
 }
 
 #[test]

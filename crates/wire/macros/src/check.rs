@@ -2,10 +2,16 @@
 
 use std::collections::HashMap;
 
-use proc_macro2::Span;
+use proc_macro2::{Ident, Span};
 use syn::Error;
 
 use crate::declaration::{Declaration, EnumRepr, Raw, Role, Structure, Type, Upper};
+
+/// Names that the generated code takes from Rust's prelude: a type of such a name would hide it.
+const PRELUDE: [&str; 3] = ["Option", "Result", "Default"];
+
+/// Methods of every view: an accessor of such a name would be a second one.
+const METHODS: [&str; 4] = ["decode", "decode_known", "as_bytes", "to_fields"];
 
 /// Collects faults so that one compilation shows them all.
 #[derive(Default)]
@@ -48,7 +54,21 @@ fn type_names(declaration: &Declaration, faults: &mut Faults) {
             };
             (&item.name, what)
         }));
+    let plain: HashMap<String, &Ident> =
+        declaration.structures.iter().map(|item| (format!("{}Fields", item.name), &item.name)).collect();
     for (name, what) in names {
+        if let Some(of) = plain.get(&name.to_string()) {
+            faults.add(
+                name.span(),
+                format!("`{name}` is the name of the plain values of `{of}`: choose another"),
+            );
+        }
+        if PRELUDE.iter().any(|taken| name == taken) {
+            faults.add(
+                name.span(),
+                format!("`{name}` is a name that the code of every protocol uses: choose another"),
+            );
+        }
         if name == "Message" {
             faults.add(name.span(), "`Message` is the name of the enum over all messages".to_owned());
         }
@@ -168,6 +188,11 @@ fn layout(declaration: &Declaration, structure: &Structure, faults: &mut Faults)
     let mut previous: Option<Taken> = None;
     let mut sound = true;
     for field in &structure.fields {
+        if METHODS.iter().any(|taken| field.name == taken) {
+            let text =
+                format!("a field cannot be named `{}`: every view has a method of that name", field.name);
+            faults.add(field.name.span(), text);
+        }
         if names.insert(field.name.to_string(), ()).is_some() {
             faults.add(field.name.span(), format!("duplicate field name `{}`", field.name));
         }

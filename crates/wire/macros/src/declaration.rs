@@ -1,8 +1,9 @@
 //! The declaration as a tree: what the author wrote, with the place of each token kept for messages.
 
 use proc_macro2::{Ident, Span};
+use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
-use syn::{Attribute, Expr, ExprLit, Lit, LitInt, LitStr, Result, Token, braced};
+use syn::{Attribute, Error, Expr, ExprLit, Lit, LitInt, LitStr, Result, Token, braced};
 
 /// Byte order of a multi-byte integer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -424,9 +425,21 @@ fn field_type(input: ParseStream) -> Result<Type> {
     })
 }
 
+/// The name of a field, which becomes that of a method.
+fn field_name(input: ParseStream<'_>) -> Result<Ident> {
+    let name = input.call(Ident::parse_any)?;
+    if syn::parse_str::<Ident>(&name.to_string()).is_err() {
+        let text = format!(
+            "a field cannot be named `{name}`: it is a keyword of Rust, and the field becomes a method"
+        );
+        return Err(Error::new(name.span(), text));
+    }
+    Ok(name)
+}
+
 fn field(input: ParseStream, default_endian: Endian) -> Result<Field> {
     let doc = doc_text(&input.call(Attribute::parse_outer)?)?;
-    let name: Ident = input.parse()?;
+    let name = field_name(input)?;
     input.parse::<Token![@]>()?;
     let (offset, offset_span) = usize_literal(input)?;
     let since = if input.peek(syn::Ident) {

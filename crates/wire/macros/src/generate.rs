@@ -317,33 +317,39 @@ fn write(
     }
 }
 
-/// A check that the value fits into an odd width; nothing where the Rust type cannot hold more than the wire.
+/// A check that the value fits into an odd width and is not the one that stands for none; nothing where neither can be.
 fn range_check(field: &Field) -> TokenStream {
     let name = &field.name;
     let text = name.to_string();
-    let (integer, raw, optional) = match &field.field_type {
-        Type::Integer(integer) => (*integer, quote!(value), false),
-        Type::Price(integer, _) => (*integer, quote!(value.0), false),
-        Type::Time(time, integer) if integer.bytes < time_width(*time) => (*integer, quote!(value.0), false),
-        Type::Optional(inner, _) => match **inner {
-            Type::Integer(integer) => (integer, quote!(value), true),
-            Type::Price(integer, _) => (integer, quote!(value.0), true),
-            Type::Time(time, integer) if integer.bytes < time_width(time) => (integer, quote!(value.0), true),
-            _ => return TokenStream::new(),
-        },
+    let (field_type, absent) = match &field.field_type {
+        Type::Optional(inner, sentinel) => (&**inner, Some(*sentinel)),
+        plain => (plain, None),
+    };
+    let (integer, rust_bytes, raw) = match field_type {
+        Type::Integer(integer) => (*integer, integer.container(), quote!(value)),
+        Type::Price(integer, _) => (*integer, integer.container(), quote!(value.0)),
+        Type::Time(time, integer) => (*integer, time_width(*time), quote!(value.0)),
         _ => return TokenStream::new(),
     };
-    let narrow_time = matches!(&field.field_type, Type::Time(..));
-    if integer.container() == integer.bytes && !narrow_time {
-        return TokenStream::new();
-    }
-    let mask = Literal::u64_unsuffixed((1u64 << (integer.bytes * 8)) - 1);
+    let too_wide = (integer.bytes < rust_bytes).then(|| {
+        let mask = Literal::u64_unsuffixed((1u64 << (integer.bytes * 8)) - 1);
+        quote! { #raw > #mask }
+    });
+    let is_absent = absent.map(|sentinel| {
+        let sentinel = Literal::i128_unsuffixed(sentinel);
+        quote! { #raw == #sentinel }
+    });
+    let wrong = match (too_wide, is_absent) {
+        (None, None) => return TokenStream::new(),
+        (Some(one), None) | (None, Some(one)) => one,
+        (Some(one), Some(other)) => quote! { #one || #other },
+    };
     let check = quote! {
-        if #raw > #mask {
+        if #wrong {
             return Err(::tapeworks_wire::EncodeError::OutOfRange { field: #text });
         }
     };
-    if optional || field.since.is_some() {
+    if absent.is_some() || field.since.is_some() {
         quote! { if let Some(value) = self.#name { #check } }
     } else {
         quote! { { let value = self.#name; #check } }
@@ -594,7 +600,7 @@ fn structure(declaration: &Declaration, item: &Structure) -> TokenStream {
         let offset = field.offset;
         let body = match &field.field_type {
             Type::Group { .. } => {
-                quote! { ::tapeworks_wire::Group::new(self.bytes.get(#offset..).unwrap_or_default()) }
+                quote! { ::tapeworks_wire::Group::of_decoded(self.bytes.get(#offset..).unwrap_or_default()) }
             }
             Type::Rest | Type::Blocks { .. } => quote! { self.bytes.get(#offset..).unwrap_or_default() },
             plain_type if field.since.is_some() => {
@@ -744,7 +750,8 @@ fn structure(declaration: &Declaration, item: &Structure) -> TokenStream {
     let encode = if fixed {
         quote! {
             /// The message on the wire. Of a value wider than its field (48 bits and the like) the low bits are
-            /// written; [`encode_into`](Self::encode_into) reports it instead.
+            /// written, and a given value that stands for none is none; [`encode_into`](Self::encode_into) reports
+            /// both instead.
             #[inline]
             #[must_use]
             pub fn encode(&self) -> [u8; #minimum] { #encode_fixed }
@@ -782,6 +789,22 @@ fn structure(declaration: &Declaration, item: &Structure) -> TokenStream {
                         }
                     },
                 ),
+                Type::Blocks { length, count } => {
+                    let (prefix, endian, text) =
+                        (length.bytes, endian_path(field.endian), field_name.to_string());
+                    (
+                        quote!(self.#field_name),
+                        quote! {
+                            ::tapeworks_wire::framing::check_blocks(
+                                self.#field_name,
+                                #prefix,
+                                #endian,
+                                u64::from(self.#count),
+                                [#text, stringify!(#count)],
+                            )?;
+                        },
+                    )
+                }
                 _ => (quote!(self.#field_name), TokenStream::new()),
             };
             quote! {
@@ -800,8 +823,8 @@ fn structure(declaration: &Declaration, item: &Structure) -> TokenStream {
             /// Writes the message to the start of `target` and answers its length.
             ///
             /// # Errors
-            /// `target` is too small, a value does not fit into its field, a count disagrees with the entries, or
-            /// a later field is given without the one before it. What `target` holds then is not a message.
+            /// `target` is too small, a value does not fit into its field, a count disagrees with the entries (of
+            /// blocks: if there are any), or a later field is given without the one before it. What `target` holds then is not a message.
             #[inline]
             pub fn encode_into(&self, target: &mut [u8]) -> Result<usize, ::tapeworks_wire::EncodeError> {
                 #(#checks)*

@@ -127,6 +127,10 @@ impl<S: Sink<Routed>> Stage<Passing, S> for SocketWriter {
 }
 
 impl PacketStage for SocketWriter {
+    fn ports(&self) -> usize {
+        0
+    }
+
     fn take_failure(&mut self) -> Option<StageError> {
         self.failure.take()
     }

@@ -1,0 +1,12 @@
+tapeworks_wire::protocol! {
+    protocol "x" { title: "X", version: "1", endian: big, tag: ascii<1> @ 0, length: exact }
+    message Level = 'L', 5 bytes {
+        shares @ 1: u32,
+    }
+    message Depth = 'D', 2.. bytes {
+        level_count @ 1: u8,
+        levels      @ 2: group<Level, level_count>,
+    }
+}
+
+fn main() {}
