@@ -3,7 +3,7 @@
 //! `cargo run -p tapeworks-examples --bin own_stage`
 
 use tapeworks_flow::{Sink, Stage, Through};
-use tapeworks_market::instrument::Symbol;
+use tapeworks_market::instrument::{NotASymbol, Symbol};
 use tapeworks_market::{
     BookStage, BookUpdate, Capacity, Event, EventKind, InstrumentId, Instruments, Nanos, Price, Publisher,
     Side,
@@ -34,12 +34,11 @@ impl<'b, S: Sink<Spread>> Stage<BookUpdate<'b>, S> for Spreads {
     }
 }
 
-fn main() {
+fn main() -> Result<(), NotASymbol> {
     let mut instruments = Instruments::default();
-    let tape = instruments.intern(Symbol::from_bytes(b"TAPE").unwrap());
+    let tape = instruments.intern(Symbol::from_bytes(b"TAPE")?);
     // Events made by hand; a feed would give them. Prices in units of 0.0001.
-    let orders =
-        [(1, Side::Bid, 99_900), (2, Side::Ask, 100_100), (3, Side::Ask, 100_000), (4, Side::Bid, 90_000)];
+    let orders = [(1, Side::Bid, 99_900), (2, Side::Ask, 100_100), (3, Side::Ask, 100_000)];
     let events = orders.map(|(order_id, side, price_e4)| Event {
         ts_event: Nanos(order_id * 1_000),
         order_id,
@@ -56,4 +55,5 @@ fn main() {
         let symbol = instruments.symbols()[spread.instrument.index()];
         println!("{} ns  {symbol}  spread {:.4}", spread.at.0, spread.spread_e9 as f64 / 1e9);
     });
+    Ok(())
 }

@@ -28,10 +28,12 @@ fn packet(session: [u8; 10], first: u64, count: u16, messages: Range<u64>) -> Ve
         session: Ascii(session),
         sequence_number: first,
         message_count: count,
-        messages: &blocks,
+        messages: &[],
     };
-    let mut bytes = vec![0; 20 + blocks.len()];
+    // The header first: a count that is not that of the blocks is not encoded.
+    let mut bytes = vec![0; 20];
     fields.encode_into(&mut bytes).unwrap();
+    bytes.extend(blocks);
     bytes
 }
 

@@ -50,7 +50,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let only = arguments.next().unwrap_or_default();
     let events = session(millions * 1_000_000);
     let mut instruments = Instruments::default();
-    (0..4000).for_each(|n| _ = instruments.intern(Symbol::from_bytes(format!("S{n}").as_bytes()).unwrap()));
+    for number in 0..4000 {
+        instruments.intern(Symbol::from_bytes(format!("S{number}").as_bytes())?);
+    }
 
     let run = |name: &str, schema: Schema, format: Option<&str>| -> Result<(), Box<dyn std::error::Error>> {
         if !name.contains(&only) {
