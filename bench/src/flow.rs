@@ -190,7 +190,15 @@ fn graph(shape: Shape, kind: EdgeKind, packets: u64) -> (Graph, Vec<What>) {
             What::End => (&[Carries::Frames], &[]),
         };
         let wait = Wait::Yielding;
-        Node { name: index.to_string(), kind: "stage", label: String::new(), accepts, ports, wait, copies: matches!(what, What::Rewriter) }
+        Node {
+            name: index.to_string(),
+            kind: "stage",
+            label: String::new(),
+            accepts,
+            ports,
+            wait,
+            copies: matches!(what, What::Rewriter),
+        }
     });
     let edges = joins.into_iter().map(|(from, to)| Edge {
         from,
