@@ -1027,7 +1027,7 @@ impl Arbiter {
                 let is_asked_for = recovery.go_on(next, behind, options, now);
                 self.hole = Some(hole);
                 if !is_asked_for {
-                    self.give_up(GapReason::MessageLimit, now, deliver);
+                    self.give_up(GapReason::Attempts, now, deliver);
                 }
             }
             (front, _) => {

@@ -234,7 +234,7 @@ impl Recovery {
         now: Nanos,
     ) -> bool {
         self.remove(&(0..next), None);
-        self.unasked.start = self.unasked.start.max(next);
+        self.unasked.start = self.unasked.start.max(next).min(self.unasked.end);
         self.fill(options, now, false);
         if self.pieces.is_empty() {
             if self.recovered == self.recovered_before {

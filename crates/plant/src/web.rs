@@ -20,7 +20,7 @@
 //! second, and holds no lock for longer than a copy takes. Who is slow gets fewer looks, and who stands still is
 //! dropped; both cost the market's threads nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -36,6 +36,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::task::AbortHandle;
 
 use crate::live::config::WebSetting;
 use crate::live::service::Handles;
@@ -262,11 +263,11 @@ impl Drop for Place {
     }
 }
 
-/// Takes connections, as many as there may be. Beyond that there is a reserve, on which a connection must say soon what it wants:
-/// who holds connections and says nothing keeps nobody from asking whether the plant is well.
+/// Takes connections, as many as there may be. Beyond that there is a reserve, on which a connection must say soon what it wants, and
+/// gives way to newer ones: who holds connections and says nothing keeps nobody from asking whether the plant is well.
 async fn serve(listener: tokio::net::TcpListener, app: Arc<App>) {
     let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    let reserve = Arc::new(Semaphore::new(RESERVE));
+    let mut reserve = VecDeque::new();
     let of_addresses = OfAddresses::default();
     let (whole, reserved) = (router(&app), reserved(&app));
     loop {
@@ -298,10 +299,16 @@ async fn serve(listener: tokio::net::TcpListener, app: Arc<App>) {
             None => {
                 app.counters.connections_refused.add();
                 app.refuse(Peer(peer), "too many connections");
-                // The next is taken when this one has a place: those that wait are in the system's queue.
-                let Ok(permit) = Arc::clone(&reserve).acquire_owned().await else { return };
+                reserve.retain(|one: &AbortHandle| !one.is_finished());
+                if reserve.len() >= RESERVE
+                    && let Some(oldest) = reserve.pop_front()
+                {
+                    // It has said nothing, or takes its answer slowly; who comes now may have something to ask.
+                    oldest.abort();
+                    app.counters.connections_evicted.add();
+                }
                 let service = TowerToHyperService::new(reserved.clone().layer(Extension(Peer(peer))));
-                tokio::spawn(async move {
+                let task = tokio::spawn(async move {
                     let connection = http1::Builder::new()
                         .timer(TokioTimer::new())
                         .header_read_timeout(RESERVE_HEADER_TIME)
@@ -311,8 +318,8 @@ async fn serve(listener: tokio::net::TcpListener, app: Arc<App>) {
                     if !matches!(tokio::time::timeout(RESERVE_TIME, connection).await, Ok(Ok(()))) {
                         app.counters.connections_evicted.add();
                     }
-                    drop(permit);
                 });
+                reserve.push_back(task.abort_handle());
             }
         }
     }

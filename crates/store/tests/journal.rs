@@ -320,14 +320,18 @@ fn zeros_before_sound_records_are_damage_and_not_the_end() {
     overwrite(&path, 64 + 40_960, &[0; 4_096]);
     let (_, before) = found(&folder.0);
     assert_eq!(before.len(), 1);
+    // A second page ends the reading no more than the first.
+    overwrite(&path, 64 + 614_400, &[0; 8_192]);
+    let (numbers, before) = found(&folder.0);
+    assert_eq!((before.len(), numbers.last()), (2, Some(&19_999)));
     let (mut writer, opened) = JournalWriter::open(&folder.0, options).unwrap();
     assert_eq!((opened.next, opened.torn_bytes), (20_000, 0));
-    assert_eq!(opened.damaged, before[0].end - before[0].start);
+    assert_eq!(opened.damaged, before.iter().map(|range| range.end - range.start).sum::<u64>());
     append(&mut writer, 20_000);
     drop(writer);
     overwrite(&path, 64 + 81_920, &vec![7; 1_200_000]);
     let (numbers, lost) = found(&folder.0);
-    assert!(lost.len() == 2 && *numbers.last().unwrap() == 20_000);
+    assert!(lost.len() == 2 && *numbers.last().unwrap() == 20_000, "the third place lies over the second");
     let repaired = repair(&folder.0).unwrap();
     assert_eq!((repaired.places, repaired.left), (2, 0));
     let (after, _) = found(&folder.0);

@@ -655,6 +655,8 @@ impl Distributor {
         if self.now.steady.since(self.checked) >= CHECK_NS {
             self.checked = self.now.steady;
             self.check_times();
+            // Where there were no more descriptors it is tried again: the listener tells once.
+            self.accept_all();
         }
         for place in 0..self.clients.len() {
             if self.client(place).is_some_and(|client| client.is_readable) {

@@ -9,7 +9,7 @@ use tapeworks_market::{Event, Nanos};
 use tapeworks_ring::disruptor::{Consumer, PollError, Single};
 use tapeworks_ring::wait::WaitStrategy;
 
-use crate::live::{Bell, MANY_EVENTS, Rhythm, UNWATCHED, now};
+use crate::live::{Bell, Rhythm, UNWATCHED, may_sleep_unwatched, now};
 use crate::worker::Worker;
 
 use super::distributor::{
@@ -242,23 +242,17 @@ impl<W: WaitStrategy> Work<W> {
             if self.stop.load(Ordering::Acquire) {
                 break Ok(());
             }
-            let taken = match self.turn() {
-                Ok(Some(0)) => {
-                    self.warm_up();
-                    0
-                }
-                Ok(Some(taken)) => {
-                    looks = 0;
-                    taken
-                }
+            match self.turn() {
+                Ok(Some(0)) => self.warm_up(),
+                Ok(Some(_)) => looks = 0,
                 Ok(None) => break self.say_farewell(),
                 Err(error) => break Err(error),
-            };
+            }
             if self.told.elapsed() >= STATS_EVERY {
                 self.tell();
             }
             if let Some(bell) = self.bell.clone() {
-                match self.sleep(&bell, taken) {
+                match self.sleep(&bell) {
                     Ok(true) => continue,
                     Ok(false) => break self.say_farewell(),
                     Err(error) => break Err(error),
@@ -278,13 +272,13 @@ impl<W: WaitStrategy> Work<W> {
         result
     }
 
-    /// Serves the sockets, and sleeps until there is something: events or what a client sends. `taken` events were there just now.
-    /// `false` when no more will come.
-    fn sleep(&mut self, bell: &Bell, taken: usize) -> Result<bool, ServeError> {
+    /// Serves the sockets, and sleeps until there is something: events or what a client sends. `false` when no more will come.
+    fn sleep(&mut self, bell: &Bell) -> Result<bool, ServeError> {
         let serve = |work: &mut Self, wait| {
             work.distributor.serve(now(), work.steady(), wait).map_err(ServeError::Poll)
         };
-        if !self.distributor.has_clients() && self.warm.is_none() && taken < MANY_EVENTS {
+        let is_idle = !self.distributor.has_clients() && self.warm.is_none();
+        if is_idle && may_sleep_unwatched(self.consumer.lag(), self.consumer.capacity()) {
             serve(self, UNWATCHED)?;
             return Ok(true);
         }

@@ -150,8 +150,10 @@ impl Bell {
 /// How long a thread sleeps when nobody wants what it makes of the events: it keeps up, and takes no more of the processor.
 pub(crate) const UNWATCHED: Duration = Duration::from_millis(5);
 
-/// Events of one look above which a thread that nobody watches does not sleep so long: the ring would fill.
-pub(crate) const MANY_EVENTS: usize = 1_024;
+/// Whether a thread that nobody watches may sleep so long: the ring, which has `lag` of its `capacity` events for it, is nearly empty.
+pub(crate) const fn may_sleep_unwatched(lag: usize, capacity: usize) -> bool {
+    lag < capacity / 16 && lag < 1_024
+}
 
 /// How a thread that reads the ring rests when there is nothing in it.
 #[derive(Debug)]

@@ -862,5 +862,7 @@ fn move_bytes(client: &mut Client, sequence: &Sequence, bytes: &mut [u8], now_ns
             Err(_) => soup.closed(),
         }
     }
+    // What a turn leaves is seen as work that is left: its socket will not tell of it.
+    soup.fill(sequence, now_ns);
     soup.over()
 }

@@ -15,7 +15,7 @@ use super::{QuestDbFailure, TELL_EVERY};
 use crate::clients::history::{Begin, History, HistoryError, Past, Read, catch_up};
 use crate::clients::replica::{BookOptions, Mode, Replica, Special, lane_of};
 use crate::live::config::QuestDbSetting;
-use crate::live::{MANY_EVENTS, Rest};
+use crate::live::{Rest, may_sleep_unwatched};
 
 /// Bytes of records after which they go to the sender.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -88,8 +88,10 @@ impl<W: WaitStrategy> Reading<W> {
         while !self.queue.is_stopped() {
             match self.turn() {
                 // Rows go in batches: there is time to let events gather.
-                Ok(taken) if taken < MANY_EVENTS => rest.rest_unwatched(),
-                Ok(_) => {}
+                Ok(()) if may_sleep_unwatched(self.consumer.lag(), self.consumer.capacity()) => {
+                    rest.rest_unwatched();
+                }
+                Ok(()) => {}
                 Err(PollError::Closed) => {
                     self.making.replica.release();
                     self.making.flush();
@@ -101,18 +103,18 @@ impl<W: WaitStrategy> Reading<W> {
         Ok(())
     }
 
-    /// Takes what the ring has. Returns the number of events.
-    fn turn(&mut self) -> Result<usize, PollError> {
+    /// Takes what the ring has.
+    fn turn(&mut self) -> Result<(), PollError> {
         self.events.clear();
         let Self { consumer, events, .. } = self;
-        let taken = consumer.poll(|event, _, _| events.push(*event))?;
+        consumer.poll(|event, _, _| events.push(*event))?;
         self.making.take(&self.events);
         if self.told.elapsed() >= TELL_EVERY {
             self.told = Instant::now();
             let lag = self.consumer.lag();
             self.queue.progress(|status| status.ring_lag = lag);
         }
-        Ok(taken)
+        Ok(())
     }
 
     /// Takes the events of the day so far, and those that come meanwhile.

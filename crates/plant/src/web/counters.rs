@@ -58,7 +58,7 @@ counters! {
     refused_token,
     /// Requests refused as too many wrong tokens came from their address
     refused_guesses,
-    /// Connections of the reserve closed as they said nothing in time
+    /// Connections of the reserve closed as they said nothing in time, or gave way to newer ones
     connections_evicted,
     /// Pages that came to look
     viewers,

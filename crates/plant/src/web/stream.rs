@@ -26,7 +26,7 @@ use super::counters::StreamCounters;
 use crate::clients::distributor::BookOptions;
 use crate::clients::history::{Begin, HistoryError, Past, Start, catch_up};
 use crate::clients::replica::{Market, Special};
-use crate::live::{MANY_EVENTS, Rest};
+use crate::live::{Rest, may_sleep_unwatched};
 use crate::worker::Worker;
 
 pub(super) mod endpoint;
@@ -196,7 +196,9 @@ impl<W: WaitStrategy> Work<W> {
         let mut rest = Rest::new(self.begin.bell.clone(), NAP);
         while !self.stop.load(Ordering::Acquire) {
             let turned = self.turn().and_then(|taken| {
-                if taken < MANY_EVENTS && self.maker.subscribers.is_empty() {
+                if self.maker.subscribers.is_empty()
+                    && may_sleep_unwatched(self.consumer.lag(), self.consumer.capacity())
+                {
                     rest.rest_unwatched();
                 } else if taken > 0 {
                     rest.worked();

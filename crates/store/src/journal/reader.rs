@@ -281,7 +281,7 @@ impl JournalReader {
             self.open = None;
             return self.pass_missing_segments();
         };
-        (open.offset, self.lost_until, self.time) = (offset, number, time);
+        (open.offset, open.is_searched, self.lost_until, self.time) = (offset, false, number, time);
         (self.used, self.filled) = (0, 0);
         Ok(true)
     }
