@@ -181,6 +181,8 @@ impl ItchNormaliser {
     }
 
     /// The book of an instrument that was named now lacks the orders that earlier messages were about.
+    #[cold]
+    #[inline(never)]
     fn doubt_named_late<S: Sink<Event>>(
         &mut self,
         timestamp: NanosecondsSinceMidnight,
