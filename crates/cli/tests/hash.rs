@@ -7,7 +7,7 @@ mod support;
 use std::io::Write as _;
 use std::process::{Output, Stdio};
 
-use support::{Folder, command, run, stderr, stdout};
+use support::{Folder, command, interrupt_once, listens, run, stderr, stdout};
 
 #[track_caller]
 fn assert_told(output: &Output, code: i32, text: &str) {
@@ -121,4 +121,23 @@ fn a_faulty_file_is_named_with_the_line() {
         1,
         "standard input:1:1: \"x1\" is no value; write 68, 0x44, 0b1000100, 'D' or \"AE\"",
     );
+}
+
+#[cfg(unix)]
+#[test]
+fn one_ctrl_c_ends_the_wait_for_a_pipe_that_says_nothing() {
+    let folder = Folder::new("hash-pipe");
+    let pipe = folder.path("values");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for arguments in [&["hash", "-"][..], &["hash", "--file", &pipe]] {
+        let mut child = command(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let _silent = child.stdin.take();
+        let process = child.id();
+        assert_told(&interrupt_once(child, || listens(process)), 130, "stopped");
+    }
 }

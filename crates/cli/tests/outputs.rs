@@ -10,7 +10,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use support::{Folder, assert_told, command, run, signal, stderr, stdout, wait_for};
+use support::{Folder, assert_told, command, listens, run, signal, stderr, stdout, wait_for};
 
 const CAPTURE: &str = "testdata/captures/nasdaq-itch50/Multiple.Packets.pcap";
 
@@ -22,11 +22,7 @@ fn start(arguments: &[&str]) -> Child {
 
 /// Waits until the program listens for Ctrl-C.
 fn wait_until_it_listens(child: &Child) {
-    wait_for(|| {
-        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
-        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
-        u64::from_str_radix(caught.trim(), 16).unwrap() & 1 << (2 - 1) != 0
-    });
+    wait_for(|| listens(child.id()));
 }
 
 /// What it answers; one that does not end is killed.

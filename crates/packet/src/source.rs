@@ -129,7 +129,12 @@ impl ByteSource {
 
     fn open_with(path: &Path, may_map: bool) -> Result<Self, CaptureError> {
         if path.as_os_str() == "-" {
-            return Self::from_reader("standard input", stdin()?, None);
+            let name = "standard input";
+            return Self::from_reader(
+                name,
+                stdin().map_err(|cause| CaptureError::from_open(name, cause))?,
+                None,
+            );
         }
         let name = path.display().to_string();
         let failed = |cause| CaptureError::from_open(&name, cause);
@@ -385,13 +390,28 @@ fn open_file(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
+/// Opens a small file of text for reading; `-` is standard input. [`stop`] ends the wait for a pipe or a terminal.
+///
+/// # Errors
+/// What the operating system says. A reading that is stopped fails with [`stop::stopped`].
+pub fn open_plain(path: &Path) -> io::Result<Box<dyn Read + Send>> {
+    if path.as_os_str() == "-" {
+        return stdin();
+    }
+    let file = open_file(path)?;
+    #[cfg(unix)]
+    if file.metadata()?.file_type().is_fifo() {
+        return Ok(Box::new(Pipe(file)));
+    }
+    Ok(Box::new(file))
+}
+
 /// Standard input; of a pipe or a terminal, one whose reading can be stopped.
-fn stdin() -> Result<Box<dyn Read + Send>, CaptureError> {
+fn stdin() -> io::Result<Box<dyn Read + Send>> {
     #[cfg(unix)]
     {
-        let failed = |cause| CaptureError::from_open("standard input", cause);
-        let file = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
-        let metadata = file.metadata().map_err(failed)?;
+        let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+        let metadata = file.metadata()?;
         if metadata.file_type().is_fifo() || io::IsTerminal::is_terminal(&file) {
             return Ok(Box::new(Pipe(file)));
         }

@@ -33,6 +33,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use tapeworks_market::Nanos;
+use tapeworks_packet::stop;
 
 mod check;
 mod chore;
@@ -112,6 +113,9 @@ pub enum JournalError {
         /// Its bytes.
         bytes: usize,
     },
+    /// The process is asked to stop ([`tapeworks_packet::stop`]).
+    #[error("stopped")]
+    Stopped,
 }
 
 impl JournalError {
@@ -120,6 +124,11 @@ impl JournalError {
     pub fn is_full_disk(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
     }
+}
+
+/// Between two segments of a long work: whether it goes on.
+fn go_on() -> Result<(), JournalError> {
+    if stop::is_requested() { Err(JournalError::Stopped) } else { Ok(()) }
 }
 
 fn failed<'p>(path: &'p Path, what: &'static str) -> impl FnOnce(io::Error) -> JournalError + use<'p> {

@@ -1,6 +1,5 @@
 //! `tapeworks hash`: the cheapest perfect hash of a set of message types.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -10,6 +9,7 @@ use clap::error::{ContextKind, ContextValue};
 use serde_json::json;
 use tapeworks_dispatch::search::values::{self, Listing};
 use tapeworks_dispatch::search::{Family, PerfectHash, SearchError, Width, compare, find_in};
+use tapeworks_packet::{source, stop};
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table};
@@ -100,6 +100,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
 /// The text of a file of values, or of standard input.
 fn read(file: &Path, name: &str) -> Result<String> {
     let failed = |error: &io::Error| {
+        if stop::is_stopped(error) {
+            return Failure::Stopped;
+        }
         Failure::Failed(match error.kind() {
             io::ErrorKind::NotFound => format!("{name}: no such file"),
             io::ErrorKind::InvalidData => format!("{name}: is no text"),
@@ -108,13 +111,9 @@ fn read(file: &Path, name: &str) -> Result<String> {
         })
     };
     let mut text = String::new();
-    let mut take = |source: &mut dyn Read| source.take(MOST_FILE_BYTES + 1).read_to_string(&mut text);
-    if file == Path::new("-") {
-        take(&mut io::stdin().lock()).map_err(|error| failed(&error))?;
-    } else {
-        let mut file = File::open(file).map_err(|error| failed(&error))?;
-        take(&mut file).map_err(|error| failed(&error))?;
-    }
+    source::open_plain(file)
+        .and_then(|file| file.take(MOST_FILE_BYTES + 1).read_to_string(&mut text))
+        .map_err(|error| failed(&error))?;
     if text.len() as u64 > MOST_FILE_BYTES {
         return Err(Failure::Failed(format!("{name}: has more than {} MB", MOST_FILE_BYTES >> 20)));
     }

@@ -109,7 +109,10 @@ impl From<ExportError> for Failure {
 
 impl From<JournalError> for Failure {
     fn from(error: JournalError) -> Self {
-        Self::Failed(error.to_string())
+        match error {
+            JournalError::Stopped => Self::Stopped,
+            error => Self::Failed(error.to_string()),
+        }
     }
 }
 

@@ -142,6 +142,13 @@ pub(crate) fn interrupt_once(mut child: Child, is_under_way: impl Fn() -> bool) 
     child.wait_with_output().unwrap()
 }
 
+/// Whether the process listens for Ctrl-C.
+pub(crate) fn listens(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
+    u64::from_str_radix(caught.trim(), 16).unwrap() & 1 << (2 - 1) != 0
+}
+
 pub(crate) fn signal(child: &Child, signal: &str) {
     assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tapeworks_market::Nanos;
 
 use super::scan::scan;
-use super::{Head, JournalError, LOST, Segment, SegmentHeader, failed, segments};
+use super::{Head, JournalError, LOST, Segment, SegmentHeader, failed, go_on, segments};
 
 /// Something in a journal that does not hold together.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -50,11 +50,12 @@ pub struct Verified {
 /// Reads every record of the journal in `folder` and checks it.
 ///
 /// # Errors
-/// A folder or file that cannot be read.
+/// A folder or file that cannot be read. [`JournalError::Stopped`] if the process is asked to stop: it looks before each segment.
 pub fn verify(folder: &Path) -> Result<Verified, JournalError> {
     let mut verified = Verified::default();
     let all = segments(folder)?;
     for (at, Segment { path, first }) in all.iter().enumerate() {
+        go_on()?;
         verified.segments += 1;
         let mut damage = Vec::new();
         let mut note = |offset: u64, what: String| damage.push(Damage { path: path.clone(), offset, what });

@@ -9,7 +9,7 @@ use tapeworks_market::Nanos;
 use super::scan::{DamagedPlace, scan};
 use super::{
     DAMAGED, Head, JournalError, JournalOptions, JournalWriter, LOST, MAX_PAYLOAD_BYTES, NUMBERED,
-    RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, failed, segment_path,
+    RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, failed, go_on, segment_path,
     segments, set_aside, set_aside_of,
 };
 
@@ -35,7 +35,8 @@ pub struct Repaired {
 /// is destroyed. A journal that is sound is left as it is.
 ///
 /// # Errors
-/// As [`JournalWriter::open`]; a disk that is full or fails.
+/// As [`JournalWriter::open`]; a disk that is full or fails. [`JournalError::Stopped`] if the process is asked to stop: it looks before
+/// each segment, and those before it are mended.
 pub fn repair(folder: &Path) -> Result<Repaired, JournalError> {
     let last = segments(folder)?.last().map_or(0, |segment| segment.first);
     let before = set_aside_of(folder, last)?;
@@ -45,6 +46,7 @@ pub fn repair(folder: &Path) -> Result<Repaired, JournalError> {
     repaired.set_aside.extend(set_aside_of(folder, last)?.into_iter().filter(|path| !before.contains(path)));
     let mut next: Option<u64> = None;
     for Segment { path, first } in segments(folder)? {
+        go_on()?;
         let file = OpenOptions::new()
             .read(true)
             .write(true)
