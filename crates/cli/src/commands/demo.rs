@@ -134,10 +134,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     };
     let seconds = generating.elapsed().as_secs_f64();
     output::print(&format!(
-        "{}: {} messages of {} symbols, {}, generated in {seconds:.1} s\n",
+        "{}: {} of {}, {}, generated in {seconds:.1} s\n",
         session.display(),
-        thousands(made.messages),
-        thousands(u64::from(scenario.symbols)),
+        counted(made.messages, "message", "messages"),
+        counted(u64::from(scenario.symbols), "symbol", "symbols"),
         bytes(made.bytes),
     ))?;
     if interrupt::is_requested() {

@@ -11,7 +11,7 @@ use tapeworks_plant::input;
 
 use crate::commands::replay::complain_of_unseen;
 use crate::ending::{Ending, Failure, Result};
-use crate::table::{counted, thousands};
+use crate::table::counted;
 use crate::terminal::{self, Bar};
 use crate::values::{self, Symbols};
 use crate::{complain, output};
@@ -103,7 +103,8 @@ pub(crate) fn run(arguments: Arguments) -> Result {
     }
     if dumped.problems > 0 {
         let places = counted(dumped.problems, "place", "places");
-        complain(&format!("{places} could not be read; {} messages were", thousands(dumped.messages)));
+        let messages = counted(dumped.messages, "message", "messages");
+        complain(&format!("{places} could not be read; {messages} could"));
     }
     complain_of_unseen(&dumped.unseen_symbols);
     let is_clean =

@@ -225,10 +225,10 @@ pub(crate) fn show(status: &Status) -> String {
     let [p50, p90, p99, p999, max] = status.delay;
     let microseconds = |nanoseconds: u64| format!("{:.1}", nanoseconds as f64 / 1e3);
     let mut out = format!(
-        "{} messages, {} events, {} symbols; from the kernel's receive time to the ring: p50 {} us, p90 {}, p99 {}, p99.9 {}, at most {}\n\n",
-        thousands(status.messages),
-        thousands(status.events),
-        thousands(status.symbols as u64),
+        "{}, {}, {}; from the kernel's receive time to the ring: p50 {} us, p90 {}, p99 {}, p99.9 {}, at most {}\n\n",
+        counted(status.messages, "message", "messages"),
+        counted(status.events, "event", "events"),
+        counted(status.symbols as u64, "symbol", "symbols"),
         microseconds(p50),
         microseconds(p90),
         microseconds(p99),
@@ -281,8 +281,8 @@ pub(crate) fn show(status: &Status) -> String {
     if let Some(journal) = &status.journal {
         let _infallible = writeln!(
             out,
-            "\njournal: {} records, {} bytes written, {} lost, {} in doubt, {} damaged",
-            thousands(journal.next),
+            "\njournal: {}, {} bytes written, {} lost, {} in doubt, {} damaged",
+            counted(journal.next, "record", "records"),
             thousands(journal.written_bytes),
             thousands(journal.lost),
             thousands(journal.in_doubt),
@@ -292,9 +292,9 @@ pub(crate) fn show(status: &Status) -> String {
     if let Some(questdb) = &status.questdb {
         let _infallible = writeln!(
             out,
-            "QuestDB: {} rows, {} of them from the journal; {} without room, {} refused, {} lost; {} failed requests, {} \
+            "QuestDB: {}, {} of them from the journal; {} without room, {} refused, {} lost; {} failed requests, {} \
              reconnects",
-            thousands(questdb.rows),
+            counted(questdb.rows, "row", "rows"),
             thousands(questdb.rows_again),
             thousands(questdb.overflowed),
             thousands(questdb.refused),
@@ -309,13 +309,13 @@ pub(crate) fn show(status: &Status) -> String {
 /// The multicast's part of the summary.
 fn show_multicast(stats: &MulticastStats) -> String {
     format!(
-        "multicast: session {}, {} messages in {} packets, {} not taken by the system; {} requests, {} refused; \
+        "multicast: session {}, {} in {}, {} not taken by the system; {}, {} refused; \
          {} TCP connections, {} too slow\n",
         stats.session,
-        thousands(stats.next.saturating_sub(1)),
-        thousands(stats.packets),
+        counted(stats.next.saturating_sub(1), "message", "messages"),
+        counted(stats.packets, "packet", "packets"),
         thousands(stats.unsent),
-        thousands(stats.requests),
+        counted(stats.requests, "request", "requests"),
         thousands(stats.refused_requests),
         thousands(stats.connections),
         thousands(stats.slow_clients),

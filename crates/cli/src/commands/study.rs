@@ -209,7 +209,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         return Ok(Ending::Interrupted);
     }
     if study.without_time > 0 {
-        complain(&format!("{} messages without a time are left out", thousands(study.without_time)));
+        let messages = counted(study.without_time, "message", "messages");
+        complain(&format!("{messages} without a time, left out"));
     }
     Ok(if study.is_clean() { Ending::Complete } else { Ending::WithProblems })
 }
@@ -249,7 +250,8 @@ fn measure(files: &[PathBuf], arguments: &Arguments) -> Result<Option<Measured>>
 
 /// What is to be read beside the plot.
 fn note(study: &Study, measured: Option<&Measured>) -> String {
-    let mut note = format!("{} messages in {}", thousands(study.messages), show_ns(study.seconds() * 1e9));
+    let mut note =
+        format!("{} in {}", counted(study.messages, "message", "messages"), show_ns(study.seconds() * 1e9));
     let [millisecond, ..] = &study.peaks;
     let _infallible = write!(note, ", up to {} a second in 1 ms", number(millisecond.per_second()));
     if let Some(measured) = measured {
@@ -272,8 +274,8 @@ fn show(study: &Study, title: &str, measured: Option<&Measured>, svg: Option<&Pa
     };
     let _infallible = writeln!(
         out,
-        "{} messages from {} to {}",
-        thousands(study.messages),
+        "{} from {} to {}",
+        counted(study.messages, "message", "messages"),
         study.show_time(first),
         study.show_time(last)
     );

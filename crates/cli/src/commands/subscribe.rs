@@ -327,14 +327,14 @@ pub(crate) fn resolve(text: &str) -> Result<SocketAddr> {
 /// What the receiver of the multicast went through.
 fn received(counters: &ReceiverCounters) -> String {
     let mut text = format!(
-        "session {} from number {} on: {}, {}, {} filled by asking again ({}), {} messages missing",
+        "session {} from number {} on: {}, {}, {} filled by asking again ({}), {} missing",
         counters.session,
         thousands(counters.first),
         counted(counters.messages, "message", "messages"),
         counted(counters.holes, "hole", "holes"),
         thousands(counters.filled),
         counted(counters.recovered, "message", "messages"),
-        thousands(counters.missing),
+        counted(counters.missing, "message", "messages"),
     );
     let odd = [
         (counters.kernel_drops, "datagrams dropped by the kernel"),

@@ -243,21 +243,21 @@ fn show(report: &Report, path: &Path, seconds: f64) -> String {
     // A raw file has none.
     let packets = match report.packets {
         0 => String::new(),
-        packets => format!(" in {} packets", thousands(packets)),
+        packets => format!(" in {}", counted(packets, "packet", "packets")),
     };
     let mut out = format!(
-        "{}\n{} messages{packets}, {} before compression, made in {seconds:.1} s ({} messages/s)\n",
+        "{}\n{}{packets}, {} before compression, made in {seconds:.1} s ({} messages/s)\n",
         paint.strong(&path.display().to_string()),
-        thousands(report.messages),
+        counted(report.messages, "message", "messages"),
         bytes(report.bytes),
         number(report.messages as f64 / seconds.max(1e-9)),
     );
     let _infallible = write!(
         out,
-        "From {} to {}, up to {} messages in a millisecond\n\n{}",
+        "From {} to {}, up to {} in a millisecond\n\n{}",
         time(report.first_ns),
         time(report.last_ns),
-        thousands(report.peak_per_ms),
+        counted(report.peak_per_ms, "message", "messages"),
         table.render(terminal::width(), paint)
     );
     out

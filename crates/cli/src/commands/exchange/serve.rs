@@ -66,11 +66,11 @@ pub(super) fn check(arguments: &Check) -> Result {
     let config = load(&arguments.config)?;
     let lines = config.venues.iter().map(|venue| venue.lines.len() as u64).sum();
     output::print(&format!(
-        "{}: sound: {}, {}, {} messages a second\n",
+        "{}: sound: {}, {}, {} a second\n",
         arguments.config.display(),
         counted(config.venues.len() as u64, "venue", "venues"),
         counted(lines, "line", "lines"),
-        thousands(config.rate),
+        counted(config.rate, "message", "messages"),
     ))?;
     Ok(Ending::Complete)
 }
@@ -117,8 +117,8 @@ pub(super) fn serve(arguments: &Serve) -> Result {
 
 fn show(report: &Report) -> String {
     let mut out = format!(
-        "{} messages in {:.1} s: {} a second; at most {} us late\n\n",
-        thousands(report.messages),
+        "{} in {:.1} s: {} a second; at most {} us late\n\n",
+        counted(report.messages, "message", "messages"),
         report.elapsed_ns as f64 / 1e9,
         number(report.rate()),
         number(report.worst_late_ns as f64 / 1e3),
