@@ -5,11 +5,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use hdrhistogram::Histogram;
+use tapeworks_market::instrument::Symbol;
 use tapeworks_market::{EventKind, Nanos, Price, Publisher};
 use tapeworks_plant::live::{Published, SHARED_MEANING};
 use tapeworks_plant::text::iso_time;
 use tapeworks_ring::broadcast::{Read, Reader, Start};
 
+use super::replay::complain_of_unseen;
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{counted, number, thousands};
 use crate::values::{self, Symbols};
@@ -46,6 +48,12 @@ pub(crate) struct Arguments {
     #[arg(short, long)]
     quiet: bool,
 }
+
+/// Looks at an empty ring before the first sleep.
+const SPINS: u32 = 10_000;
+
+/// Short sleeps before the long ones: of a tenth of a second.
+const SHORT_SLEEPS: u32 = 2_000;
 
 fn price(price: i64) -> String {
     Price::from_e9(price).map_or_else(|| "-".to_owned(), |price| format!("{price:?}"))
@@ -99,6 +107,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     let mut delays = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3)
         .map_err(|error| Failure::Failed(format!("no histogram: {error}")))?;
     let until = arguments.seconds.map(|time| Instant::now() + time);
+    let mut unseen = arguments.symbols.as_ref().map(|Symbols(wanted)| wanted.clone()).unwrap_or_default();
     let mut is_writer_dead = false;
     let (mut items, mut lines, mut lost, mut looks) = (0u64, 0u64, 0u64, 0u32);
     while !interrupt::is_requested() && arguments.limit.is_none_or(|limit| lines < limit) {
@@ -115,6 +124,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
                 let is_wanted = arguments.symbols.as_ref().is_none_or(|Symbols(wanted)| {
                     item.symbol().is_some_and(|symbol| wanted.contains(&symbol))
                 });
+                if !unseen.is_empty()
+                    && let Some(symbol) = item.symbol()
+                {
+                    unseen.remove(&symbol);
+                }
                 if is_wanted && (arguments.events || item.nbbo_changed == 1) {
                     if !arguments.quiet {
                         output::print(&(line(&item) + "\n"))?;
@@ -125,8 +139,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
             Read::Lost(count) => lost += count,
             Read::Closed => break,
             Read::Empty => {
-                looks += 1;
-                if looks > 10_000 {
+                looks = looks.saturating_add(1);
+                if looks > SPINS {
                     if until.is_some_and(|until| Instant::now() >= until) {
                         break;
                     }
@@ -139,7 +153,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
                         looks = 0;
                         continue;
                     }
-                    std::thread::sleep(Duration::from_micros(20));
+                    // Nothing wakes a reader of the memory of another process.
+                    let micros = if looks > SPINS + SHORT_SLEEPS { 1_000 } else { 20 };
+                    std::thread::sleep(Duration::from_micros(micros));
                 }
             }
         }
@@ -158,6 +174,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         at(0.999),
         at(1.0),
     ));
+    let mut unseen: Vec<Symbol> = unseen.into_iter().collect();
+    unseen.sort_unstable();
+    complain_of_unseen(&unseen);
     if is_writer_dead {
         complain(&format!("{}: the plant that wrote it has died", path.display()));
         return Ok(Ending::Failed);
