@@ -142,19 +142,19 @@ pub(crate) fn speed(text: &str) -> Result<Speed, String> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Symbols(pub(crate) HashSet<Symbol>);
 
-/// `AAPL,MSFT`, or `@FILE` with symbols between commas, spaces or line ends.
+/// `AAPL,MSFT`, or `@FILE` with symbols between commas or line ends. Spaces around a symbol are no part of it.
 pub(crate) fn symbols(text: &str) -> Result<Symbols, String> {
     let list = match text.strip_prefix('@') {
         Some(file) => std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?,
         None => text.to_owned(),
     };
     let symbols: HashSet<Symbol> = list
-        .split(|c: char| c == ',' || c.is_whitespace())
+        .split([',', '\n'])
+        .map(str::trim)
         .filter(|symbol| !symbol.is_empty())
         .map(|symbol| {
-            Symbol::parse(&symbol.to_ascii_uppercase()).ok_or_else(|| {
-                format!("{symbol:?} cannot be a symbol, which has 1 to 16 visible ASCII characters")
-            })
+            Symbol::parse(&symbol.to_ascii_uppercase())
+                .ok_or_else(|| format!("{symbol:?} cannot be a symbol, which has {}", Symbol::FORM))
         })
         .collect::<Result<_, _>>()?;
     if symbols.is_empty() { Err("no symbols".to_owned()) } else { Ok(Symbols(symbols)) }
@@ -215,7 +215,11 @@ mod tests {
             HashSet::from([Symbol::from_bytes(b"AAPL").unwrap(), Symbol::from_bytes(b"MSFT").unwrap()])
         );
         assert!(symbols(" , ").is_err());
-        assert!(symbols("AAPL,ABCDEFGHIJKLMNOPQ").unwrap_err().contains("\"ABCDEFGHIJKLMNOPQ\" cannot be"));
+        assert!(
+            symbols("AAPL,ABCDEFGHIJKLMNOPQRSTUV")
+                .unwrap_err()
+                .contains("\"ABCDEFGHIJKLMNOPQRSTUV\" cannot be")
+        );
         assert!(symbols("@/nowhere/symbols").unwrap_err().contains("/nowhere/symbols"));
     }
 }

@@ -9,10 +9,14 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 
 use support::{Folder, assert_told, command, free_port, stderr, stdout, wait_for};
+use tapeworks_market::instrument::Symbol;
 use tapeworks_market::{EventKind, Publisher};
 use tapeworks_plant::live::{Published, SHARED_MEANING};
 use tapeworks_ring::broadcast::Writer;
 use zerocopy::FromZeros as _;
+
+/// An option in OCC's form: the longest symbol.
+const OPTION: &str = "SPX   260117C05000000";
 
 fn tap(arguments: &[&str]) -> Child {
     command(&[&["tap"][..], arguments].concat())
@@ -30,6 +34,7 @@ fn publish_until_it_ends(writer: &mut Writer<Published>, mut reader: Child) -> s
         (item.kind, item.publisher, item.instrument) = (EventKind::Trade as u8, Publisher::XNAS_ITCH.0, 3);
         (item.ts_recv, item.price, item.size) = (1_700_000_000_000_000_001 + number, 10_500_000_000, 100);
         (item.bid, item.ask, item.side) = (i64::MAX, i64::MAX, b'B');
+        item.symbol = *Symbol::parse(OPTION).unwrap().as_bytes();
         writer.publish(&item);
         number += 1;
         reader.try_wait().unwrap().is_some()
@@ -37,6 +42,19 @@ fn publish_until_it_ends(writer: &mut Writer<Published>, mut reader: Child) -> s
     // No harm if it has ended.
     reader.kill().unwrap();
     reader.wait_with_output().unwrap()
+}
+
+#[test]
+fn an_options_symbol_is_shown_whole_and_one_that_never_came_is_named() {
+    let folder = Folder::new("tap-symbols");
+    let path = folder.path("shared");
+    let mut writer = Writer::<Published>::create(Path::new(&path), 1 << 10, SHARED_MEANING).unwrap();
+    let reader = tap(&[&path, "--events", "--limit", "2", "--symbols", &format!("{OPTION},SPX")]);
+    let output = publish_until_it_ends(&mut writer, reader);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stderr(&output).ends_with("tapeworks: no message is about SPX\n"), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.lines().all(|line| line.contains(&format!("Z {OPTION} XNAS.ITCH Trade "))), "{text}");
 }
 
 #[test]

@@ -9,7 +9,6 @@
 use serde::{Deserialize, Serialize};
 use tapeworks_flow::Sink;
 use tapeworks_market::event::{Definition, Imbalance, Session, Status, StatusAction};
-use tapeworks_market::instrument::Symbol;
 use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Nanos, Price, Publisher, Side};
 use tapeworks_wire::iex::{deep10, tops16};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
@@ -45,17 +44,18 @@ macro_rules! shared_messages {
             $protocol::Message::SecurityDirectory(directory) => {
                 let flags = directory.security_directory_flags();
                 // What is no symbol is counted where it is looked up, and defines nothing.
-                let definition = Symbol::from_bytes(&directory.symbol().0).ok().map(|symbol| Definition {
-                    symbol,
+                let definition = Definition {
                     round_lot: directory.round_lot_size(),
                     reference_price: price(directory.adjusted_poc_price()),
                     class: b' ',
                     is_test: flags.test_security(),
                     is_etp: flags.etp(),
-                });
-                $normaliser.put(directory.symbol(), directory.timestamp(), $to, |event| match definition {
-                    Some(definition) => event.with_definition(definition),
-                    None => Event { kind: EventKind::Other, ..event },
+                };
+                $normaliser.put(directory.symbol(), directory.timestamp(), $to, |event| {
+                    match event.instrument {
+                        InstrumentId::UNKNOWN => Event { kind: EventKind::Other, ..event },
+                        _ => event.with_definition(definition),
+                    }
                 })
             }
             $protocol::Message::TradingStatus(status) => {

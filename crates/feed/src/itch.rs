@@ -10,7 +10,6 @@
 use serde::{Deserialize, Serialize};
 use tapeworks_flow::Sink;
 use tapeworks_market::event::{Definition, Gap, Imbalance, Session, Status, StatusAction};
-use tapeworks_market::instrument::Symbol;
 use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Price, Publisher, Side};
 use tapeworks_wire::nasdaq::itch50::{
     Authenticity, EtpFlag, EventCode, ImbalanceDirection, Message, OperationalHaltAction, OrderAction,
@@ -269,11 +268,12 @@ impl ItchNormaliser {
                 if instrument == UNWANTED {
                     return Ok(contradiction);
                 }
-                // What is no symbol is counted where it was looked up, and defines nothing.
-                let Ok(symbol) = Symbol::from_bytes(&directory.stock().0) else { return Ok(contradiction) };
+                // What is no symbol is counted where it is looked up, and defines nothing.
+                if instrument == InstrumentId::UNKNOWN {
+                    return Ok(contradiction);
+                }
                 let event = self.event(EventKind::Definition, instrument, directory.timestamp(), context);
                 sink.put(event.with_definition(Definition {
-                    symbol,
                     round_lot: directory.round_lot_size(),
                     reference_price: None,
                     class: directory.issue_classification().raw(),

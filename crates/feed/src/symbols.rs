@@ -59,7 +59,7 @@ impl SymbolTable {
 
     /// Appends what is known, in an order that follows from it alone.
     pub(crate) fn save(&self, writer: &mut Writer) -> Result<(), StateError> {
-        let symbols: Vec<[u8; 16]> =
+        let symbols: Vec<[u8; Symbol::MOST]> =
             self.instruments.symbols().iter().map(|symbol| *symbol.as_bytes()).collect();
         writer.put(&symbols)?;
         let mut words: Vec<(u64, InstrumentId)> =
@@ -73,7 +73,7 @@ impl SymbolTable {
         wanted: Option<HashSet<Symbol>>,
         reader: &mut Reader<'_>,
     ) -> Result<Self, StateError> {
-        let symbols: Vec<[u8; 16]> = reader.take()?;
+        let symbols: Vec<[u8; Symbol::MOST]> = reader.take()?;
         let words: Vec<(u64, InstrumentId)> = reader.take()?;
         let mut instruments = Instruments::with_capacity(symbols.len());
         for symbol in &symbols {

@@ -93,8 +93,11 @@ fn a_quote_becomes_two_sides_of_which_the_second_is_last() {
 fn iexs_directory_packet_defines_and_quotes_its_symbols() {
     let (events, feed) = events_of("iex-tops15/SecurityDirectoryMessage.pcap");
     assert_eq!(feed.problems().total, 0);
-    let definition = events.iter().find_map(Event::definition).unwrap();
-    assert_eq!((definition.symbol.as_str(), definition.round_lot), ("ZEXIT", 100));
+    let (instrument, definition) =
+        events.iter().find_map(|event| Some((event.instrument, event.definition()?))).unwrap();
+    assert_eq!(definition.round_lot, 100);
+    let mapping = events.iter().find(|event| event.instrument == instrument).unwrap();
+    assert_eq!(mapping.symbol().unwrap().as_str(), "ZEXIT");
     assert!(events.iter().filter(|event| event.kind == EventKind::Quote).count() > 10);
 }
 

@@ -274,11 +274,9 @@ impl StatusAction {
     }
 }
 
-/// What an instrument is at a venue.
+/// What an instrument is at a venue. Its symbol came before, in a [`EventKind::SymbolMapping`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Definition {
-    /// The venue's symbol.
-    pub symbol: Symbol,
     /// Shares in a round lot, 0 when the venue does not say.
     pub round_lot: u32,
     /// The adjusted closing price of the day before, when the venue says (IEX).
@@ -437,27 +435,35 @@ impl Event {
 
     /// Writes `symbol` into an event of kind [`EventKind::SymbolMapping`].
     #[must_use]
-    pub const fn with_symbol(mut self, symbol: Symbol) -> Self {
-        let symbol = u128::from_le_bytes(*symbol.as_bytes());
+    pub fn with_symbol(mut self, symbol: Symbol) -> Self {
+        let mut letters = symbol.as_bytes().chunks(8).map(|letters| {
+            letters.iter().rev().fold(0u64, |number, letter| number << 8 | u64::from(*letter))
+        });
+        let mut next = || letters.next().unwrap_or_default();
         self.kind = EventKind::SymbolMapping;
-        self.order_id = symbol as u64;
-        self.aux = (symbol >> 64) as u64;
+        (self.order_id, self.aux) = (next(), next());
+        // The last five letters.
+        let rest = next();
+        (self.size, self.detail) = (rest as u32, (rest >> 32) as u8);
         self
-    }
-
-    fn symbol_bits(&self) -> Option<Symbol> {
-        Symbol::from_bytes(&(u128::from(self.order_id) | u128::from(self.aux) << 64).to_le_bytes()).ok()
     }
 
     /// The symbol that the instrument's number stands for, of a [`EventKind::SymbolMapping`].
     pub fn symbol(&self) -> Option<Symbol> {
-        self.symbol_bits().filter(|_| self.kind == EventKind::SymbolMapping)
+        if self.kind != EventKind::SymbolMapping {
+            return None;
+        }
+        let mut letters = [0; 24];
+        let rest = u64::from(self.size) | u64::from(self.detail) << 32;
+        for (place, number) in letters.chunks_exact_mut(8).zip([self.order_id, self.aux, rest]) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        Symbol::from_bytes(&letters).ok()
     }
 
     /// Writes `definition` into an event of kind [`EventKind::Definition`].
     #[must_use]
     pub const fn with_definition(mut self, definition: Definition) -> Self {
-        self = self.with_symbol(definition.symbol);
         self.kind = EventKind::Definition;
         self.size = definition.round_lot;
         self.price = definition.reference_price;
@@ -467,12 +473,11 @@ impl Event {
     }
 
     /// The definition, of a [`EventKind::Definition`].
-    pub fn definition(&self) -> Option<Definition> {
-        if self.kind != EventKind::Definition {
+    pub const fn definition(&self) -> Option<Definition> {
+        if !matches!(self.kind, EventKind::Definition) {
             return None;
         }
         Some(Definition {
-            symbol: self.symbol_bits()?,
             round_lot: self.size,
             reference_price: self.price,
             class: self.detail,
@@ -657,7 +662,6 @@ mod tests {
     #[test]
     fn a_definition_comes_back_as_it_went_in() {
         let definition = Definition {
-            symbol: Symbol::from_bytes(b"BRK.A-LONGESTONE").unwrap(),
             round_lot: 1,
             reference_price: Price::from_e9(5),
             class: b'C',
@@ -665,7 +669,17 @@ mod tests {
             is_etp: false,
         };
         assert_eq!(blank(EventKind::Definition).with_definition(definition).definition(), Some(definition));
-        assert_eq!(blank(EventKind::Other).with_symbol(definition.symbol).symbol(), Some(definition.symbol));
+        assert_eq!(blank(EventKind::Add).definition(), None);
+    }
+
+    #[test]
+    fn a_symbol_of_any_length_comes_back_as_it_went_in() {
+        for length in 1..=Symbol::MOST {
+            let symbol = Symbol::from_bytes(b"SPX   260117C05000000".get(..length).unwrap()).unwrap();
+            let mapping = blank(EventKind::Other).with_symbol(symbol);
+            assert_eq!((mapping.kind, mapping.symbol()), (EventKind::SymbolMapping, Some(symbol)));
+            assert_eq!(Event { kind: EventKind::Definition, ..mapping }.symbol(), None);
+        }
     }
 
     #[test]

@@ -63,13 +63,17 @@ impl fmt::Display for NotASymbol {
 
 impl std::error::Error for NotASymbol {}
 
-/// A symbol: up to 16 ASCII characters, padded with spaces.
+/// A symbol: up to 21 ASCII characters, padded with spaces at the end. An option's symbol in OCC's form (the root in six
+/// characters, the date, `C` or `P`, the strike price) has 21, and may have spaces inside.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Symbol([u8; 16]);
+pub struct Symbol([u8; Self::MOST]);
 
 impl Symbol {
     /// The most letters of a symbol.
-    pub const MOST: usize = 16;
+    pub const MOST: usize = 21;
+
+    /// What [`Symbol::parse`] takes, for messages to people.
+    pub const FORM: &str = "1 to 21 visible ASCII characters, with spaces only between them";
 
     /// From the bytes of a message, padded or not with spaces or zeros at the end. No two symbols become one.
     ///
@@ -92,10 +96,9 @@ impl Symbol {
         Ok(Self(padded))
     }
 
-    /// From what a person wrote: 1 to 16 visible ASCII characters, or it is none.
+    /// From what a person wrote, if it has the form [`Symbol::FORM`].
     pub fn parse(text: &str) -> Option<Self> {
-        let is_one = (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
-        is_one.then(|| Self::from_bytes(text.as_bytes()).ok()).flatten()
+        Self::from_bytes(text.as_bytes()).ok().filter(|symbol| symbol.as_str() == text)
     }
 
     /// The text without its padding.
@@ -104,8 +107,8 @@ impl Symbol {
         std::str::from_utf8(&self.0).unwrap_or_default().trim_end()
     }
 
-    /// The sixteen padded bytes.
-    pub const fn as_bytes(&self) -> &[u8; 16] {
+    /// The padded bytes.
+    pub const fn as_bytes(&self) -> &[u8; Self::MOST] {
         &self.0
     }
 }
@@ -140,7 +143,7 @@ impl Instruments {
         if let Some(id) = self.by_symbol.get(&symbol) {
             return *id;
         }
-        // Sixteen bytes of ASCII could name more than 2^32 symbols, but memory ends long before.
+        // The letters could name more than 2^32 symbols, but memory ends long before.
         let id = InstrumentId(self.symbols.len() as u32);
         self.by_symbol.insert(symbol, id);
         self.symbols.push(symbol);
@@ -196,17 +199,19 @@ mod tests {
         assert_eq!(not(b" A"), NotASymbol::Blank);
         assert_eq!(not(b"A\xC4B     "), NotASymbol::Byte { byte: 0xC4, at: 1 });
         assert_eq!(not(b"A\0B"), NotASymbol::Byte { byte: 0, at: 1 });
-        assert_eq!(not(b"ABCDEFGHIJKLMNOPQ"), NotASymbol::TooLong { length: 17 });
+        assert_eq!(not(b"ABCDEFGHIJKLMNOPQRSTUV"), NotASymbol::TooLong { length: 22 });
         assert_eq!(Symbol::from_bytes(b"A B ").unwrap().as_str(), "A B");
         assert_ne!(Symbol::from_bytes(b"A B"), Symbol::from_bytes(b"A"));
     }
 
     #[test]
     fn what_a_person_writes_is_a_symbol_whole_or_not_at_all() {
-        for text in ["A", "BRK.B", "ABCDEFGHIJKLMNOP"] {
+        for text in
+            ["A", "BRK.B", "A B", "ABCDEFGHIJKLMNOPQRSTU", "SPX   260117C05000000", "BRK.B 260117P00300500"]
+        {
             assert_eq!(Symbol::parse(text).unwrap().as_str(), text);
         }
-        for text in ["", " ", "A B", "ABCDEFGHIJKLMNOPQ", "AÉ", "A\n", "\u{fffd}"] {
+        for text in ["", " ", " A", "A ", "A\0", "ABCDEFGHIJKLMNOPQRSTUV", "AÉ", "A\n", "\u{fffd}"] {
             assert_eq!(Symbol::parse(text), None, "{text:?}");
         }
     }

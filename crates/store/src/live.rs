@@ -503,7 +503,7 @@ pub fn symbol_mapping(
     let undefined = dbn::UNDEF_TIMESTAMP;
     let record =
         SymbolMappingMsg::new(number, time.0, stype_in, &asked, stype_out, told, undefined, undefined);
-    // A symbol has at most 16 characters, of the 70 there is room for.
+    // A symbol has at most 21 characters, of the 70 there is room for.
     if let Ok(record) = record {
         append(&record, bytes);
     }

@@ -536,7 +536,7 @@ impl Session {
         }
         let list = list.split(',').map(|one| {
             Symbol::parse(one).filter(|_| one != "ALL_SYMBOLS").ok_or_else(|| {
-                bad(one, "symbols of 1 to 16 characters, joined by commas, or ALL_SYMBOLS alone")
+                bad(one, "symbols of 1 to 21 characters, joined by commas, or ALL_SYMBOLS alone")
             })
         });
         Ok(Wanted::Symbols(list.collect::<Result<_, _>>()?))
@@ -701,12 +701,22 @@ mod tests {
     }
 
     #[test]
+    fn an_options_symbol_is_asked_for_whole() {
+        let options = ["SPX   260117C05000000", "BRK.B 260117P00300500"];
+        let line = format!("schema=mbo|symbols={}\n", options.join(","));
+        let requests = receive(&mut admitted(), &line).unwrap();
+        let [Request::Subscribe(asked)] = &requests[..] else { panic!("{requests:?}") };
+        let symbols = options.map(|one| Symbol::from_bytes(one.as_bytes()).unwrap()).to_vec();
+        assert_eq!(asked.wanted, Wanted::Symbols(symbols));
+    }
+
+    #[test]
     fn values_that_cannot_be_used_are_named() {
         for (line, told) in [
             ("schema=mbp-2|symbols=A", "schema=mbp-2: expected one of mbo"),
             ("schema=mbo|symbols=A|stype_in=parent", "stype_in=parent: expected raw_symbol or instrument_id"),
             ("schema=mbo", "'symbols' is missing"),
-            ("schema=mbo|symbols=A,,B", "symbols=: expected symbols of 1 to 16"),
+            ("schema=mbo|symbols=A,,B", "symbols=: expected symbols of 1 to 21"),
             ("schema=mbo|symbols=A,ALL_SYMBOLS", "symbols=ALL_SYMBOLS: expected"),
             ("schema=mbo|symbols=0|stype_in=instrument_id", "symbols=0: expected instrument numbers"),
             ("schema=mbo|symbols=A|start=-1", "start=-1: expected a whole number"),

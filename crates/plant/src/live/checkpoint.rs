@@ -6,7 +6,7 @@
 //!
 //! | offset | | |
 //! | --- | --- | --- |
-//! | 0 | `TAPESNP6` | the last letter is the version |
+//! | 0 | `TAPESNP7` | the last letter is the version |
 //! | 8 | CRC-32 | u32, of all that follows it |
 //! | 12 | zero | 4 bytes |
 //! | 16 | number | u64, of the next record |
@@ -52,7 +52,7 @@ use super::status::Status;
 use super::{PlantOptions, now};
 use crate::clients::history::Start;
 
-const MAGIC: [u8; 8] = *b"TAPESNP6";
+const MAGIC: [u8; 8] = *b"TAPESNP7";
 const HEADER_BYTES: usize = 48;
 const ENDING: &str = "snapshot";
 
@@ -323,7 +323,7 @@ pub(super) fn tell(status: &Mutex<Status>, written: Result<u64, String>) {
 pub(super) struct MarketImage {
     pub(super) books: Vec<BooksImage>,
     pub(super) nbbo: NbboImage,
-    pub(super) symbols: Vec<[u8; 16]>,
+    pub(super) symbols: Vec<[u8; Symbol::MOST]>,
     pub(super) carried: CarriedImage,
     /// The latest receive time of the events, in ns.
     pub(super) now: u64,

@@ -244,7 +244,7 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
     plant.receive.interface =
         top.parsed(reading, "interface", "the IPv4 address of an interface", |text| text.parse().ok());
     plant.symbols = top
-        .each(reading, "symbols", "a symbol of 1 to 16 visible ASCII characters", Symbol::parse)
+        .each(reading, "symbols", &format!("a symbol of {}", Symbol::FORM), Symbol::parse)
         .map(|symbols| symbols.into_iter().collect());
     plant.shared_memory = top.text(reading, "shared_memory").map(|(path, _)| PathBuf::from(path));
     let ring = top.integer(reading, "ring_events", 1_024..=1 << 26);

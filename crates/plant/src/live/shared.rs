@@ -28,8 +28,8 @@ use super::warm::Warmer;
 use super::{EventConsumer, PlantError, PlantFailure, PlantOptions, now};
 use crate::clients::history::Start;
 
-/// What the words of the shared memory mean: version 2 of [`Published`], which has the symbol.
-pub const SHARED_MEANING: u64 = 0x5441_5045_0000_0002;
+/// What the words of the shared memory mean: version 3 of [`Published`], which has symbols of up to 21 characters.
+pub const SHARED_MEANING: u64 = 0x5441_5045_0000_0003;
 
 /// Items that the shared memory holds: who is further behind has lost some.
 const SHARED_ITEMS: usize = 1 << 18;
@@ -86,9 +86,9 @@ pub struct Published {
     /// DBN's flags of the NBBO: `MAYBE_BAD_BOOK` while a venue among the best is in doubt.
     pub nbbo_flags: u8,
     /// The instrument's symbol, filled with spaces; zeros where there is none.
-    pub symbol: [u8; 16],
+    pub symbol: [u8; Symbol::MOST],
     /// Zeros.
-    pub reserved: [u8; 18],
+    pub reserved: [u8; 13],
 }
 
 impl Published {
@@ -120,8 +120,8 @@ impl Published {
             ask_publisher: nbbo.ask.publisher.0,
             nbbo_changed: u8::from(changed),
             nbbo_flags: nbbo.flags.0,
-            symbol: symbol.map_or([0; 16], |symbol| *symbol.as_bytes()),
-            reserved: [0; 18],
+            symbol: symbol.map_or([0; Symbol::MOST], |symbol| *symbol.as_bytes()),
+            reserved: [0; 13],
         }
     }
 

@@ -4,6 +4,7 @@ use std::ffi::c_char;
 
 use dbn::{ImbalanceMsg, InstrumentDefMsg, StatusMsg};
 use tapeworks_market::event::{Event, EventKind, Imbalance};
+use tapeworks_market::instrument::Symbol;
 use tapeworks_market::price::price_e9;
 use tapeworks_market::{Instruments, NbboUpdate};
 
@@ -116,14 +117,10 @@ impl Shape for Definitions {
 
     /// An equity: class `K`, currency USD, CFI `ES` (or `CE` for an exchange-traded product). The venue's own class
     /// of the issue is in `secsubtype`, and a test security has the group `TEST`.
-    fn put(
-        &mut self,
-        update: &NbboUpdate<'_>,
-        _instruments: &Instruments,
-        rows: &mut Rows<InstrumentDefMsg>,
-    ) {
+    fn put(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments, rows: &mut Rows<InstrumentDefMsg>) {
         let event = update.book.event;
         let Some(definition) = event.definition() else { return rows.skip(Skip::NotInSchema) };
+        let symbol = instruments.symbol(event.instrument);
         let class = [definition.class];
         let class = std::str::from_utf8(&class).unwrap_or_default().trim();
         let mic = event.publisher.feed().map_or("", |feed| feed.venue.mic);
@@ -131,7 +128,7 @@ impl Shape for Definitions {
         let record = InstrumentDefMsg {
             hd: header::<InstrumentDefMsg>(dbn::rtype::INSTRUMENT_DEF, event),
             ts_recv: event.ts_recv.0,
-            raw_symbol: field(definition.symbol.as_str()),
+            raw_symbol: field(symbol.as_ref().map_or("", Symbol::as_str)),
             raw_instrument_id: u64::from(instrument_number(event.instrument)),
             min_lot_size_round_lot: round_lot,
             currency: field("USD"),

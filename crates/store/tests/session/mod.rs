@@ -89,14 +89,8 @@ pub(crate) fn the_imbalance() -> Imbalance {
 
 /// Every kind of event there is.
 pub(crate) fn session() -> Vec<Event> {
-    let definition = Definition {
-        symbol: Symbol::from_bytes(b"AAA").unwrap(),
-        round_lot: 100,
-        reference_price: None,
-        class: b'Q',
-        is_test: false,
-        is_etp: true,
-    };
+    let definition =
+        Definition { round_lot: 100, reference_price: None, class: b'Q', is_test: false, is_etp: true };
     let execution = of_order(10, EventKind::Execute, 1, 100);
     let priced = Event { price: dollars("10.005"), ..of_order(11, EventKind::Execute, 1, 50) };
     let hidden = Event {

@@ -58,7 +58,7 @@ pub enum RequestError {
     #[error("schema={0:?} is none; there are 'nbbo' and 'trades', joined by a comma")]
     Schema(String),
     /// A symbol that cannot be.
-    #[error("symbols: {0:?} cannot be a symbol, which has 1 to 16 visible ASCII characters")]
+    #[error("symbols: {0:?} cannot be a symbol, which has {form}", form = Symbol::FORM)]
     Symbol(String),
 }
 
@@ -136,6 +136,8 @@ mod tests {
         assert_eq!(read("?symbols=BRK.B%2CA&schema=nbbo%2Ctrades&encoding=protobuf"), Ok(whole));
         let trades = Request { nbbo: false, trades: true, ..Request::default() };
         assert_eq!(read("?schema=trades&encoding=json"), Ok(trades));
+        let option = read("?symbols=SPX%20%20%20260117C05000000").unwrap().symbols.unwrap();
+        assert_eq!(option, BTreeSet::from([Symbol::from_bytes(b"SPX   260117C05000000").unwrap()]));
     }
 
     #[test]
@@ -146,9 +148,9 @@ mod tests {
             ("?schema=nbbo,mbo", "schema=\"mbo\" is none"),
             ("?schema=", "schema=\"\" is none"),
             ("?symbols=A,,B", "symbols: \"\" cannot be a symbol"),
-            ("?symbols=ABCDEFGHIJKLMNOPQ", "symbols: \"ABCDEFGHIJKLMNOPQ\" cannot"),
+            ("?symbols=ABCDEFGHIJKLMNOPQRSTUV", "symbols: \"ABCDEFGHIJKLMNOPQRSTUV\" cannot"),
             ("?symbols=A%0AB", "symbols: \"A\\nB\" cannot"),
-            ("?symbols=A%20B", "symbols: \"A B\" cannot"),
+            ("?symbols=A%20", "symbols: \"A \" cannot"),
             ("?symbols=A%C3%89", "symbols: \"A\u{c9}\" cannot"),
             ("?sybmols=A", "the parameter \"sybmols\" does not exist"),
             ("?schema=nbbo&schema=trades", "the parameter 'schema' is there twice"),
