@@ -67,7 +67,7 @@ pub use status::{
     ChannelStatus, DELAY_BOUNDS, DelayBuckets, DelayPoint, InterfaceStatus, LineStatus, QuestDbStatus, Status,
 };
 pub use waiting::{Bell, Waiting};
-pub(crate) use waiting::{Rest, UNWATCHED, may_sleep_unwatched};
+pub(crate) use waiting::{QUIET, Rest, UNWATCHED, may_sleep_unwatched};
 pub(crate) use warm::Rhythm;
 pub use warm::Warmer;
 

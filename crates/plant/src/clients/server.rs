@@ -9,7 +9,7 @@ use tapeworks_market::{Event, Nanos};
 use tapeworks_ring::disruptor::{Consumer, PollError, Single};
 use tapeworks_ring::wait::WaitStrategy;
 
-use crate::live::{Bell, Rhythm, UNWATCHED, may_sleep_unwatched, now};
+use crate::live::{Bell, QUIET, Rhythm, UNWATCHED, may_sleep_unwatched, now};
 use crate::worker::Worker;
 
 use super::distributor::{
@@ -242,7 +242,9 @@ impl<W: WaitStrategy> Work<W> {
             if self.stop.load(Ordering::Acquire) {
                 break Ok(());
             }
-            match self.turn() {
+            let turned = self.turn();
+            let has_events = matches!(turned, Ok(Some(1..)));
+            match turned {
                 Ok(Some(0)) => self.warm_up(),
                 Ok(Some(_)) => looks = 0,
                 Ok(None) => break self.say_farewell(),
@@ -252,7 +254,7 @@ impl<W: WaitStrategy> Work<W> {
                 self.tell();
             }
             if let Some(bell) = self.bell.clone() {
-                match self.sleep(&bell) {
+                match self.sleep(&bell, has_events) {
                     Ok(true) => continue,
                     Ok(false) => break self.say_farewell(),
                     Err(error) => break Err(error),
@@ -272,20 +274,25 @@ impl<W: WaitStrategy> Work<W> {
         result
     }
 
-    /// Serves the sockets, and sleeps until there is something: events or what a client sends. `false` when no more will come.
-    fn sleep(&mut self, bell: &Bell) -> Result<bool, ServeError> {
+    /// Serves the sockets, and sleeps until there is something: events or what a client sends. `has_events` is whether there were events
+    /// just now. `false` when no more will come.
+    fn sleep(&mut self, bell: &Bell, has_events: bool) -> Result<bool, ServeError> {
         let serve = |work: &mut Self, wait| {
             work.distributor.serve(now(), work.steady(), wait).map_err(ServeError::Poll)
         };
         let is_idle = !self.distributor.has_clients() && self.warm.is_none();
-        if is_idle && may_sleep_unwatched(self.consumer.lag(), self.consumer.capacity()) {
+        if is_idle && has_events && may_sleep_unwatched(self.consumer.lag(), self.consumer.capacity()) {
             serve(self, UNWATCHED)?;
             return Ok(true);
         }
         bell.arm();
         // Once more: what came before the bell was armed rings nothing.
         let taken = self.turn()?;
-        let longest = if self.warm.is_some() { Rhythm::EVERY } else { SLEEP };
+        let longest = match (is_idle, &self.warm) {
+            (true, _) => QUIET,
+            (false, Some(_)) => Rhythm::EVERY,
+            (false, None) => SLEEP,
+        };
         let wait = if taken == Some(0) { self.distributor.patience(longest) } else { Duration::ZERO };
         serve(self, wait)?;
         bell.disarm();

@@ -30,7 +30,7 @@ use super::records::{Owned, Queued};
 use super::shared::MarketStage;
 use super::snapshots::{Asks, Wanted};
 use super::status::{ChannelStatus, DelayBuckets, DelayPoint, LineStatus, Status};
-use super::waiting::{Bell, Waiting};
+use super::waiting::{Bell, QUIET, Waiting};
 use super::warm::Warmer;
 use super::{PlantError, PlantFailure, PlantOptions, Topology, now};
 
@@ -42,9 +42,6 @@ const LOOK: Duration = Duration::from_micros(50);
 
 /// How long after a state snapshot that could not be written, though one is needed, the next is begun.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
-
-/// The longest sleep.
-const SLEEP: Duration = Duration::from_millis(10);
 
 /// Chunks of snapshots that may wait for ingest.
 const ANSWERS: usize = 64;
@@ -307,7 +304,7 @@ impl Ingest {
                 let due = engine
                     .feed()
                     .deadline()
-                    .map_or(SLEEP, |deadline| Duration::from_nanos(deadline.since(now())).min(SLEEP));
+                    .map_or(QUIET, |deadline| Duration::from_nanos(deadline.since(now())).min(QUIET));
                 // A snapshot's answers come by another way than sockets.
                 let longest = if engine.feed().channels().iter().any(LiveChannel::is_awaiting_snapshot) {
                     due.min(Duration::from_millis(1))

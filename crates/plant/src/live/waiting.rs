@@ -150,6 +150,9 @@ impl Bell {
 /// How long a thread sleeps when nobody wants what it makes of the events: it keeps up, and takes no more of the processor.
 pub(crate) const UNWATCHED: Duration = Duration::from_millis(5);
 
+/// The longest sleep of a thread that has nobody to serve, while nothing comes: its bell or its sockets wake it.
+pub(crate) const QUIET: Duration = Duration::from_millis(50);
+
 /// Whether a thread that nobody watches may sleep so long: the ring, which has `lag` of its `capacity` events for it, is nearly empty.
 pub(crate) const fn may_sleep_unwatched(lag: usize, capacity: usize) -> bool {
     lag < capacity / 16 && lag < 1_024

@@ -15,7 +15,7 @@ use super::{QuestDbFailure, TELL_EVERY};
 use crate::clients::history::{Begin, History, HistoryError, Past, Read, catch_up};
 use crate::clients::replica::{BookOptions, Mode, Replica, Special, lane_of};
 use crate::live::config::QuestDbSetting;
-use crate::live::{Rest, may_sleep_unwatched};
+use crate::live::{QUIET, Rest, may_sleep_unwatched};
 
 /// Bytes of records after which they go to the sender.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -84,13 +84,21 @@ impl<W: WaitStrategy> Reading<W> {
 
     fn read(&mut self) -> Result<(), QuestDbFailure> {
         self.catch_up()?;
-        let rest = Rest::new(self.making.begin.bell.clone(), NAP);
+        let mut rest = Rest::new(self.making.begin.bell.clone(), NAP);
+        // What was made is handed on in time.
+        let longest = QUIET.min(self.making.setting.flush_every);
         while !self.queue.is_stopped() {
-            match self.turn() {
-                // Rows go in batches: there is time to let events gather.
-                Ok(()) if may_sleep_unwatched(self.consumer.lag(), self.consumer.capacity()) => {
+            let turned = self.turn().and_then(|()| {
+                if self.events.is_empty() {
+                    rest.rest(longest, || self.turn().map(|()| !self.events.is_empty()))?;
+                } else if may_sleep_unwatched(self.consumer.lag(), self.consumer.capacity()) {
+                    // Rows go in batches: there is time to let events gather.
+                    rest.worked();
                     rest.rest_unwatched();
                 }
+                Ok(())
+            });
+            match turned {
                 Ok(()) => {}
                 Err(PollError::Closed) => {
                     self.making.replica.release();

@@ -26,7 +26,7 @@ use super::counters::StreamCounters;
 use crate::clients::distributor::BookOptions;
 use crate::clients::history::{Begin, HistoryError, Past, Start, catch_up};
 use crate::clients::replica::{Market, Special};
-use crate::live::{Rest, may_sleep_unwatched};
+use crate::live::{QUIET, Rest, may_sleep_unwatched};
 use crate::worker::Worker;
 
 pub(super) mod endpoint;
@@ -196,14 +196,20 @@ impl<W: WaitStrategy> Work<W> {
         let mut rest = Rest::new(self.begin.bell.clone(), NAP);
         while !self.stop.load(Ordering::Acquire) {
             let turned = self.turn().and_then(|taken| {
-                if self.maker.subscribers.is_empty()
+                let is_unwatched = self.maker.subscribers.is_empty();
+                if taken > 0
+                    && is_unwatched
                     && may_sleep_unwatched(self.consumer.lag(), self.consumer.capacity())
                 {
                     rest.rest_unwatched();
                 } else if taken > 0 {
                     rest.worked();
                 } else {
-                    let longest = if self.maker.owes() { ROOM } else { SLEEP };
+                    let longest = match (is_unwatched, self.maker.owes()) {
+                        (true, _) => QUIET,
+                        (false, true) => ROOM,
+                        (false, false) => SLEEP,
+                    };
                     rest.rest(longest, || self.turn().map(|taken| taken > 0))?;
                 }
                 Ok(())
