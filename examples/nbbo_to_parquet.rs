@@ -6,7 +6,7 @@ use std::error::Error;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use tapeworks_plant::replay::{self, Options, Output};
+use tapeworks_analysis::replay::{self, Options, Output};
 use tapeworks_store::{Options as FileOptions, Schema};
 
 const CAPTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/captures");

@@ -1,12 +1,12 @@
 //! ITCH: decode, books, NBBO, against peers and the naive book; and the service time of each message.
 
+use tapeworks_analysis::timer::ServiceTimer;
 use tapeworks_exchange::Scenario;
 use tapeworks_feed::{Feed, FeedOptions, FileFormat, Frame};
 use tapeworks_flow::{Inline, Sink, Stage, Through};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{BookStage, BookUpdate, Capacity, Event, Nanos, NbboStage, NbboUpdate, Publisher};
-use tapeworks_plant::timer::ServiceTimer;
 use tapeworks_wire::framing::{BigEndian, Blocks};
 use tapeworks_wire::nasdaq::itch50::{Message, OrderMessage};
 

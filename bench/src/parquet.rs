@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use tapeworks_plant::replay::{self, Output};
+use tapeworks_analysis::replay::{self, Output};
 use tapeworks_store::Schema;
 
 use crate::Options;

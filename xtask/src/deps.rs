@@ -25,6 +25,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tapeworks-feed", &["tapeworks-wire", "tapeworks-packet", "tapeworks-market", "tapeworks-flow"]),
     ("tapeworks-store", &["tapeworks-packet", "tapeworks-market", "tapeworks-flow"]),
     ("tapeworks-exchange", &["tapeworks-wire", "tapeworks-packet", "tapeworks-market"]),
+    (
+        "tapeworks-analysis",
+        &[
+            "tapeworks-wire",
+            "tapeworks-packet",
+            "tapeworks-flow",
+            "tapeworks-market",
+            "tapeworks-feed",
+            "tapeworks-store",
+        ],
+    ),
     ("tapeworks-lab", &["tapeworks-ring", "tapeworks-dispatch", "tapeworks-wire", "tapeworks-market"]),
     ("tapeworks-gateway", &["tapeworks-wire", "tapeworks-dispatch", "tapeworks-ring", "tapeworks-store"]),
     (

@@ -74,13 +74,14 @@ const fn nothing() -> Result<(), Lack> {
 }
 
 /// The sources from which market data comes out of the program: protocols, feeds, books, files.
-const DATA: [&str; 8] = [
+const DATA: [&str; 9] = [
     "crates/wire",
     "crates/packet",
     "crates/market",
     "crates/feed",
     "crates/store",
     "crates/exchange",
+    "crates/analysis",
     "crates/plant",
     "crates/cli",
 ];

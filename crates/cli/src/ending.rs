@@ -12,10 +12,10 @@
 use std::fmt;
 use std::io;
 
+use tapeworks_analysis::input::InputError;
+use tapeworks_analysis::replay::ReplayError;
 use tapeworks_packet::new_file::{self, NewFileError};
 use tapeworks_packet::{CaptureError, stop};
-use tapeworks_plant::input::InputError;
-use tapeworks_plant::replay::ReplayError;
 use tapeworks_store::StoreError;
 
 /// The codes, for `--help`.

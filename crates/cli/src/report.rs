@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use tapeworks_analysis::paint::Paint;
+use tapeworks_analysis::replay::{Busy, Summary};
+use tapeworks_analysis::study::show_ns;
+use tapeworks_feed::clock::iso_time;
 use tapeworks_market::book::BookCounters;
 use tapeworks_market::nbbo::{BestSide, MarketState};
 use tapeworks_market::{Flags, Level, Nanos, Price};
-use tapeworks_plant::replay::{Busy, Summary};
-use tapeworks_plant::study::show_ns;
-use tapeworks_plant::text::{Paint, iso_time};
 
 use crate::table::{Align, Table, bytes, counted, number, thousands};
 

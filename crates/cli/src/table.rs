@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use tapeworks_plant::text::Paint;
+use tapeworks_analysis::paint::Paint;
 
 /// How a column is set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

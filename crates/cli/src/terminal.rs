@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
-use tapeworks_plant::text::Paint;
+use tapeworks_analysis::paint::Paint;
 
 use crate::interrupt;
 

@@ -1,8 +1,10 @@
-//! The trading day: midnight in New York.
+//! The trading day: midnight in New York; and times as people read them.
 //!
 //! ITCH tells time as nanoseconds since midnight of the exchange's day. Which midnight that is follows from the
 //! receive time of the packets, or from the name or option of a file that has none. Time zone and daylight-saving
 //! rules are those of the IANA zone `America/New_York`, never a fixed offset.
+
+use std::fmt::Write as _;
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -73,6 +75,16 @@ pub fn date_in(text: &str) -> Option<Date> {
     })
 }
 
+/// Appends the time in UTC as ISO 8601, always with nine places: `2025-11-14T14:30:00.000000001Z`.
+pub fn iso_time(out: &mut String, time: Nanos) {
+    let written = match Timestamp::from_nanosecond(i128::from(time.0)) {
+        Ok(timestamp) => write!(out, "{timestamp:.9}"),
+        // Beyond the year 9999, which 64 bits of nanoseconds do not reach.
+        Err(_) => write!(out, "{} ns", time.0),
+    };
+    debug_assert!(written.is_ok(), "writing to a string");
+}
+
 #[cfg(test)]
 mod tests {
     use jiff::civil::date;
@@ -117,5 +129,12 @@ mod tests {
             assert_eq!(date_in(time_of_day), None, "{time_of_day}");
         }
         assert_eq!(date_in("börse_S010225.itch"), Some(date(2025, 1, 2)));
+    }
+
+    #[test]
+    fn a_time_has_always_nine_places() {
+        let mut text = String::new();
+        iso_time(&mut text, Nanos(1_763_130_600_000_000_000));
+        assert_eq!(text, "2025-11-14T14:30:00.000000000Z");
     }
 }

@@ -4,24 +4,15 @@
 //! [`tapeworks_feed::Feed`] makes events of them, [`tapeworks_market::BookStage`] and [`tapeworks_market::NbboStage`]
 //! apply them, and what comes out goes into files and a summary. The stages are the ones a live plant runs.
 
-pub mod analyser;
 pub mod clients;
-pub mod dump;
 pub mod flow;
 pub mod flow_config;
-pub mod input;
 pub mod live;
 pub mod multicast;
 #[cfg(feature = "questdb")]
 pub mod questdb;
 pub mod refusals;
-pub mod replay;
-pub mod stats;
-pub mod study;
-pub mod subjects;
 pub mod subscriber;
-pub mod text;
-pub mod timer;
 pub mod venues;
 #[cfg(feature = "web")]
 pub mod web;

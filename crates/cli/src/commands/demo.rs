@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use tapeworks_analysis::replay::{self, Options, Output, Summary};
 use tapeworks_exchange::{Scenario, write_pcap};
 use tapeworks_market::Nanos;
-use tapeworks_plant::replay::{self, Options, Output, Summary};
 use tapeworks_store::Schema;
 
 use crate::ending::{Ending, Failure, Result};

@@ -5,9 +5,9 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
+use tapeworks_analysis::dump::{self, Form, Options};
+use tapeworks_analysis::input;
 use tapeworks_feed::Application;
-use tapeworks_plant::dump::{self, Form, Options};
-use tapeworks_plant::input;
 
 use crate::commands::replay::complain_of_unseen;
 use crate::ending::{Ending, Failure, Result};

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
+use tapeworks_analysis::stats::{self, Stats};
+use tapeworks_analysis::study::show_ns;
+use tapeworks_analysis::{input, paint::Paint};
 use tapeworks_feed::Application;
-use tapeworks_plant::stats::{self, Stats};
-use tapeworks_plant::study::show_ns;
-use tapeworks_plant::{input, text::Paint};
 
 use crate::ending::{Ending, Result};
 use crate::table::{Align, Table, bytes, counted, number, percent, thousands};

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
+use tapeworks_analysis::replay::{self, Summary};
+use tapeworks_analysis::study::{self, MAX_SERVERS, SERVICE_NS, Study, show_ns};
+use tapeworks_analysis::{input, paint::Paint};
 use tapeworks_exchange::{Scenario, write_pcap};
 use tapeworks_feed::Application;
 use tapeworks_market::Nanos;
-use tapeworks_plant::replay::{self, Summary};
-use tapeworks_plant::study::{self, MAX_SERVERS, SERVICE_NS, Study, show_ns};
-use tapeworks_plant::{input, text::Paint};
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, counted, number, thousands};

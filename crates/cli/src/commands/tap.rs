@@ -5,10 +5,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use hdrhistogram::Histogram;
+use tapeworks_feed::clock::iso_time;
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::{EventKind, Nanos, Price, Publisher};
 use tapeworks_plant::live::{Published, SHARED_MEANING};
-use tapeworks_plant::text::iso_time;
 use tapeworks_ring::broadcast::{Read, Reader, Start};
 
 use super::replay::complain_of_unseen;

@@ -12,7 +12,7 @@ use tapeworks_market::{BookStage, Event, InstrumentId, Instruments, Nanos, NbboS
 use tapeworks_store::live::Carried;
 
 use crate::live::Bell;
-use crate::text::iso_time;
+use tapeworks_feed::clock::iso_time;
 
 /// Why the events of the day cannot be read.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use tapeworks_feed::arbitration::RecoveryReport;
 
 use crate::clients::server::Stats;
-use crate::text::iso_time;
+use tapeworks_feed::clock::iso_time;
 
 use super::journal::JournalStatus;
 use super::status::{ChannelStatus, QuestDbStatus, Status};

@@ -8,9 +8,9 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use tapeworks_exchange::{LineFaults, Report, Scenario, VenueConfig, VenueKind, write_itch, write_pcap};
+use tapeworks_feed::clock::iso_time;
 use tapeworks_market::Nanos;
 use tapeworks_packet::new_file;
-use tapeworks_plant::text::iso_time;
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, bytes, counted, number, percent, thousands};

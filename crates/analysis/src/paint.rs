@@ -1,19 +1,4 @@
-//! Text for people: times, and colours where a terminal shows them.
-
-use std::fmt::Write as _;
-
-use jiff::Timestamp;
-use tapeworks_market::Nanos;
-
-/// Appends the time in UTC as ISO 8601, always with nine places: `2025-11-14T14:30:00.000000001Z`.
-pub fn iso_time(out: &mut String, time: Nanos) {
-    let written = match Timestamp::from_nanosecond(i128::from(time.0)) {
-        Ok(timestamp) => write!(out, "{timestamp:.9}"),
-        // Beyond the year 9999, which 64 bits of nanoseconds do not reach.
-        Err(_) => write!(out, "{} ns", time.0),
-    };
-    debug_assert!(written.is_ok(), "writing to a string");
-}
+//! Colours, where a terminal shows them.
 
 /// Paints words for a terminal, or leaves them as they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -61,13 +46,6 @@ impl Paint {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_time_has_always_nine_places() {
-        let mut text = String::new();
-        iso_time(&mut text, Nanos(1_763_130_600_000_000_000));
-        assert_eq!(text, "2025-11-14T14:30:00.000000000Z");
-    }
 
     #[test]
     fn words_are_painted_only_when_asked() {

@@ -18,7 +18,7 @@ use tapeworks_wire::DecodeError;
 use crate::analyser::{self, Ended, Header, Item, Message, Order, Place, Progress, Visitor};
 use crate::input::Input;
 use crate::subjects::{Subjects, own_time};
-use crate::text::iso_time;
+use tapeworks_feed::clock::iso_time;
 
 /// How many problems are kept with their places; all are counted.
 pub const KEPT_PROBLEMS: usize = 1_000;

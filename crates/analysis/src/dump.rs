@@ -24,8 +24,9 @@ use tapeworks_wire::schema::{Decoded, FieldValue, Value};
 
 use crate::analyser::{self, Ended, Header, Item, Message, Order, Place, Progress, Trouble, Visitor};
 use crate::input::Input;
+use crate::paint::Paint;
 use crate::subjects::{Subjects, is_wanted};
-use crate::text::{Paint, iso_time};
+use tapeworks_feed::clock::iso_time;
 
 /// How a dump is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

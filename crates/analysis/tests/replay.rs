@@ -4,9 +4,9 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use tapeworks_analysis::replay::{self, Options, Output, Summary};
 use tapeworks_exchange::{LineFaults, Scenario, VenueConfig, VenueKind};
 use tapeworks_market::Nanos;
-use tapeworks_plant::replay::{self, Options, Output, Summary};
 use tapeworks_store::Schema;
 
 /// A folder that goes when the test ends.
@@ -232,8 +232,8 @@ fn every_file_is_counted_wherever_it_ends() {
     assert_eq!(summary.file_counters.end_marks, 2);
     // Of two days: to a replay one after the other, to what compares times of day nothing.
     assert!(summary.times.unwrap().1.0 - summary.times.unwrap().0.0 > 86_400_000_000_000);
-    let opened = tapeworks_plant::input::open_all(&inputs, None).unwrap();
-    let refused = tapeworks_plant::input::of_one_day(&opened).unwrap_err();
+    let opened = tapeworks_analysis::input::open_all(&inputs, None).unwrap();
+    let refused = tapeworks_analysis::input::of_one_day(&opened).unwrap_err();
     assert!(refused.to_string().contains("is of another day than"), "{refused}");
 }
 

@@ -23,7 +23,7 @@ use crate::analyser::{self, Ended, Header, Item, Message, Order, Place, Progress
 use crate::input::Input;
 use crate::stats::Peak;
 use crate::subjects::own_time;
-use crate::text::iso_time;
+use tapeworks_feed::clock::iso_time;
 
 /// Service times studied unless others are chosen, in ns.
 pub const SERVICE_NS: [u64; 6] = [250, 500, 750, 1_000, 5_000, 10_000];
