@@ -36,7 +36,7 @@
 use std::net::SocketAddrV4;
 use std::sync::{Arc, Barrier};
 
-use tapeworks_flow::graph::{Carries, Edge, EdgeKind, Graph, Node, Port, Wait, WhenFull};
+use tapeworks_flow::graph::{Carries, Edge, EdgeKind, Graph, Node, Port, WhenFull};
 use tapeworks_flow::packets::filter::{Filter, Predicate, Side};
 use tapeworks_flow::packets::reader::Repeated;
 use tapeworks_flow::packets::rewriter::{Rewriter, Steps};
@@ -47,6 +47,7 @@ use tapeworks_flow::runner::{self, Part};
 use tapeworks_packet::net::build::FrameBuilder;
 use tapeworks_packet::net::rewrite::Rewrite;
 use tapeworks_packet::pool::{Packet, Pool};
+use tapeworks_ring::wait::Wait;
 
 use crate::Options;
 use crate::foreign::Java;

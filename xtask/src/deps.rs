@@ -36,6 +36,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tapeworks-store",
         ],
     ),
+    // Of the market only its time, which is of no market.
+    ("tapeworks-runtime", &["tapeworks-ring", "tapeworks-market"]),
     ("tapeworks-lab", &["tapeworks-ring", "tapeworks-dispatch", "tapeworks-wire", "tapeworks-market"]),
     ("tapeworks-gateway", &["tapeworks-wire", "tapeworks-dispatch", "tapeworks-ring", "tapeworks-store"]),
     (
@@ -49,6 +51,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tapeworks-feed",
             "tapeworks-store",
             "tapeworks-exchange",
+            "tapeworks-runtime",
         ],
     ),
     ("xtask", &[]),
@@ -65,7 +68,7 @@ const LEAVES: &[&str] = &[
 ];
 
 /// The crates that may know of what [`KEPT_OUT`] lists.
-const ABOVE: &[&str] = &["tapeworks-plant", "tapeworks-gateway", "tapeworks-lab", "xtask"];
+const ABOVE: &[&str] = &["tapeworks-runtime", "tapeworks-plant", "tapeworks-gateway", "tapeworks-lab", "xtask"];
 
 /// What the crates below must not link, however far down.
 const KEPT_OUT: &[&str] = &[

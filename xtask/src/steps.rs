@@ -219,14 +219,14 @@ const STEPS: &[Step] = &[
     Step {
         name: "page",
         what: "the plant's page works in Chromium",
-        when: When::Covers(&["crates/plant", "crates/cli", "web"]),
+        when: When::Covers(&["crates/runtime", "crates/plant", "crates/cli", "web"]),
         needs: interop::needs_of_page,
         run: interop::page,
     },
     Step {
         name: "java",
         what: "the Java client reads the stream in both encodings",
-        when: When::Covers(&["crates/plant", "clients"]),
+        when: When::Covers(&["crates/runtime", "crates/plant", "clients"]),
         needs: interop::needs_of_java,
         run: interop::java,
     },

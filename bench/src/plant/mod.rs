@@ -25,11 +25,11 @@ use tapeworks_feed::arbitration::ArbiterOptions;
 use tapeworks_feed::live::SnapshotOptions;
 use tapeworks_market::Publisher;
 use tapeworks_plant::clients::distributor::Dataset;
-use tapeworks_plant::clients::keys::{Key, Keys};
 use tapeworks_plant::live::config::{ClientsSetting, Config};
 use tapeworks_plant::live::{PlantOptions, VenueOptions};
 use tapeworks_plant::subscriber::{Subscriber, SubscriberOptions};
 use tapeworks_plant::venues::{self, Venue, Wait};
+use tapeworks_runtime::keys::{Key, Keys};
 
 use crate::Options;
 

@@ -10,7 +10,6 @@ use hdrhistogram::Histogram;
 use prost::Message as _;
 use tapeworks_exchange::live::LiveBurst;
 use tapeworks_feed::clock;
-use tapeworks_flow::graph::Wait;
 use tapeworks_market::{EventKind, Nanos};
 use tapeworks_plant::live::config::WebSetting;
 use tapeworks_plant::live::service::Service;
@@ -23,6 +22,7 @@ use tapeworks_plant::web::stream::Encoding;
 use tapeworks_plant::web::stream::messages::{Kind, Record as Streamed};
 use tapeworks_ring::broadcast::{Read as Shared, Reader, Start};
 use tapeworks_ring::cpu;
+use tapeworks_ring::wait::Wait;
 use tapeworks_store::Schema;
 
 use super::{Folder, free_address, heading, histogram, line, now_ns, plant, row, subscribe, venue};

@@ -16,9 +16,9 @@ use tapeworks_packet::pool::Packet;
 use tapeworks_ring::disruptor::{self, Builder, Single};
 use tapeworks_ring::prefetch;
 use tapeworks_ring::spsc;
-use tapeworks_ring::wait::{Backoff, BusySpin, Park, WaitStrategy as _, Yielding};
+use tapeworks_ring::wait::{Backoff, BusySpin, Park, Wait, WaitStrategy as _, Yielding};
 
-use crate::graph::{EdgeKind, Wait, WhenFull};
+use crate::graph::{EdgeKind, WhenFull};
 use crate::packets::Passing;
 use crate::queue::{self, BlockingQueue};
 

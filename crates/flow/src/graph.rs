@@ -13,6 +13,8 @@ mod plan;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
+use tapeworks_ring::wait::Wait;
+
 pub use self::plan::Plan;
 
 /// How many times one packet may reach one stage, over all ways to it.
@@ -54,36 +56,6 @@ pub struct Port {
     pub carries: Carries,
     /// Nothing need be joined to it: what comes out is dropped and counted.
     pub may_be_open: bool,
-}
-
-/// How a thread waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Wait {
-    /// Looks again at once: the whole core.
-    BusySpin,
-    /// Lets other threads have the core between looks.
-    Yielding,
-    /// Spins, yields, then sleeps a little longer each time, up to 100 us.
-    #[default]
-    Backoff,
-    /// Sleeps until it is woken. A thread that reads files or sockets cannot be woken by them and backs off instead; so
-    /// does one that waits for room.
-    Park,
-}
-
-impl Wait {
-    /// Every strategy, from the most eager.
-    pub const ALL: [Self; 4] = [Self::BusySpin, Self::Yielding, Self::Backoff, Self::Park];
-
-    /// Its name in the configuration.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::BusySpin => "busy_spin",
-            Self::Yielding => "yielding",
-            Self::Backoff => "backoff",
-            Self::Park => "park",
-        }
-    }
 }
 
 /// What joins two stages.

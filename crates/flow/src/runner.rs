@@ -29,9 +29,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use hdrhistogram::Histogram;
+use tapeworks_ring::wait::Wait;
 
 use crate::edge::{self, EdgeCounters, Making, Received, Receiver, Sender, Waiter, add};
-use crate::graph::{EdgeKind, Fault, Faults, Graph, MAX_PORTS, Place, Wait};
+use crate::graph::{EdgeKind, Fault, Faults, Graph, MAX_PORTS, Place};
 use crate::packets::{Note, Outbox, PacketStage, Passing, Polled, Reader, Reason, Routed, StageError, To};
 
 /// The longest latency that is told apart, in ns: what takes longer is counted as this.

@@ -7,7 +7,7 @@ use std::net::SocketAddrV4;
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
-use tapeworks_flow::graph::{Carries, Edge, EdgeKind, Graph, Node, Port, Wait, WhenFull};
+use tapeworks_flow::graph::{Carries, Edge, EdgeKind, Graph, Node, Port, WhenFull};
 use tapeworks_flow::packets::filter::{Filter, Predicate, Side};
 use tapeworks_flow::packets::reader::Repeated;
 use tapeworks_flow::packets::rewriter::{Rewriter, Steps};
@@ -18,6 +18,7 @@ use tapeworks_flow::{Sink, Stage};
 use tapeworks_packet::net::build::FrameBuilder;
 use tapeworks_packet::net::rewrite::Rewrite;
 use tapeworks_packet::pool::{HEADROOM_BYTES, Pool};
+use tapeworks_ring::wait::Wait;
 
 const PACKET_BYTES: usize = 256;
 const FRAMES: &[Carries] = &[Carries::Frames];

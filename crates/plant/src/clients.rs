@@ -9,11 +9,9 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`control`] | lines in, requests out: authentication, subscriptions, limits |
-//! | [`keys`] | who may connect, and what each may see |
 //! | [`distributor`] | events in, records out, to every client that wants them |
 //! | [`history`] | where replays come from |
 //! | [`server`] | the listener and the thread |
-//! | `tls` | certificates, with the feature `tls` |
 //! | [`warm`] | keeping the way to a client in the caches |
 //!
 //! A client that is slow costs its own queue and nothing else: sockets never block, and what does not fit is dropped,
@@ -22,12 +20,9 @@
 pub mod control;
 pub mod distributor;
 pub mod history;
-pub mod keys;
 mod outbox;
 pub(crate) mod replay;
 pub(crate) mod replica;
 pub mod server;
-#[cfg(feature = "tls")]
-pub mod tls;
 mod transport;
 pub mod warm;

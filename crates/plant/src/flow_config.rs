@@ -6,16 +6,14 @@
 //! start-up; no limit of it matters there.
 
 mod network;
-pub(crate) mod reading;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use tapeworks_flow::graph::{
-    Carries, Edge, EdgeKind, Graph, MAX_BATCH, MAX_CAPACITY, Node, Place, Port, Wait, WhenFull,
+    Carries, Edge, EdgeKind, Graph, MAX_BATCH, MAX_CAPACITY, Node, Place, Port, WhenFull,
 };
 use tapeworks_flow::packets::expression;
 use tapeworks_flow::packets::filter::{Cidr, Predicate, Side, parse_mac};
@@ -26,33 +24,14 @@ use tapeworks_packet::capture::MAX_CAPTURED_BYTES;
 use tapeworks_packet::live::{PacketOptions, UdpOptions, XdpOptions};
 use tapeworks_packet::net::rewrite::Rewrite;
 use tapeworks_packet::pool::MAX_SLOTS;
+use tapeworks_ring::wait::Wait;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 
-use self::reading::{Reading, Section};
+use tapeworks_runtime::config::{ConfigError, Reading, Section, read_file, read_text};
 
 /// Memory that the packet buffers and rings of one flow may take, in bytes.
 pub const MAX_BUFFER_BYTES: usize = 8 << 30;
-
-/// Something wrong in a configuration file.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ConfigError {
-    /// The file as the user named it.
-    pub file: String,
-    /// The line, and the column in characters, both from 1; `None` for what is wrong with the file as a whole.
-    pub place: Option<(usize, usize)>,
-    /// What is wrong, and what would be right.
-    pub problem: String,
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.place {
-            Some((line, column)) => write!(formatter, "{}:{line}:{column}: {}", self.file, self.problem),
-            None => write!(formatter, "{}: {}", self.file, self.problem),
-        }
-    }
-}
 
 /// What a stage is, as the file says it.
 #[derive(Debug, Clone, PartialEq)]
@@ -157,7 +136,7 @@ pub fn parse(file: &str, text: &str) -> Result<FlowConfig, Vec<ConfigError>> {
 }
 
 fn parse_for(file: &str, text: &str, may_run: bool) -> Result<FlowConfig, Vec<ConfigError>> {
-    reading::read_text(Reading::new(file, text, may_run), read_document)
+    read_text(Reading::new(file, text, may_run), read_document)
 }
 
 /// Reads the configuration file at `path`.
@@ -178,7 +157,7 @@ pub fn load_to_draw(path: &Path) -> Result<FlowConfig, Vec<ConfigError>> {
 
 fn load_for(path: &Path, may_run: bool) -> Result<FlowConfig, Vec<ConfigError>> {
     let file = path.display().to_string();
-    parse_for(&file, &reading::read_file(path, &file)?, may_run)
+    parse_for(&file, &read_file(path, &file)?, may_run)
 }
 
 /// Keys of rings and queues.
@@ -692,15 +671,6 @@ fn read_edge(
             places.edges.push(from_span.start..span.end);
             places.capacities.push(keys.capacity_span.clone());
         }
-    }
-}
-
-/// The value as a word, if it is one: a string, or a whole number in decimal.
-fn word(value: &DeValue<'_>) -> Option<String> {
-    match value {
-        DeValue::String(text) => Some(text.to_string()),
-        DeValue::Integer(_) => reading::whole(value).map(|number| number.to_string()),
-        _ => None,
     }
 }
 

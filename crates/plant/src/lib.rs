@@ -11,9 +11,7 @@ pub mod live;
 pub mod multicast;
 #[cfg(feature = "questdb")]
 pub mod questdb;
-pub mod refusals;
 pub mod subscriber;
 pub mod venues;
 #[cfg(feature = "web")]
 pub mod web;
-mod worker;

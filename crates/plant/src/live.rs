@@ -26,13 +26,14 @@ use std::thread::JoinHandle;
 use tapeworks_feed::arbitration::ArbiterOptions;
 use tapeworks_feed::live::{LiveChannelOptions, LiveFeed, SnapshotOptions};
 use tapeworks_feed::{Application, FeedOptions};
-use tapeworks_flow::graph::Wait;
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{Capacity, Event, Nanos, Publisher};
 use tapeworks_ring::disruptor::{Builder, Consumer, PollError, Single};
 use tapeworks_ring::wait::News;
+use tapeworks_ring::wait::Wait;
 use tapeworks_ring::{cpu, spsc};
+use tapeworks_runtime::waiting::{Bell, Waiting};
 use tapeworks_store::journal::JournalError;
 
 use crate::clients::distributor::BookOptions;
@@ -54,7 +55,6 @@ mod shared;
 mod snapshots;
 mod status;
 pub mod view;
-mod waiting;
 mod warm;
 
 pub use checkpoint::{
@@ -66,8 +66,6 @@ pub use shared::{Published, SHARED_MEANING};
 pub use status::{
     ChannelStatus, DELAY_BOUNDS, DelayBuckets, DelayPoint, InterfaceStatus, LineStatus, QuestDbStatus, Status,
 };
-pub use waiting::{Bell, Waiting};
-pub(crate) use waiting::{QUIET, Rest, UNWATCHED, may_sleep_unwatched};
 pub(crate) use warm::Rhythm;
 pub use warm::Warmer;
 
@@ -670,10 +668,4 @@ impl Drop for Plant {
 /// What a slot of the ring holds before its first event.
 fn empty_event() -> Event {
     Event::new(tapeworks_market::EventKind::Other, Publisher(0), tapeworks_market::InstrumentId::UNKNOWN)
-}
-
-/// The time of day.
-pub(crate) fn now() -> Nanos {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }

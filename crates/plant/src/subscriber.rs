@@ -12,7 +12,7 @@ use dbn::decode::dbn::Decoder;
 use dbn::{Metadata, RecordRef};
 use tapeworks_packet::stop;
 
-use crate::clients::keys::{Key, KeyError};
+use tapeworks_runtime::keys::{Key, KeyError};
 
 /// What to ask for.
 #[derive(Clone, Debug)]

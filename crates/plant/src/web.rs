@@ -40,7 +40,7 @@ use tokio::task::AbortHandle;
 
 use crate::live::config::WebSetting;
 use crate::live::service::Handles;
-use crate::refusals::{OnRefusal, Refusals};
+use tapeworks_runtime::refusals::{OnRefusal, Refusals};
 
 mod access;
 mod closing;

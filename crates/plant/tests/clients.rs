@@ -17,9 +17,9 @@ use tapeworks_market::{Event, Nanos};
 use tapeworks_plant::clients::control::{Reason, SlowReader};
 use tapeworks_plant::clients::distributor::{Dataset, Distributor, Options};
 use tapeworks_plant::clients::history::{History, HistoryError, HistoryReader, MemoryHistory};
-use tapeworks_plant::clients::keys::Key;
 use tapeworks_plant::clients::server::{self, ServerError, ServerOptions};
 use tapeworks_plant::live::service::raise_descriptor_limit;
+use tapeworks_runtime::keys::Key;
 use tapeworks_store::Schema;
 
 /// A connection whose key is shown.
@@ -860,7 +860,7 @@ fn keys_have_datasets_and_a_number_of_connections() {
     let mut plant = Plant::with(|options| {
         let mut key = Key::new("one", KEY).unwrap();
         (key.max_connections, key.datasets) = (1, vec![DATASET.to_owned()]);
-        options.keys = tapeworks_plant::clients::keys::Keys::new(vec![key]);
+        options.keys = tapeworks_runtime::keys::Keys::new(vec![key]);
         // A dataset of one feed: Nasdaq's alone.
         options.datasets = vec![
             Dataset { name: DATASET.to_owned(), publishers: vec![2] },
@@ -1044,7 +1044,7 @@ mod tls {
 
     use rustls::pki_types::{CertificateDer, ServerName};
     use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-    use tapeworks_plant::clients::tls::{self, TlsError};
+    use tapeworks_runtime::tls::{self, TlsError};
 
     use super::*;
 

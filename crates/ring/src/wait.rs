@@ -22,6 +22,36 @@ use std::time::Duration;
 
 use crate::sync::{AtomicU32, Ordering, fence, pause};
 
+/// The name of a strategy, where it is chosen at run time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Wait {
+    /// Looks again at once: the whole core.
+    BusySpin,
+    /// Lets other threads have the core between looks.
+    Yielding,
+    /// Spins, yields, then sleeps a little longer each time, up to 100 us.
+    #[default]
+    Backoff,
+    /// Sleeps until it is woken. A thread that reads files or sockets cannot be woken by them and backs off instead; so
+    /// does one that waits for room.
+    Park,
+}
+
+impl Wait {
+    /// Every strategy, from the most eager.
+    pub const ALL: [Self; 4] = [Self::BusySpin, Self::Yielding, Self::Backoff, Self::Park];
+
+    /// Its name in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BusySpin => "busy_spin",
+            Self::Yielding => "yielding",
+            Self::Backoff => "backoff",
+            Self::Park => "park",
+        }
+    }
+}
+
 /// Waits until something is so, and is told when it may have become so.
 pub trait WaitStrategy: Send + Sync {
     /// Returns when `is_ready` says so. It is called at least once.

@@ -3,8 +3,8 @@
 use tapeworks_market::Nanos;
 use tapeworks_market::instrument::Symbol;
 use tapeworks_plant::clients::control::{Door, Limits, Refusal, Request, Session, Wanted};
-use tapeworks_plant::clients::keys::{Key, Keys};
 use tapeworks_plant::web::stream::Request as StreamRequest;
+use tapeworks_runtime::keys::{Key, Keys};
 
 /// A door that is open to one key.
 struct Open(Keys);

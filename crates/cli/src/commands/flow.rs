@@ -12,7 +12,8 @@ use tapeworks_flow::graph::{Edge, EdgeKind, Graph, draw};
 use tapeworks_flow::packets::{Note, Reason};
 use tapeworks_flow::runner::{NodeCounts, Snapshot};
 use tapeworks_plant::flow::{self, FlowError, Report};
-use tapeworks_plant::flow_config::{self, ConfigError, FlowConfig};
+use tapeworks_plant::flow_config::{self, FlowConfig};
+use tapeworks_runtime::config::ConfigError;
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, bytes, counted, number, thousands};

@@ -12,7 +12,7 @@ use tapeworks_plant::live::monitor::{Monitor, Severity};
 use tapeworks_plant::live::service::{self, Service, ServiceError, ServiceFailure};
 use tapeworks_plant::live::{Status, describe};
 use tapeworks_plant::multicast::server::MulticastStats;
-use tapeworks_plant::refusals::Refused;
+use tapeworks_runtime::refusals::Refused;
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, counted, thousands};

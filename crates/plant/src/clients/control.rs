@@ -21,7 +21,7 @@ use tapeworks_market::{InstrumentId, Nanos};
 use tapeworks_store::Schema;
 use tapeworks_store::live::instrument_of;
 
-use super::keys::Keys;
+use tapeworks_runtime::keys::Keys;
 
 /// What a client may ask of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -606,8 +606,8 @@ impl<'a> Fields<'a> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::keys::Key;
     use super::*;
+    use tapeworks_runtime::keys::Key;
 
     struct Open(Keys);
 

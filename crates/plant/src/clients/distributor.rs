@@ -30,14 +30,14 @@ use tapeworks_store::live::{self, ErrorCode, SystemCode};
 
 use super::control::{Admitted, Door, Limits, Reason, Refusal, Request, Session, Subscription, Wanted};
 use super::history::{History, Start};
-use super::keys::Keys;
 use super::replay::{Begin, Message, Replay, Selection};
 pub use super::replica::BookOptions;
 use super::replica::{LANES, Mode, Replica, Special, lane_of};
 use super::transport::Transport;
-use crate::refusals::{OnRefusal, Refusals};
 use client::{Client, Clocks, Interest, Phase};
 pub use client::{ClientState, ClientView};
+use tapeworks_runtime::keys::Keys;
+use tapeworks_runtime::refusals::{OnRefusal, Refusals};
 
 /// A dataset that clients can ask for.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -11,8 +11,8 @@ use tapeworks_market::instrument::Symbol;
 use tapeworks_market::{BookStage, Event, InstrumentId, Instruments, Nanos, NbboStage};
 use tapeworks_store::live::Carried;
 
-use crate::live::Bell;
 use tapeworks_feed::clock::iso_time;
+use tapeworks_runtime::waiting::Bell;
 
 /// Why the events of the day cannot be read.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]

@@ -9,8 +9,10 @@ use tapeworks_market::{Event, Nanos};
 use tapeworks_ring::disruptor::{Consumer, PollError, Single};
 use tapeworks_ring::wait::WaitStrategy;
 
-use crate::live::{Bell, QUIET, Rhythm, UNWATCHED, may_sleep_unwatched, now};
-use crate::worker::Worker;
+use crate::live::Rhythm;
+use tapeworks_runtime::now;
+use tapeworks_runtime::waiting::{Bell, QUIET, UNWATCHED, may_sleep_unwatched};
+use tapeworks_runtime::worker::Worker;
 
 use super::distributor::{
     ClientView, Counters, Distributor, DistributorError, Evicted, MissingEvents, Options,

@@ -18,8 +18,9 @@ use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{Capacity, Event, EventKind, InstrumentId, Nanos, Price, Publisher, Side};
 
 use super::distributor::{BookOptions, Dataset, Distributor, Options};
-use super::keys::{Key, Keys};
-use crate::live::{Rhythm, now};
+use crate::live::Rhythm;
+use tapeworks_runtime::keys::{Key, Keys};
+use tapeworks_runtime::now;
 
 /// Of connections that no other program can make: their listener is gone when they are there.
 const SECRET: &str = "db-OfTheConnectionsThatAreNobody";

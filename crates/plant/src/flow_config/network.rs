@@ -7,7 +7,7 @@ use tapeworks_flow::packets::LACKS_AF_XDP;
 use tapeworks_packet::live::{self, MAX_XDP_FRAMES, PacketOptions, UdpOptions, XdpMode, XdpOptions};
 
 use super::Spec;
-use super::reading::{Reading, Section};
+use tapeworks_runtime::config::{Reading, Section};
 
 /// The largest ring of a packet reader, in bytes.
 const MAX_RING_BYTES: usize = 1 << 30;

@@ -46,11 +46,12 @@ use tapeworks_ring::cpu;
 use tapeworks_store::journal::{Opened, segment_starts};
 use tapeworks_store::live::{Carried, CarriedImage};
 
+use super::PlantOptions;
 use super::engine::{Engine, EngineCounters};
 use super::shared::MarketStage;
 use super::status::Status;
-use super::{PlantOptions, now};
 use crate::clients::history::Start;
+use tapeworks_runtime::now;
 
 const MAGIC: [u8; 8] = *b"TAPESNP7";
 const HEADER_BYTES: usize = 48;

@@ -8,13 +8,13 @@ use tapeworks_exchange::snapshot::Credentials;
 use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::SnapshotOptions;
-use tapeworks_flow::graph::Wait;
 use tapeworks_market::Publisher;
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::{NbboRules, StaleBooks};
 use tapeworks_market::venue::FEEDS;
 #[cfg(feature = "af-xdp")]
 use tapeworks_packet::live::{MAX_XDP_FRAMES, XdpOptions};
+use tapeworks_ring::wait::Wait;
 use tapeworks_store::Schema;
 use tapeworks_store::journal::JournalOptions;
 use toml::Spanned;
@@ -25,10 +25,10 @@ use super::journal::{JournalSetting, SyncPolicy, WhenFailing};
 use super::roll::RollSetting;
 use super::{ORDERS, PlantOptions, Source, Topology, VenueOptions};
 use crate::clients::distributor::{BookOptions, Dataset};
-use crate::clients::keys::{Key, Keys};
-use crate::flow_config::ConfigError;
-use crate::flow_config::reading::{Reading, Section, read_file, read_text};
 use crate::multicast::server::MulticastSetting;
+use tapeworks_runtime::config::ConfigError;
+use tapeworks_runtime::config::{Reading, Section, read_file, read_text};
+use tapeworks_runtime::keys::{Key, Keys};
 
 /// The port of the DBN live protocol.
 pub const CLIENTS_PORT: u16 = 13_000;

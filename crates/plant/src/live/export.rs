@@ -778,7 +778,7 @@ pub(super) mod tests {
     #[test]
     fn a_day_that_is_over_is_rolled_while_the_journal_goes_on() {
         let (journal, out) = (Temporary::new(), Temporary::new());
-        let began = super::super::now();
+        let began = tapeworks_runtime::now();
         let events = keep_over_days(&journal.0, false, |_| began);
         let roll =
             RollSetting { folder: out.0.clone(), schemas: vec![Schema::Mbo], ending: "dbn".to_owned() };

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use tapeworks_feed::live::{Ask, LiveChannel};
-use tapeworks_flow::graph::Wait;
 use tapeworks_market::{Event, EventKind, Nanos};
 use tapeworks_ring::disruptor::Producer;
 use tapeworks_ring::spsc;
+use tapeworks_ring::wait::Wait;
 use tapeworks_store::journal::Opened;
 
 use super::checkpoint::{Agreement, Taken, nanos};
@@ -30,9 +30,10 @@ use super::records::{Owned, Queued};
 use super::shared::MarketStage;
 use super::snapshots::{Asks, Wanted};
 use super::status::{ChannelStatus, DelayBuckets, DelayPoint, LineStatus, Status};
-use super::waiting::{Bell, QUIET, Waiting};
 use super::warm::Warmer;
-use super::{PlantError, PlantFailure, PlantOptions, Topology, now};
+use super::{PlantError, PlantFailure, PlantOptions, Topology};
+use tapeworks_runtime::now;
+use tapeworks_runtime::waiting::{Bell, QUIET, Waiting};
 
 /// How often the status is told.
 const TELL: Duration = Duration::from_millis(200);

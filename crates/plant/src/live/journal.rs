@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use jiff::civil::Date;
 use tapeworks_feed::clock;
-use tapeworks_flow::graph::Wait;
 use tapeworks_market::{Event, Nanos};
 use tapeworks_ring::disruptor::PollError;
 use tapeworks_ring::spsc;
+use tapeworks_ring::wait::Wait;
 use tapeworks_store::journal::{
     Chore, Finished, JournalError, JournalOptions, JournalReader, JournalWriter, LOST, NUMBERED, Opened,
     is_journal_file, last_time, segment_starts,
@@ -21,9 +21,10 @@ use super::checkpoint::{self, Agreement, Restored};
 use super::engine::Engine;
 use super::records::{Queued, input_of, record_of};
 use super::status::Status;
-use super::waiting::{Bell, Idle, Waiting};
-use super::{EventConsumer, PlantFailure, PlantOptions, now};
+use super::{EventConsumer, PlantFailure, PlantOptions};
 use crate::clients::history::{History, HistoryError, HistoryReader, Read, Start};
+use tapeworks_runtime::now;
+use tapeworks_runtime::waiting::{Bell, Idle, Waiting};
 
 /// When what was written is safe from the machine's death. From the process's death it always is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

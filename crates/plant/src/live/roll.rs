@@ -19,7 +19,8 @@ use tapeworks_store::Schema;
 
 use super::export::{ExportError, ExportOptions, days_before, export};
 use super::status::Status;
-use super::{PlantError, PlantOptions, now};
+use super::{PlantError, PlantOptions};
+use tapeworks_runtime::now;
 
 /// How long after midnight a day is taken to be over, in ns.
 const GRACE: u64 = 60 * Nanos::SECOND;

@@ -10,7 +10,7 @@ use super::roll::Roll;
 use super::view::Watch;
 use super::{Plant, PlantError, PlantFailure, Status};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tapeworks_flow::graph::Wait;
+use tapeworks_ring::wait::Wait;
 
 use crate::clients::distributor::Options;
 use crate::clients::history::{Begin, History};
@@ -18,7 +18,7 @@ use crate::clients::server::{self, ServeError, Server, ServerError, ServerOption
 use crate::multicast::server::{
     self as multicast, Multicast, MulticastError, MulticastFailure, MulticastStats,
 };
-use crate::refusals::OnRefusal;
+use tapeworks_runtime::refusals::OnRefusal;
 
 /// Why a service does not start.
 #[derive(thiserror::Error, Debug)]
@@ -33,7 +33,7 @@ pub enum ServiceError {
     /// The clients' TLS.
     #[cfg(feature = "tls")]
     #[error(transparent)]
-    Tls(#[from] crate::clients::tls::TlsError),
+    Tls(#[from] tapeworks_runtime::tls::TlsError),
     /// The web page.
     #[cfg(feature = "web")]
     #[error(transparent)]
@@ -192,7 +192,7 @@ impl Service {
                             tls: setting
                                 .tls
                                 .as_ref()
-                                .map(|(certificates, key)| crate::clients::tls::config(certificates, key))
+                                .map(|(certificates, key)| tapeworks_runtime::tls::config(certificates, key))
                                 .transpose()?,
                             ..Options::default()
                         },
@@ -372,7 +372,7 @@ pub struct Handles {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn load(path: &Path) -> Result<Config, Vec<crate::flow_config::ConfigError>> {
+pub fn load(path: &Path) -> Result<Config, Vec<tapeworks_runtime::config::ConfigError>> {
     let mut config = Config::load(path)?;
     let folder = path.parent().unwrap_or_else(|| Path::new(""));
     if let Some(journal) = &mut config.plant.journal {
@@ -390,10 +390,14 @@ pub fn load(path: &Path) -> Result<Config, Vec<crate::flow_config::ConfigError>>
     }
     #[cfg(feature = "tls")]
     if let Some((certificate, key)) = config.clients.as_ref().and_then(|clients| clients.tls.as_ref())
-        && let Err(error) = crate::clients::tls::config(certificate, key)
+        && let Err(error) = tapeworks_runtime::tls::config(certificate, key)
     {
         let file = path.display().to_string();
-        return Err(vec![crate::flow_config::ConfigError { file, place: None, problem: error.to_string() }]);
+        return Err(vec![tapeworks_runtime::config::ConfigError {
+            file,
+            place: None,
+            problem: error.to_string(),
+        }]);
     }
     Ok(config)
 }

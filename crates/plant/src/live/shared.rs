@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tapeworks_flow::graph::Wait;
 use tapeworks_flow::{Inline, Sink, Through};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::conflate::QuoteConflation;
@@ -16,6 +15,7 @@ use tapeworks_market::{
 use tapeworks_ring::broadcast::Writer;
 use tapeworks_ring::cpu;
 use tapeworks_ring::disruptor::{PollError, PublishError};
+use tapeworks_ring::wait::Wait;
 use tapeworks_store::live::Carried;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -23,10 +23,11 @@ use super::checkpoint::{BooksPart, MarketImage};
 use super::contradicted::Contradicted;
 use super::status::Status;
 use super::view::Watch;
-use super::waiting::{Bell, Idle};
 use super::warm::Warmer;
-use super::{EventConsumer, PlantError, PlantFailure, PlantOptions, now};
+use super::{EventConsumer, PlantError, PlantFailure, PlantOptions};
 use crate::clients::history::Start;
+use tapeworks_runtime::now;
+use tapeworks_runtime::waiting::{Bell, Idle};
 
 /// What the words of the shared memory mean: version 3 of [`Published`], which has symbols of up to 21 characters.
 pub const SHARED_MEANING: u64 = 0x5441_5045_0000_0003;

@@ -14,8 +14,8 @@ use tapeworks_feed::arbitration::SessionId;
 use tapeworks_wire::nasdaq::soupbintcp::{LoginRequestFields, Message, Packets};
 use tapeworks_wire::{Ascii, AsciiNumber};
 
-use super::now;
 use super::records::Owned;
+use tapeworks_runtime::now;
 
 /// A venue's snapshot server, if it has one.
 #[derive(Clone, Debug)]

@@ -21,8 +21,8 @@ use tapeworks_packet::live::{MAX_BATCH, Received, UdpOptions, UdpReceiver};
 use tapeworks_packet::pool::Pool;
 use tapeworks_wire::framing::{BigEndian, Blocks};
 
-use crate::live::now;
 use crate::subscriber::{Records, SubscribeError};
+use tapeworks_runtime::now;
 
 /// Datagrams without headers have no link type; this is one of those that are nobody's.
 const BARE: LinkType = LinkType(147);

@@ -22,9 +22,10 @@ use super::sequence::{Sequence, session_name};
 use super::soupbintcp::{SoupClient, SoupEnd};
 use crate::clients::history::{Begin, HistoryError, Past, catch_up};
 use crate::clients::replica::{BookOptions, Mode, Replica, Special};
-use crate::live::{Bell, now};
-use crate::refusals::{OnRefusal, Refusals};
-use crate::worker::Worker;
+use tapeworks_runtime::now;
+use tapeworks_runtime::refusals::{OnRefusal, Refusals};
+use tapeworks_runtime::waiting::Bell;
+use tapeworks_runtime::worker::Worker;
 
 /// What is sent where.
 #[derive(Clone, PartialEq, Eq, Debug)]

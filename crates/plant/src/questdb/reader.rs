@@ -15,7 +15,7 @@ use super::{QuestDbFailure, TELL_EVERY};
 use crate::clients::history::{Begin, History, HistoryError, Past, Read, catch_up};
 use crate::clients::replica::{BookOptions, Mode, Replica, Special, lane_of};
 use crate::live::config::QuestDbSetting;
-use crate::live::{QUIET, Rest, may_sleep_unwatched};
+use tapeworks_runtime::waiting::{QUIET, Rest, may_sleep_unwatched};
 
 /// Bytes of records after which they go to the sender.
 const CHUNK_BYTES: usize = 1 << 20;

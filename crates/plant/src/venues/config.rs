@@ -13,8 +13,8 @@ use tapeworks_exchange::{
 use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::flow_config::ConfigError;
-use crate::flow_config::reading::{Reading, Section, read_file, read_text};
+use tapeworks_runtime::config::ConfigError;
+use tapeworks_runtime::config::{Reading, Section, read_file, read_text};
 
 const MILLION: usize = 1_000_000;
 const SECOND_NS: u64 = 1_000_000_000;

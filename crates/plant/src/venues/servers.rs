@@ -17,7 +17,7 @@ use tapeworks_exchange::random::Random;
 use tapeworks_exchange::retransmission::Store;
 use tapeworks_exchange::snapshot::{Credentials, Image, SnapshotEnd, SnapshotServer};
 
-use crate::live::now;
+use tapeworks_runtime::now;
 
 use super::report::{Counters, add};
 

@@ -13,8 +13,9 @@ use super::App;
 use crate::clients::server::Stats;
 use crate::live::describe::{self, feed_name};
 use crate::live::view::{SymbolView, View};
-use crate::live::{ChannelStatus, DelayPoint, Status, now};
+use crate::live::{ChannelStatus, DelayPoint, Status};
 use crate::multicast::server::MulticastStats;
+use tapeworks_runtime::now;
 
 /// A status older than this, in ns, means that the plant's thread stands still.
 const OLD: u64 = 3_000_000_000;

@@ -26,8 +26,8 @@ use super::counters::StreamCounters;
 use crate::clients::distributor::BookOptions;
 use crate::clients::history::{Begin, HistoryError, Past, Start, catch_up};
 use crate::clients::replica::{Market, Special};
-use crate::live::{QUIET, Rest, may_sleep_unwatched};
-use crate::worker::Worker;
+use tapeworks_runtime::waiting::{QUIET, Rest, may_sleep_unwatched};
+use tapeworks_runtime::worker::Worker;
 
 pub(super) mod endpoint;
 pub mod messages;

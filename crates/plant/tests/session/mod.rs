@@ -16,10 +16,10 @@ use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::net;
 use tapeworks_plant::clients::distributor::{Dataset, Options};
 use tapeworks_plant::clients::history::{Begin, MemoryHistory};
-use tapeworks_plant::clients::keys::{Key, Keys};
 use tapeworks_plant::clients::server::{self, Server, ServerOptions};
 use tapeworks_ring::disruptor::{Builder, Producer};
 use tapeworks_ring::wait::Yielding;
+use tapeworks_runtime::keys::{Key, Keys};
 use tapeworks_store::{Schema, Writer};
 
 pub const KEY: &str = "db-TapeworksDemoKey0000000000000";

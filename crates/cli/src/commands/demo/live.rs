@@ -32,7 +32,7 @@ pub(super) struct Choice {
     pub(super) seconds: Option<Duration>,
 }
 
-fn config(errors: &[tapeworks_plant::flow_config::ConfigError]) -> Failure {
+fn config(errors: &[tapeworks_runtime::config::ConfigError]) -> Failure {
     Failure::Config(errors.iter().map(ToString::to_string).collect())
 }
 
@@ -121,7 +121,7 @@ pub(super) fn run(out: &Path, choice: &Choice) -> Result {
         venue.snapshot = addresses.snapshot;
     }
     let (told, refusals) = channel();
-    let on_refusal = Arc::new(move |refused: &tapeworks_plant::refusals::Refused| {
+    let on_refusal = Arc::new(move |refused: &tapeworks_runtime::refusals::Refused| {
         // Where the log has ended nobody listens.
         let _unheard = told.send(refused.clone());
     });

@@ -18,16 +18,17 @@ use crate::live::export::{ExportOptions, earlier_journals, export};
 use crate::live::journal::{self, JournalReplayed, JournalSetting};
 use crate::live::shared::MarketStage;
 use crate::live::{EventConsumer, JournalHistory, Plant, Topology};
-use tapeworks_flow::graph::Wait;
 use tapeworks_ring::disruptor::Builder;
+use tapeworks_ring::wait::Wait;
 use tapeworks_store::Schema;
 use tapeworks_store::journal::{JournalOptions, JournalWriter};
 
 use crate::clients::history::{Begin, History, HistoryError, HistoryReader, Past, Read, catch_up};
 use crate::clients::replay::tests::replayed;
 use crate::clients::replica::{Mode, Replica};
+use crate::live::empty_event;
 use crate::live::records::record_of;
-use crate::live::{Waiting, empty_event};
+use tapeworks_runtime::waiting::Waiting;
 
 /// The state as the body of a file.
 fn encoded(engine: &Engine, market: MarketImage) -> Vec<u8> {

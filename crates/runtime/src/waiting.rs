@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::Duration;
 
-use tapeworks_flow::graph::Wait;
+use tapeworks_ring::wait::Wait;
 use tapeworks_ring::wait::{Backoff, BusySpin, News, Park, WaitStrategy, Yielding};
 
 /// A wait strategy chosen at run time.
@@ -148,19 +148,19 @@ impl Bell {
 }
 
 /// How long a thread sleeps when nobody wants what it makes of the events: it keeps up, and takes no more of the processor.
-pub(crate) const UNWATCHED: Duration = Duration::from_millis(5);
+pub const UNWATCHED: Duration = Duration::from_millis(5);
 
 /// The longest sleep of a thread that has nobody to serve, while nothing comes: its bell or its sockets wake it.
-pub(crate) const QUIET: Duration = Duration::from_millis(50);
+pub const QUIET: Duration = Duration::from_millis(50);
 
 /// Whether a thread that nobody watches may sleep so long: the ring, which has `lag` of its `capacity` events for it, is nearly empty.
-pub(crate) const fn may_sleep_unwatched(lag: usize, capacity: usize) -> bool {
+pub const fn may_sleep_unwatched(lag: usize, capacity: usize) -> bool {
     lag < capacity / 16 && lag < 1_024
 }
 
 /// How a thread that reads the ring rests when there is nothing in it.
 #[derive(Debug)]
-pub(crate) struct Rest {
+pub struct Rest {
     /// It wakes the thread, where the plant's threads park.
     bell: Option<Arc<Bell>>,
     nap: Duration,
@@ -172,23 +172,19 @@ const LOOKS_BEFORE_NAP: u32 = 100;
 
 impl Rest {
     /// Rests of this thread.
-    pub(crate) fn new(bell: Option<Arc<Bell>>, nap: Duration) -> Self {
+    pub fn new(bell: Option<Arc<Bell>>, nap: Duration) -> Self {
         bell.iter().for_each(|bell| bell.is_for_this_thread());
         Self { bell, nap, looks: 0 }
     }
 
     /// There was something.
-    pub(crate) const fn worked(&mut self) {
+    pub const fn worked(&mut self) {
         self.looks = 0;
     }
 
     /// There was nothing. Where the thread is woken, it looks once more and sleeps for `longest` at most unless there was something
     /// then; otherwise it naps.
-    pub(crate) fn rest<E>(
-        &mut self,
-        longest: Duration,
-        look: impl FnOnce() -> Result<bool, E>,
-    ) -> Result<(), E> {
+    pub fn rest<E>(&mut self, longest: Duration, look: impl FnOnce() -> Result<bool, E>) -> Result<(), E> {
         let Some(bell) = &self.bell else {
             self.looks = self.looks.saturating_add(1);
             if self.looks > LOOKS_BEFORE_NAP {
@@ -208,7 +204,7 @@ impl Rest {
     }
 
     /// There was little, and nobody wants what comes of it.
-    pub(crate) fn rest_unwatched(&self) {
+    pub fn rest_unwatched(&self) {
         match self.bell {
             Some(_) => std::thread::sleep(UNWATCHED),
             None => std::thread::sleep(self.nap),
@@ -218,7 +214,7 @@ impl Rest {
 
 /// Rests of a thread that waits for several things at once, none of which wakes it.
 #[derive(Debug)]
-pub(super) struct Idle {
+pub struct Idle {
     wait: Wait,
     looks: u32,
 }
@@ -230,17 +226,18 @@ const LOOKS: u32 = 1_000;
 const NAP: Duration = Duration::from_micros(50);
 
 impl Idle {
-    pub(super) const fn new(wait: Wait) -> Self {
+    /// Rests as `wait` says.
+    pub const fn new(wait: Wait) -> Self {
         Self { wait, looks: 0 }
     }
 
     /// There was something.
-    pub(super) const fn worked(&mut self) {
+    pub const fn worked(&mut self) {
         self.looks = 0;
     }
 
     /// There was nothing.
-    pub(super) fn rest(&mut self) {
+    pub fn rest(&mut self) {
         match self.wait {
             Wait::BusySpin => std::hint::spin_loop(),
             Wait::Yielding => std::thread::yield_now(),

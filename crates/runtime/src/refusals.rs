@@ -30,7 +30,7 @@ pub struct Refused {
 pub type OnRefusal = Arc<dyn Fn(&Refused) + Send + Sync>;
 
 /// What one server tells of those whom it refuses.
-pub(crate) struct Refusals {
+pub struct Refusals {
     what: &'static str,
     tell: Option<OnRefusal>,
     /// When an address was told of last, and its refusals since.
@@ -44,12 +44,13 @@ impl std::fmt::Debug for Refusals {
 }
 
 impl Refusals {
-    pub(crate) fn new(what: &'static str, tell: Option<OnRefusal>) -> Self {
+    /// Of a server that is asked for `what`; refusals are told to `tell`.
+    pub fn new(what: &'static str, tell: Option<OnRefusal>) -> Self {
         Self { what, tell, told: HashMap::new() }
     }
 
     /// Somebody is refused, at `now_ns` of a clock that cannot be set.
-    pub(crate) fn refused(&mut self, address: SocketAddr, reason: &dyn Display, now_ns: u64) {
+    pub fn refused(&mut self, address: SocketAddr, reason: &dyn Display, now_ns: u64) {
         let Some(tell) = &self.tell else { return };
         if self.told.len() >= TOLD_ADDRESSES {
             self.told.clear();

@@ -7,14 +7,14 @@ use std::thread::JoinHandle;
 
 /// The running thread. Dropping it stops it, and waits for it.
 #[derive(Debug)]
-pub(crate) struct Worker<E> {
+pub struct Worker<E> {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<(), E>>>,
 }
 
 impl<E: Send + 'static> Worker<E> {
     /// Starts `work`, which ends soon after `stop` is set.
-    pub(crate) fn start(
+    pub fn start(
         name: &str,
         stop: Arc<AtomicBool>,
         work: impl FnOnce() -> Result<(), E> + Send + 'static,
@@ -24,17 +24,17 @@ impl<E: Send + 'static> Worker<E> {
     }
 
     /// Whether it has ended: as it was told to, as the events have ended, or with an error.
-    pub(crate) fn is_finished(&self) -> bool {
+    pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// Waits until it ends by itself. `panicked` is the error when its thread did.
-    pub(crate) fn join(mut self, panicked: E) -> Result<(), E> {
+    pub fn join(mut self, panicked: E) -> Result<(), E> {
         self.thread.take().map_or(Ok(()), |thread| thread.join().unwrap_or(Err(panicked)))
     }
 
     /// Ends it now. `panicked` is the error when its thread did.
-    pub(crate) fn stop(self, panicked: E) -> Result<(), E> {
+    pub fn stop(self, panicked: E) -> Result<(), E> {
         self.stop.store(true, Ordering::Release);
         self.join(panicked)
     }

@@ -1,30 +1,49 @@
-//! Tables read key by key: each value with its place, each key that nobody asked for told at the end.
+//! Configuration files in TOML, read key by key: each value has its place, and a key that nobody asked for is an error.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{ConfigError, word};
+/// Something wrong in a configuration file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConfigError {
+    /// The file as the user named it.
+    pub file: String,
+    /// The line, and the column in characters, both from 1; `None` for what is wrong with the file as a whole.
+    pub place: Option<(usize, usize)>,
+    /// What is wrong, and what would be right.
+    pub problem: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.place {
+            Some((line, column)) => write!(formatter, "{}:{line}:{column}: {}", self.file, self.problem),
+            None => write!(formatter, "{}: {}", self.file, self.problem),
+        }
+    }
+}
 
 /// The errors so far, and what is needed to place them.
-pub(crate) struct Reading<'t> {
+pub struct Reading<'t> {
     file: &'t str,
     text: &'t str,
     errors: Vec<ConfigError>,
     /// The flow is not only drawn: whether its outputs can be begun matters.
-    pub(crate) may_run: bool,
+    pub may_run: bool,
 }
 
 impl<'t> Reading<'t> {
-    pub(crate) fn new(file: &'t str, text: &'t str, may_run: bool) -> Self {
+    /// Of the file that the user named `file`, with this text.
+    pub fn new(file: &'t str, text: &'t str, may_run: bool) -> Self {
         Self { file, text, errors: Vec::new(), may_run }
     }
 
     /// Something is wrong at these bytes of the text.
-    pub(crate) fn wrong(&mut self, span: Range<usize>, problem: String) {
+    pub fn wrong(&mut self, span: Range<usize>, problem: String) {
         let before = &self.text[..self.text.floor_char_boundary(span.start)];
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
@@ -32,12 +51,12 @@ impl<'t> Reading<'t> {
     }
 
     /// Something is wrong with the file as a whole.
-    pub(crate) fn wrong_whole(&mut self, problem: String) {
+    pub fn wrong_whole(&mut self, problem: String) {
         self.errors.push(ConfigError { file: self.file.to_owned(), place: None, problem });
     }
 
     /// `what` is not known; tells what is, and which of it may have been meant.
-    pub(crate) fn unknown(&mut self, span: Range<usize>, what: &str, name: &str, known: &[impl AsRef<str>]) {
+    pub fn unknown(&mut self, span: Range<usize>, what: &str, name: &str, known: &[impl AsRef<str>]) {
         let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
         let nearest = known.iter().map(|candidate| (distance(name, candidate), candidate)).min();
         let hint = match nearest {
@@ -50,12 +69,13 @@ impl<'t> Reading<'t> {
         self.wrong(span, format!("{what} is not known; {hint}"));
     }
 
-    pub(crate) fn is_clean(&self) -> bool {
+    /// Whether nothing is wrong so far.
+    pub fn is_clean(&self) -> bool {
         self.errors.is_empty()
     }
 
     /// All errors in the order of the file.
-    pub(crate) fn finish(mut self) -> Vec<ConfigError> {
+    pub fn finish(mut self) -> Vec<ConfigError> {
         self.errors.sort();
         self.errors.dedup();
         self.errors
@@ -78,13 +98,13 @@ fn distance(one: &str, other: &str) -> usize {
 }
 
 /// The whole number of a value, in whatever base it is written.
-pub(crate) fn whole(value: &DeValue<'_>) -> Option<i64> {
+pub fn whole(value: &DeValue<'_>) -> Option<i64> {
     let integer = value.as_integer()?;
     i64::from_str_radix(integer.as_str(), integer.radix()).ok()
 }
 
 /// Reads the TOML in `text`, which came from a file named `file`, by `read`. What is not TOML is told alone.
-pub(crate) fn read_text<'t, T>(
+pub fn read_text<'t, T>(
     mut reading: Reading<'t>,
     read: impl FnOnce(&mut Reading<'t>, &Spanned<DeTable<'t>>) -> T,
 ) -> Result<T, Vec<ConfigError>> {
@@ -103,7 +123,7 @@ pub(crate) fn read_text<'t, T>(
 }
 
 /// The text of the file at `path`, which is named `file` in errors.
-pub(crate) fn read_file(path: &Path, file: &str) -> Result<String, Vec<ConfigError>> {
+pub fn read_file(path: &Path, file: &str) -> Result<String, Vec<ConfigError>> {
     std::fs::read_to_string(path).map_err(|error| {
         let problem = match error.kind() {
             std::io::ErrorKind::NotFound => "no such file".to_owned(),
@@ -115,21 +135,23 @@ pub(crate) fn read_file(path: &Path, file: &str) -> Result<String, Vec<ConfigErr
 }
 
 /// A table that is being read.
-pub(crate) struct Section<'a> {
+pub struct Section<'a> {
     what: &'static str,
     table: &'a DeTable<'a>,
     /// Where it is in the text.
-    pub(crate) span: Range<usize>,
+    pub span: Range<usize>,
     /// Keys that were asked for.
     asked: Vec<&'static str>,
 }
 
 impl<'a> Section<'a> {
-    pub(crate) fn new(what: &'static str, table: &'a DeTable<'_>, span: Range<usize>) -> Self {
+    /// The table `what`, which stands at `span`.
+    pub fn new(what: &'static str, table: &'a DeTable<'_>, span: Range<usize>) -> Self {
         Self { what, table, span, asked: Vec::new() }
     }
 
-    pub(crate) fn has(&self, key: &str) -> bool {
+    /// Whether the key is there.
+    pub fn has(&self, key: &str) -> bool {
         self.find(key).is_some()
     }
 
@@ -143,17 +165,19 @@ impl<'a> Section<'a> {
     }
 
     /// The text of a value as it stands in the file.
-    pub(crate) fn source(&self, reading: &Reading<'_>, key: &str) -> String {
+    pub fn source(&self, reading: &Reading<'_>, key: &str) -> String {
         let span = self.find(key).map_or(0..0, Spanned::span);
         let text = reading.text.get(span).unwrap_or_default();
         text.trim_matches(|c: char| c == '{' || c == '}' || c.is_whitespace()).replace('\n', " ")
     }
 
-    pub(crate) fn missing(&self, reading: &mut Reading<'_>, key: &str) {
+    /// Says that a key is missing.
+    pub fn missing(&self, reading: &mut Reading<'_>, key: &str) {
         reading.wrong(self.span.clone(), format!("{} lacks the key '{key}'", self.what));
     }
 
-    pub(crate) fn wrong_at(&self, reading: &mut Reading<'_>, key: &str, problem: &str) {
+    /// Says what is wrong with a key's value, or with the table if the key is missing.
+    pub fn wrong_at(&self, reading: &mut Reading<'_>, key: &str, problem: &str) {
         let span = self.find(key).map_or_else(|| self.span.clone(), Spanned::span);
         reading.wrong(span, problem.to_owned());
     }
@@ -163,11 +187,8 @@ impl<'a> Section<'a> {
         reading.wrong(value.span(), problem);
     }
 
-    pub(crate) fn text(
-        &mut self,
-        reading: &mut Reading<'_>,
-        key: &'static str,
-    ) -> Option<(String, Range<usize>)> {
+    /// The text of a key, and where it stands.
+    pub fn text(&mut self, reading: &mut Reading<'_>, key: &'static str) -> Option<(String, Range<usize>)> {
         let value = self.get(key)?;
         match value.get_ref().as_str() {
             Some(text) => Some((text.to_owned(), value.span())),
@@ -178,7 +199,8 @@ impl<'a> Section<'a> {
         }
     }
 
-    pub(crate) fn required_text(
+    /// As [`Section::text`] of a key that must be there.
+    pub fn required_text(
         &mut self,
         reading: &mut Reading<'_>,
         key: &'static str,
@@ -190,7 +212,8 @@ impl<'a> Section<'a> {
         text
     }
 
-    pub(crate) fn boolean(&mut self, reading: &mut Reading<'_>, key: &'static str) -> Option<bool> {
+    /// `true` or `false` of a key.
+    pub fn boolean(&mut self, reading: &mut Reading<'_>, key: &'static str) -> Option<bool> {
         let value = self.get(key)?;
         let boolean = value.get_ref().as_bool();
         if boolean.is_none() {
@@ -199,7 +222,8 @@ impl<'a> Section<'a> {
         boolean
     }
 
-    pub(crate) fn integer(
+    /// A whole number of a key, within `range`, and where it stands.
+    pub fn integer(
         &mut self,
         reading: &mut Reading<'_>,
         key: &'static str,
@@ -220,7 +244,8 @@ impl<'a> Section<'a> {
         }
     }
 
-    pub(crate) fn number(
+    /// A number of a key, within `range`, and where it stands.
+    pub fn number(
         &mut self,
         reading: &mut Reading<'_>,
         key: &'static str,
@@ -246,7 +271,7 @@ impl<'a> Section<'a> {
     }
 
     /// One of `all`, by its name.
-    pub(crate) fn choice<T: Copy>(
+    pub fn choice<T: Copy>(
         &mut self,
         reading: &mut Reading<'_>,
         key: &'static str,
@@ -263,7 +288,7 @@ impl<'a> Section<'a> {
     }
 
     /// A string that parses as `wanted`.
-    pub(crate) fn parsed<T>(
+    pub fn parsed<T>(
         &mut self,
         reading: &mut Reading<'_>,
         key: &'static str,
@@ -279,7 +304,7 @@ impl<'a> Section<'a> {
     }
 
     /// A word or a list of words, each parsed; `None` if the key is not there. What is wrong has been told and is left out.
-    pub(crate) fn each_checked<T>(
+    pub fn each_checked<T>(
         &mut self,
         reading: &mut Reading<'_>,
         key: &'static str,
@@ -308,7 +333,7 @@ impl<'a> Section<'a> {
     }
 
     /// As [`Section::each_checked`], of things described by `wanted`.
-    pub(crate) fn each<T>(
+    pub fn each<T>(
         &mut self,
         reading: &mut Reading<'_>,
         key: &'static str,
@@ -319,11 +344,7 @@ impl<'a> Section<'a> {
     }
 
     /// A name or a list of names, which must be there.
-    pub(crate) fn names(
-        &mut self,
-        reading: &mut Reading<'_>,
-        key: &'static str,
-    ) -> Vec<(String, Range<usize>)> {
+    pub fn names(&mut self, reading: &mut Reading<'_>, key: &'static str) -> Vec<(String, Range<usize>)> {
         let Some(value) = self.get(key) else {
             self.missing(reading, key);
             return Vec::new();
@@ -345,7 +366,8 @@ impl<'a> Section<'a> {
         names
     }
 
-    pub(crate) fn table(&mut self, reading: &mut Reading<'_>, key: &'static str) -> Option<Section<'a>> {
+    /// The table of a key.
+    pub fn table(&mut self, reading: &mut Reading<'_>, key: &'static str) -> Option<Section<'a>> {
         let value = self.get(key)?;
         match value.get_ref().as_table() {
             Some(table) => Some(Section::new(key, table, value.span())),
@@ -357,7 +379,7 @@ impl<'a> Section<'a> {
     }
 
     /// The tables of a list; none if the key is not there.
-    pub(crate) fn tables(&mut self, reading: &mut Reading<'_>, key: &'static str) -> Vec<Section<'a>> {
+    pub fn tables(&mut self, reading: &mut Reading<'_>, key: &'static str) -> Vec<Section<'a>> {
         let Some(value) = self.get(key) else { return Vec::new() };
         let Some(values) = value.get_ref().as_array() else {
             let wanted = format!("a list of tables: write [[{key}]]");
@@ -375,7 +397,7 @@ impl<'a> Section<'a> {
     }
 
     /// Every key that nobody asked for is a slip.
-    pub(crate) fn refuse_the_rest(&self, reading: &mut Reading<'_>) {
+    pub fn refuse_the_rest(&self, reading: &mut Reading<'_>) {
         for (name, _) in self.table {
             if !self.asked.contains(&name.get_ref().as_ref()) {
                 reading.unknown(
@@ -393,6 +415,15 @@ impl<'a> Section<'a> {
 fn article(kind: &str) -> String {
     let article = if kind.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
     format!("{article} {kind}")
+}
+
+/// The value as a word, if it is one: a string, or a whole number in decimal.
+fn word(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(_) => whole(value).map(|number| number.to_string()),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
