@@ -38,6 +38,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     // Of the market only its time, which is of no market.
     ("tapeworks-runtime", &["tapeworks-ring", "tapeworks-market"]),
+    (
+        "tapeworks-venues",
+        &[
+            "tapeworks-packet",
+            "tapeworks-market",
+            "tapeworks-feed",
+            "tapeworks-exchange",
+            "tapeworks-runtime",
+        ],
+    ),
     ("tapeworks-lab", &["tapeworks-ring", "tapeworks-dispatch", "tapeworks-wire", "tapeworks-market"]),
     ("tapeworks-gateway", &["tapeworks-wire", "tapeworks-dispatch", "tapeworks-ring", "tapeworks-store"]),
     (
@@ -68,7 +78,14 @@ const LEAVES: &[&str] = &[
 ];
 
 /// The crates that may know of what [`KEPT_OUT`] lists.
-const ABOVE: &[&str] = &["tapeworks-runtime", "tapeworks-plant", "tapeworks-gateway", "tapeworks-lab", "xtask"];
+const ABOVE: &[&str] = &[
+    "tapeworks-runtime",
+    "tapeworks-venues",
+    "tapeworks-plant",
+    "tapeworks-gateway",
+    "tapeworks-lab",
+    "xtask",
+];
 
 /// What the crates below must not link, however far down.
 const KEPT_OUT: &[&str] = &[

@@ -11,8 +11,8 @@ use tapeworks_exchange::Popularity;
 use tapeworks_plant::live::JournalSetting;
 use tapeworks_plant::live::service::Service;
 use tapeworks_plant::subscriber::Records as _;
-use tapeworks_plant::venues::Venues;
 use tapeworks_runtime::keys::Key;
+use tapeworks_venues::Venues;
 
 use super::{DATASET, Folder, KEY, heading, histogram, line, now_ns, plant, row, subscribe, venue};
 

@@ -11,7 +11,7 @@ use tapeworks_plant::live::config::WebSetting;
 use tapeworks_plant::live::service::Service;
 use tapeworks_plant::multicast::server::MulticastSetting;
 use tapeworks_plant::subscriber::Records;
-use tapeworks_plant::venues::{Config as Sending, Venues, Wait as Pace};
+use tapeworks_venues::{Config as Sending, Venues, Wait as Pace};
 
 use super::{Folder, free_address, line, plant, subscribe, venue};
 

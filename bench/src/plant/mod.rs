@@ -28,8 +28,8 @@ use tapeworks_plant::clients::distributor::Dataset;
 use tapeworks_plant::live::config::{ClientsSetting, Config};
 use tapeworks_plant::live::{PlantOptions, VenueOptions};
 use tapeworks_plant::subscriber::{Subscriber, SubscriberOptions};
-use tapeworks_plant::venues::{self, Venue, Wait};
 use tapeworks_runtime::keys::{Key, Keys};
+use tapeworks_venues::{self as venues, Venue, Wait};
 
 use crate::Options;
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tapeworks_feed::arbitration::RetransmissionOptions;
 use tapeworks_plant::live::JournalSetting;
 use tapeworks_plant::live::service::Service;
-use tapeworks_plant::venues::{Venues, Wait};
+use tapeworks_venues::{Venues, Wait};
 
 use super::{Folder, free_address, line, plant, venue};
 

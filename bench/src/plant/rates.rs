@@ -17,13 +17,13 @@ use tapeworks_plant::live::{JournalSetting, Published, SHARED_MEANING, Topology}
 use tapeworks_plant::multicast::receiver::{Receiver, ReceiverOptions};
 use tapeworks_plant::multicast::server::MulticastSetting;
 use tapeworks_plant::subscriber::Records;
-use tapeworks_plant::venues::{Config as Sending, Venues, Wait as Pace};
 use tapeworks_plant::web::stream::Encoding;
 use tapeworks_plant::web::stream::messages::{Kind, Record as Streamed};
 use tapeworks_ring::broadcast::{Read as Shared, Reader, Start};
 use tapeworks_ring::cpu;
 use tapeworks_ring::wait::Wait;
 use tapeworks_store::Schema;
+use tapeworks_venues::{Config as Sending, Venues, Wait as Pace};
 
 use super::{Folder, free_address, heading, histogram, line, now_ns, plant, row, subscribe, venue};
 use crate::Options;

@@ -17,8 +17,8 @@ use dbn::MboMsg;
 use dbn::decode::{DbnDecoder, DecodeRecordRef as _};
 use tapeworks_exchange::VenueKind;
 use tapeworks_plant::subscriber::{Records as _, Subscriber, SubscriberOptions};
-use tapeworks_plant::venues::{Config, Venue, Venues};
 use tapeworks_store::journal::{Damage, segment_starts, verify};
+use tapeworks_venues::{Config, Venue, Venues};
 
 mod support;
 
@@ -218,7 +218,7 @@ fn kill(test: u8, top: &str, of_journal: &str) -> Folder {
     let mut serving = Config::new(venues);
     serving.rate = 10_000;
     serving.symbols = 30;
-    serving.wait = tapeworks_plant::venues::Wait::Rest;
+    serving.wait = tapeworks_venues::Wait::Rest;
     let venues = Venues::start(serving).unwrap();
 
     let mut collected: Vec<Seen> = Vec::new();

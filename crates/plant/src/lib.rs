@@ -12,6 +12,5 @@ pub mod multicast;
 #[cfg(feature = "questdb")]
 pub mod questdb;
 pub mod subscriber;
-pub mod venues;
 #[cfg(feature = "web")]
 pub mod web;

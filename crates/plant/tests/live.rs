@@ -25,8 +25,8 @@ use tapeworks_plant::live::{
     EventConsumer, JournalHistory, JournalSetting, Plant, PlantError, PlantFailure, PlantOptions, Published,
     SHARED_MEANING, Source, Status, Topology, VenueOptions, WhenFailing,
 };
-use tapeworks_plant::venues::{Config, Report, Venue, Venues};
 use tapeworks_ring::broadcast::{Read as Shared, Reader, Start};
+use tapeworks_venues::{Config, Report, Venue, Venues};
 
 /// Two groups of their own for each venue of each test.
 fn lines() -> Vec<SocketAddrV4> {

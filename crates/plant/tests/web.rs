@@ -25,9 +25,9 @@ use tapeworks_plant::live::{
     QuestDbStatus, Status,
 };
 use tapeworks_plant::multicast::server::MulticastStats;
-use tapeworks_plant::venues::{Config as VenuesConfig, Venue, Venues};
 use tapeworks_plant::web::{self, Web, WebError};
 use tapeworks_runtime::refusals::OnRefusal;
+use tapeworks_venues::{Config as VenuesConfig, Venue, Venues};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{self, Message};
 

@@ -91,7 +91,7 @@ pub fn config(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let wrong = [
         tapeworks_plant::live::config::Config::parse("fuzz.toml", &text).err(),
-        tapeworks_plant::venues::Config::parse("fuzz.toml", &text).err(),
+        tapeworks_venues::Config::parse("fuzz.toml", &text).err(),
     ];
     for errors in wrong.into_iter().flatten() {
         assert!(!errors.is_empty());

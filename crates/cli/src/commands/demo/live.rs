@@ -11,7 +11,7 @@ use tapeworks_plant::live::config::Config as PlantConfig;
 use tapeworks_plant::live::service::{Service, ServiceError};
 use tapeworks_plant::live::{JournalSetting, Status};
 use tapeworks_plant::subscriber::{Subscriber, SubscriberOptions};
-use tapeworks_plant::venues::{Config as VenuesConfig, Report, Venues, Wait};
+use tapeworks_venues::{Config as VenuesConfig, Report, Venues, Wait};
 
 use crate::commands::plant;
 use crate::commands::subscribe::{self, DEMO_KEY, Figures};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use tapeworks_plant::venues::{Config, Report, Venues, VenuesError};
+use tapeworks_venues::{Config, Report, Venues, VenuesError};
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, counted, number, thousands};

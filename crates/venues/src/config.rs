@@ -1,5 +1,5 @@
 //! The configuration of simulated venues: a TOML file. What is wrong is told with file, line and column and with what would
-//! be right, as for [flows](crate::flow_config).
+//! be right.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};

@@ -159,19 +159,19 @@ impl VenueReport {
 
 /// The servers' counts of one venue, while they run.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) requests: AtomicU64,
-    pub(super) answers: AtomicU64,
-    pub(super) answered_messages: AtomicU64,
-    pub(super) lost: AtomicU64,
-    pub(super) refused_by_kernel: AtomicU64,
+pub(crate) struct Counters {
+    pub(crate) requests: AtomicU64,
+    pub(crate) answers: AtomicU64,
+    pub(crate) answered_messages: AtomicU64,
+    pub(crate) lost: AtomicU64,
+    pub(crate) refused_by_kernel: AtomicU64,
     malformed_requests: AtomicU64,
     unknown_session: AtomicU64,
     not_sent: AtomicU64,
     not_kept: AtomicU64,
-    pub(super) connections: AtomicU64,
-    pub(super) refused: AtomicU64,
-    pub(super) snapshot_messages: AtomicU64,
+    pub(crate) connections: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) snapshot_messages: AtomicU64,
     served: AtomicU64,
     rejected: AtomicU64,
     left: AtomicU64,
@@ -179,7 +179,7 @@ pub(super) struct Counters {
     timed_out: AtomicU64,
 }
 
-pub(super) fn add(counter: &AtomicU64, count: u64) {
+pub(crate) fn add(counter: &AtomicU64, count: u64) {
     counter.fetch_add(count, Ordering::Relaxed);
 }
 
@@ -188,7 +188,7 @@ fn get(counter: &AtomicU64) -> u64 {
 }
 
 impl Counters {
-    pub(super) fn refuse(&self, refusal: Refusal) {
+    pub(crate) fn refuse(&self, refusal: Refusal) {
         let counter = match refusal {
             Refusal::UnknownSession => &self.unknown_session,
             Refusal::NotSent => &self.not_sent,
@@ -198,7 +198,7 @@ impl Counters {
         add(counter, 1);
     }
 
-    pub(super) fn end(&self, end: SnapshotEnd) {
+    pub(crate) fn end(&self, end: SnapshotEnd) {
         let counter = match end {
             SnapshotEnd::Served => &self.served,
             SnapshotEnd::Rejected => &self.rejected,
@@ -209,7 +209,7 @@ impl Counters {
         add(counter, 1);
     }
 
-    pub(super) fn retransmission(&self) -> RetransmissionReport {
+    pub(crate) fn retransmission(&self) -> RetransmissionReport {
         RetransmissionReport {
             requests: get(&self.requests),
             answers: get(&self.answers),
@@ -223,7 +223,7 @@ impl Counters {
         }
     }
 
-    pub(super) fn snapshot(&self) -> SnapshotReport {
+    pub(crate) fn snapshot(&self) -> SnapshotReport {
         SnapshotReport {
             connections: get(&self.connections),
             served: get(&self.served),

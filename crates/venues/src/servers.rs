@@ -19,7 +19,7 @@ use tapeworks_exchange::snapshot::{Credentials, Image, SnapshotEnd, SnapshotServ
 
 use tapeworks_runtime::now;
 
-use super::report::{Counters, add};
+use crate::report::{Counters, add};
 
 /// Connections of all venues at once.
 const MOST_CONNECTIONS: usize = 512;
@@ -36,25 +36,25 @@ const WAKER: Token = Token(0);
 
 /// A connection asks the thread that has the market for an image.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ImageRequest {
-    pub(super) connection: usize,
-    pub(super) venue: usize,
+pub(crate) struct ImageRequest {
+    pub(crate) connection: usize,
+    pub(crate) venue: usize,
 }
 
 /// Its answer.
 #[derive(Debug)]
-pub(super) struct ImageReply {
-    pub(super) connection: usize,
-    pub(super) image: Arc<Image>,
+pub(crate) struct ImageReply {
+    pub(crate) connection: usize,
+    pub(crate) image: Arc<Image>,
 }
 
 /// One venue's servers, listening.
 #[derive(Debug)]
-pub(super) struct Listening {
-    pub(super) retransmission: Option<(UdpSocket, Arc<Mutex<Store>>)>,
-    pub(super) lost_per_million: u32,
-    pub(super) snapshot: Option<TcpListener>,
-    pub(super) counters: Arc<Counters>,
+pub(crate) struct Listening {
+    pub(crate) retransmission: Option<(UdpSocket, Arc<Mutex<Store>>)>,
+    pub(crate) lost_per_million: u32,
+    pub(crate) snapshot: Option<TcpListener>,
+    pub(crate) counters: Arc<Counters>,
 }
 
 #[derive(Debug)]
@@ -69,7 +69,7 @@ struct Connection {
 }
 
 /// The thread's state.
-pub(super) struct Servers {
+pub(crate) struct Servers {
     poll: Poll,
     waker: Arc<Waker>,
     venues: Vec<Listening>,
@@ -89,7 +89,7 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    pub(super) fn new(
+    pub(crate) fn new(
         venues: Vec<Listening>,
         credentials: Option<Credentials>,
         seed: u64,
@@ -126,12 +126,12 @@ impl Servers {
     }
 
     /// What wakes the thread: after an image was sent to it, and when it is to stop.
-    pub(super) fn waker(&self) -> Arc<Waker> {
+    pub(crate) fn waker(&self) -> Arc<Waker> {
         Arc::clone(&self.waker)
     }
 
     /// Serves until `stop`.
-    pub(super) fn run(mut self, stop: &AtomicBool) -> io::Result<()> {
+    pub(crate) fn run(mut self, stop: &AtomicBool) -> io::Result<()> {
         let mut events = Events::with_capacity(256);
         let mut ticked = Instant::now();
         while !stop.load(Ordering::Acquire) {

@@ -8,7 +8,7 @@
 //! it was due, so a receiver measures from the time that was meant.
 //!
 //! ```no_run
-//! use tapeworks_plant::venues::{Config, Venue, Venues};
+//! use tapeworks_venues::{Config, Venue, Venues};
 //! use tapeworks_exchange::VenueKind;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -46,11 +46,11 @@ use tapeworks_market::Nanos;
 use tapeworks_packet::live::{MAX_BATCH, Sent};
 use tapeworks_packet::new_file::{NewFile, NewFileError};
 
-use self::report::Counters;
-use self::servers::{ImageReply, ImageRequest, Listening, Servers};
+use crate::report::Counters;
+use crate::servers::{ImageReply, ImageRequest, Listening, Servers};
 
 pub use self::config::{Config, Venue, Wait};
-pub use self::report::{Report, RetransmissionReport, SnapshotReport, VenueReport};
+pub use crate::report::{Report, RetransmissionReport, SnapshotReport, VenueReport};
 
 /// What is due later than this is slept for.
 const SLEEP_FROM: Duration = Duration::from_micros(200);

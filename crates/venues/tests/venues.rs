@@ -17,7 +17,7 @@ use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::live::{Received, UdpOptions, UdpReceiver};
 use tapeworks_packet::net::{Datagram, Transport};
 use tapeworks_packet::pool::Pool;
-use tapeworks_plant::venues::{Config, Report, Venue, Venues, VenuesError, Wait};
+use tapeworks_venues::{Config, Report, Venue, Venues, VenuesError, Wait};
 use tapeworks_wire::iex::tp::{MessageProtocolId, Segment, SegmentFields};
 use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacket, DownstreamPacketFields, RequestPacketFields};
 use tapeworks_wire::nasdaq::soupbintcp::{self, LoginRequestFields};
