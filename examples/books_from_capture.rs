@@ -6,10 +6,10 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use tapeworks_feed::{Feed, FeedOptions, Packet};
-use tapeworks_flow::{Chain, Stage};
 use tapeworks_market::book::{BATCH, Outcome};
 use tapeworks_market::{BookStage, BookUpdate, Capacity, InstrumentId, Nanos, Side};
 use tapeworks_packet::{capture::CaptureReader, net};
+use tapeworks_stage::{Chain, Stage};
 
 const CAPTURE: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/captures/nasdaq-itch50/Multiple.Packets.pcap");

@@ -6,10 +6,10 @@ use std::error::Error;
 
 use tapeworks_exchange::{LineFaults, Packets, Scenario, VenueConfig, VenueKind};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
-use tapeworks_flow::Stage;
 use tapeworks_market::{Event, Nanos};
 use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::net;
+use tapeworks_stage::Stage;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let seed = std::env::args().nth(1).map_or(Ok(7), |text| text.parse())?;

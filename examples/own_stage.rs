@@ -2,12 +2,12 @@
 //!
 //! `cargo run -p tapeworks-examples --bin own_stage`
 
-use tapeworks_flow::{Sink, Stage, Through};
 use tapeworks_market::instrument::{NotASymbol, Symbol};
 use tapeworks_market::{
     BookStage, BookUpdate, Capacity, Event, EventKind, InstrumentId, Instruments, Nanos, Price, Publisher,
     Side,
 };
+use tapeworks_stage::{Sink, Stage, Through};
 
 /// What the stage hands on.
 struct Spread {

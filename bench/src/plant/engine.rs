@@ -8,11 +8,11 @@ use tapeworks_feed::Application;
 use tapeworks_feed::FeedOptions;
 use tapeworks_feed::arbitration::ArbiterOptions;
 use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed};
-use tapeworks_flow::{Inline, Sink, Through};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{BookStage, Capacity, Event, Line, Nanos, NbboStage, NbboUpdate, Publisher};
 use tapeworks_plant::live::Engine;
+use tapeworks_stage::{Inline, Sink, Through};
 use tapeworks_wire::Ascii;
 use tapeworks_wire::nasdaq::moldudp64::DownstreamPacketFields;
 

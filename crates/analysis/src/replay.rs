@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tapeworks_feed::{Application, Feed, FeedOptions, Frame, Packet, Problem, ProblemKind};
-use tapeworks_flow::{Inline, Sink, Stage, Through};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::NbboRules;
@@ -19,6 +18,7 @@ use tapeworks_market::{
     NbboUpdate, Publisher,
 };
 use tapeworks_packet::{CaptureError, net};
+use tapeworks_stage::{Inline, Sink, Stage, Through};
 use tapeworks_store::{Schema, StoreError, Writer};
 
 use crate::input::{self, Input, InputError, Source};

@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
-use tapeworks_flow::{Sink, Stage};
 use tapeworks_market::event::Gap;
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Line, Nanos, Publisher};
 use tapeworks_packet::net::{Datagram, Transport};
 use tapeworks_packet::tcp::{Flow, Limits, Reassembler, StreamEvent};
+use tapeworks_stage::{Sink, Stage};
 use tapeworks_wire::framing::FramingError;
 use tapeworks_wire::iex::{deep10, tops16, tp};
 use tapeworks_wire::nasdaq::{itch50, moldudp64, soupbintcp};

@@ -7,9 +7,9 @@
 //! Cost: the message's own line, one lookup of the symbol and the event or events.
 
 use serde::{Deserialize, Serialize};
-use tapeworks_flow::Sink;
 use tapeworks_market::event::{Definition, Imbalance, Session, Status, StatusAction};
 use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Nanos, Price, Publisher, Side};
+use tapeworks_stage::Sink;
 use tapeworks_wire::iex::{deep10, tops16};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
 

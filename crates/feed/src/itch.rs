@@ -8,9 +8,9 @@
 //! by message type for the messages about orders.
 
 use serde::{Deserialize, Serialize};
-use tapeworks_flow::Sink;
 use tapeworks_market::event::{Definition, Gap, Imbalance, Session, Status, StatusAction};
 use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Price, Publisher, Side};
+use tapeworks_stage::Sink;
 use tapeworks_wire::nasdaq::itch50::{
     Authenticity, EtpFlag, EventCode, ImbalanceDirection, Message, OperationalHaltAction, OrderAction,
     OrderMessage, ReasonCode, RegShoAction, TradingState, timestamp,

@@ -19,11 +19,11 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 
-use tapeworks_flow::{Sink, Stage};
 use tapeworks_market::event::{Gap, Session};
 use tapeworks_market::orders::MAX_INSTRUMENTS;
 use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Instruments, Line, Nanos, Publisher};
 use tapeworks_packet::net::{Datagram, Transport};
+use tapeworks_stage::{Sink, Stage};
 use tapeworks_wire::framing::{BigEndian, Blocks};
 use tapeworks_wire::iex::tp;
 use tapeworks_wire::nasdaq::moldudp64;

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use tapeworks_feed::{Application, Feed, FeedOptions, FileFormat, Frame, Packet, ProblemKind};
-use tapeworks_flow::Stage;
 use tapeworks_market::event::{Gap, StatusAction};
 use tapeworks_market::{Event, EventKind, Flags, Line, Nanos, Publisher, Side};
 use tapeworks_packet::capture::CaptureReader;
 use tapeworks_packet::net::{self, Datagram, Transport};
+use tapeworks_stage::Stage;
 use tapeworks_wire::nasdaq::{itch50, moldudp64};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceMidnight};
 

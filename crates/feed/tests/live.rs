@@ -11,10 +11,10 @@ use tapeworks_feed::arbitration::{ArbiterOptions, GapReason, RetransmissionOptio
 use tapeworks_feed::live::{Ask, Input, LiveChannelOptions, LiveFeed, SnapshotOptions};
 use tapeworks_feed::state::StateError;
 use tapeworks_feed::{Application, FeedOptions};
-use tapeworks_flow::{Inline, Sink, Stage};
 use tapeworks_market::{
     BookStage, BookUpdate, Capacity, Event, EventKind, Flags, InstrumentId, Line, Nanos, Publisher, Side,
 };
+use tapeworks_stage::{Inline, Sink, Stage};
 use tapeworks_wire::Ascii;
 use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacketFields, END_OF_SESSION};
 

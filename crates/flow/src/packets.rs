@@ -13,7 +13,7 @@
 //! | [`writer`] | capture files, UDP sockets, network interfaces, the dropper |
 //!
 //! They are [`Stage`]s like those of the books, so they compose without a runner too: see
-//! [`Chain`](crate::Chain). Behind `dyn` they are [`PacketStage`]s.
+//! [`Chain`](tapeworks_stage::Chain). Behind `dyn` they are [`PacketStage`]s.
 
 pub mod expression;
 pub mod filter;
@@ -27,7 +27,7 @@ use std::fmt;
 use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::pool::Packet;
 
-use crate::{Sink, Stage};
+use tapeworks_stage::{Sink, Stage};
 
 /// A packet in a batch. The stage takes it out, because a batch is lent and a packet is owned: whoever is the only
 /// holder may rewrite it without a copy.

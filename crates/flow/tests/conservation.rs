@@ -14,11 +14,11 @@ use tapeworks_flow::packets::rewriter::{Rewriter, Steps};
 use tapeworks_flow::packets::writer::Dropper;
 use tapeworks_flow::packets::{Note, PacketStage, Passing, Reason, Routed, To};
 use tapeworks_flow::runner::{self, Part, Snapshot};
-use tapeworks_flow::{Sink, Stage};
 use tapeworks_packet::net::build::FrameBuilder;
 use tapeworks_packet::net::rewrite::Rewrite;
 use tapeworks_packet::pool::{HEADROOM_BYTES, Pool};
 use tapeworks_ring::wait::Wait;
+use tapeworks_stage::{Sink, Stage};
 
 const PACKET_BYTES: usize = 256;
 const FRAMES: &[Carries] = &[Carries::Frames];

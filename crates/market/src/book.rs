@@ -24,7 +24,7 @@
 
 use std::hint::select_unpredictable;
 
-use tapeworks_flow::{Sink, Stage};
+use tapeworks_stage::{Sink, Stage};
 
 use crate::event::{Event, EventKind, Flags, Session, Side};
 use crate::image::{BookImage, BooksImage, OrderImage, UnsoundImage, ensure};

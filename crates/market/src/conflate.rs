@@ -141,7 +141,7 @@ mod tests {
                 let capacity = Capacity { instruments: 4, orders: 16, levels: 64 };
                 let mut stage = BookStage::new([(Publisher::IEXG_TOPS, capacity)]);
                 for event in events {
-                    tapeworks_flow::Stage::process(&mut stage, std::slice::from_ref(event), &mut |_: BookUpdate<'_>| {});
+                    tapeworks_stage::Stage::process(&mut stage, std::slice::from_ref(event), &mut |_: BookUpdate<'_>| {});
                 }
                 (0..3)
                     .map(|instrument| {

@@ -5,7 +5,7 @@
 //! line that delivered it, and gaps.
 //!
 //! [`BookStage`] applies events to the books of every venue and hands on a [`BookUpdate`] for each;
-//! [`NbboStage`] turns those into the best bid and offer across venues. Both are [`tapeworks_flow::Stage`]s, so they
+//! [`NbboStage`] turns those into the best bid and offer across venues. Both are [`tapeworks_stage::Stage`]s, so they
 //! compose inline or over a ring.
 //!
 //! | module | what | cache lines touched per event |

@@ -15,7 +15,7 @@
 //! contribution is computed anew (usually from one level a side) and, if it changed, compared with the others'. The
 //! lines of what a batch will touch are asked for while the books look ahead.
 
-use tapeworks_flow::{Sink, Stage};
+use tapeworks_stage::{Sink, Stage};
 
 use crate::book::{BestMoved, BookRef, BookUpdate, DEFAULT_ROUND_LOT, round_lot_best};
 use crate::event::{Event, EventKind, Flags, Side};

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use proptest::prelude::*;
-use tapeworks_flow::{Chain, Stage};
 use tapeworks_market::book::DEFAULT_ROUND_LOT;
 use tapeworks_market::book::Outcome;
 use tapeworks_market::nbbo::NbboRules;
@@ -11,6 +10,7 @@ use tapeworks_market::{
     BookRef, BookStage, BookUpdate, Capacity, Event, EventKind, Flags, InstrumentId, Level, NbboStage,
     NbboUpdate, Price, Publisher, Side,
 };
+use tapeworks_stage::{Chain, Stage};
 
 const VENUES: [Publisher; 3] = [Publisher::XNAS_ITCH, Publisher::XBOS_ITCH, Publisher::XPSX_ITCH];
 const INSTRUMENTS: u32 = 3;
@@ -313,7 +313,7 @@ proptest! {
         let books = BookStage::new(VENUES.map(|venue| (venue, capacity)));
         // One venue is named, the others join; tables start too small.
         let nbbo = NbboStage::new(NbboRules::default(), [VENUES[0]], 1);
-        let mut chain = tapeworks_flow::Through::new(books, nbbo);
+        let mut chain = tapeworks_stage::Through::new(books, nbbo);
         let mut models: [Model; 3] = Default::default();
         for throw in &throws {
             models[throw.venue].apply(throw);
@@ -355,7 +355,7 @@ proptest! {
 fn a_chain_over_a_buffer_carries_events_to_the_books() {
     /// Doubles nothing, passes all: stands for a decoder.
     struct Pass;
-    impl<S: tapeworks_flow::Sink<Event>> Stage<Event, S> for Pass {
+    impl<S: tapeworks_stage::Sink<Event>> Stage<Event, S> for Pass {
         fn process(&mut self, batch: &[Event], sink: &mut S) {
             batch.iter().for_each(|event| sink.put(*event));
         }

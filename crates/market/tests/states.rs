@@ -1,11 +1,11 @@
 //! Halts, closed venues, gaps, quotes and sessions, told as short stories.
 
-use tapeworks_flow::{Stage, Through};
 use tapeworks_market::event::{Gap, Session, Status, StatusAction};
 use tapeworks_market::nbbo::{MarketState, NbboRules, StaleBooks};
 use tapeworks_market::{
     BookStage, Event, EventKind, Flags, InstrumentId, NbboStage, NbboUpdate, Price, Publisher, Side,
 };
+use tapeworks_stage::{Stage, Through};
 
 const NASDAQ: Publisher = Publisher::XNAS_ITCH;
 const BX: Publisher = Publisher::XBOS_ITCH;

@@ -16,7 +16,6 @@ use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario, VenueKind};
 use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::SnapshotOptions;
-use tapeworks_flow::{Inline, Sink};
 use tapeworks_market::{
     BookStage, BookUpdate, Event, EventKind, Flags, InstrumentId, Instruments, Level, Nanos, Publisher, Side,
 };
@@ -26,6 +25,7 @@ use tapeworks_plant::live::{
     SHARED_MEANING, Source, Status, Topology, VenueOptions, WhenFailing,
 };
 use tapeworks_ring::broadcast::{Read as Shared, Reader, Start};
+use tapeworks_stage::{Inline, Sink};
 use tapeworks_venues::{Config, Report, Venue, Venues};
 
 /// Two groups of their own for each venue of each test.

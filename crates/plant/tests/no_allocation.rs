@@ -10,7 +10,6 @@ use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario, write_pcap};
 use tapeworks_feed::arbitration::ArbiterOptions;
 use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed};
 use tapeworks_feed::{Application, Feed, FeedOptions, FileFormat, Frame, Packet};
-use tapeworks_flow::{Chain, Inline, Sink, Stage, Through};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{BookStage, Capacity, Line, Nanos, NbboStage, NbboUpdate, Publisher};
@@ -20,6 +19,7 @@ use tapeworks_packet::net;
 use tapeworks_packet::source::ByteSource;
 use tapeworks_plant::live::Engine;
 use tapeworks_ring::counting::{CountingAllocator, allocations, releases};
+use tapeworks_stage::{Chain, Inline, Sink, Stage, Through};
 use tapeworks_wire::Ascii;
 use tapeworks_wire::nasdaq::moldudp64::DownstreamPacketFields;
 

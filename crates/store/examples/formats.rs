@@ -5,12 +5,12 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use tapeworks_flow::Stage;
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::{
     BookStage, BookUpdate, Capacity, Event, EventKind, InstrumentId, Instruments, Nanos, NbboStage,
     NbboUpdate, Price, Publisher, Side,
 };
+use tapeworks_stage::Stage;
 use tapeworks_store::{Options, Schema, Writer};
 
 /// Adds, cancels, executions and deletions around a price, over 4,000 symbols; no randomness but a multiplier's.

@@ -529,9 +529,9 @@ pub const fn instrument_of(number: u32) -> Option<InstrumentId> {
 #[cfg(test)]
 mod tests {
     use dbn::decode::DecodeRecordRef;
-    use tapeworks_flow::{Stage, Through};
     use tapeworks_market::event::Gap;
     use tapeworks_market::{Price, Publisher};
+    use tapeworks_stage::{Stage, Through};
 
     use super::*;
     use crate::rows::HELD_NS;

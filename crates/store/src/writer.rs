@@ -248,11 +248,11 @@ mod tests {
     use std::io::{self, Write};
     use std::path::PathBuf;
 
-    use tapeworks_flow::Stage;
     use tapeworks_market::instrument::Symbol;
     use tapeworks_market::{
         BookStage, BookUpdate, Capacity, Event, EventKind, InstrumentId, NbboStage, Price, Publisher, Side,
     };
+    use tapeworks_stage::Stage;
 
     use super::*;
 

@@ -8,12 +8,12 @@ use std::path::Path;
 use dbn::decode::{DbnDecoder, DecodeRecordRef as _};
 use proptest::prelude::*;
 use session::*;
-use tapeworks_flow::{Stage as _, Through};
 use tapeworks_market::event::{Flags, Gap};
 use tapeworks_market::{
     BookStage, Event, EventKind, InstrumentId, Instruments, Nanos, NbboStage, NbboUpdate, Price, Publisher,
     Side,
 };
+use tapeworks_stage::{Stage as _, Through};
 use tapeworks_store::live::{Batch, Maker};
 use tapeworks_store::{Options, Schema, Writer};
 

@@ -11,12 +11,12 @@ use tapeworks_exchange::live::{Live, LiveOptions, LivePacket, LiveVenue, Outlet}
 use tapeworks_exchange::retransmission::Made;
 use tapeworks_exchange::{LineFaults, Popularity, Session, USUAL_MOST_ORDERS, VenueKind};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
-use tapeworks_flow::Stage;
 use tapeworks_market::{BookStage, BookUpdate, Capacity, Event, Nanos, Publisher, Side};
 use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::live::{Received, UdpOptions, UdpReceiver};
 use tapeworks_packet::net::{Datagram, Transport};
 use tapeworks_packet::pool::Pool;
+use tapeworks_stage::Stage;
 use tapeworks_venues::{Config, Report, Venue, Venues, VenuesError, Wait};
 use tapeworks_wire::iex::tp::{MessageProtocolId, Segment, SegmentFields};
 use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacket, DownstreamPacketFields, RequestPacketFields};

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use tapeworks_flow::{Stage, Through};
 use tapeworks_market::event::{Gap, Session, Status, StatusAction};
 use tapeworks_market::image::BooksImage;
 use tapeworks_market::nbbo::NbboRules;
@@ -10,6 +9,7 @@ use tapeworks_market::{
     BookRef, BookStage, Capacity, Event, EventKind, InstrumentId, NbboStage, NbboUpdate, Price, Publisher,
     Side,
 };
+use tapeworks_stage::{Stage, Through};
 
 use crate::take::Take;
 

@@ -3,13 +3,13 @@
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use tapeworks_feed::{Feed, FeedOptions, FileFormat, Frame, Packet, Problem, ProblemKind};
-use tapeworks_flow::{Chain, Inline, Sink, Stage, Through};
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{BookStage, Capacity, Event, Nanos, NbboStage, NbboUpdate};
 use tapeworks_packet::capture::CaptureReader;
 use tapeworks_packet::framed::FramedReader;
 use tapeworks_packet::net::{self, Datagram, TcpFlags, TcpHeader, Transport};
 use tapeworks_packet::source::ByteSource;
+use tapeworks_stage::{Chain, Inline, Sink, Stage, Through};
 
 use crate::take::Take;
 

@@ -11,12 +11,12 @@ use std::process::ExitCode;
 
 use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario, ScenarioError};
 use tapeworks_feed::{Feed, FeedOptions, FileFormat, Frame};
-use tapeworks_flow::{Inline, Sink, Stage, Through};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{BookStage, BookUpdate, Capacity, Event, NbboStage, NbboUpdate};
 use tapeworks_packet::framed::{FramedReader, write_frame};
 use tapeworks_packet::source::ByteSource;
+use tapeworks_stage::{Inline, Sink, Stage, Through};
 use tapeworks_wire::nasdaq::itch50;
 
 /// What can be counted, and what it includes.

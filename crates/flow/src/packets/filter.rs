@@ -16,7 +16,7 @@ use tapeworks_packet::net::layout::Network;
 use tapeworks_packet::pool::Packet;
 
 use super::{PacketStage, Passing, Routed, To};
-use crate::{Sink, Stage};
+use tapeworks_stage::{Sink, Stage};
 
 /// The number of the port for packets that the predicate holds for.
 pub const PASS: u8 = 0;

@@ -16,7 +16,7 @@ use tapeworks_packet::pool::{Description, Pool};
 #[cfg(target_os = "linux")]
 pub use self::live::{Interface, Udp};
 use super::{Note, Notes, Outbox, Polled, Reader, Reason, Routed, StageError, To};
-use crate::Sink as _;
+use tapeworks_stage::Sink as _;
 
 /// How a capture file is read.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -11,7 +11,7 @@ use tapeworks_packet::net::rewrite::{Rewrite, Unfit};
 use tapeworks_packet::pool::{Packet, Pool};
 
 use super::{Note, Notes, PacketStage, Passing, Reason, Routed, To};
-use crate::{Sink, Stage};
+use tapeworks_stage::{Sink, Stage};
 
 /// What is done to each packet, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

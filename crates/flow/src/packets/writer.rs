@@ -23,7 +23,7 @@ use tapeworks_packet::pool::Packet;
 #[cfg(target_os = "linux")]
 pub use self::socket::SocketWriter;
 use super::{PacketStage, Passing, Reason, Routed, StageError, To};
-use crate::{Sink, Stage};
+use tapeworks_stage::{Sink, Stage};
 
 /// Bytes that a batch may have before the buffer of a capture file grows.
 const BUFFER_BYTES: usize = 256 << 10;

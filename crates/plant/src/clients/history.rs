@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use tapeworks_ring::disruptor::{Consumer, Single};
 use tapeworks_ring::wait::WaitStrategy;
 
-use tapeworks_flow::Through;
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::{BookStage, Event, InstrumentId, Instruments, Nanos, NbboStage};
+use tapeworks_stage::Through;
 use tapeworks_store::live::Carried;
 
 use tapeworks_feed::clock::iso_time;

@@ -3,7 +3,6 @@
 //! The distributor has one, and each replay. Given the same events both make the same records, each with the number of its
 //! event, which is how a replay hands over to the distributor.
 
-use tapeworks_flow::{Sink, Stage, Through};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::event::Gap;
 use tapeworks_market::instrument::Symbol;
@@ -11,6 +10,7 @@ use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{
     BookStage, Capacity, Event, EventKind, InstrumentId, Instruments, Nanos, NbboStage, NbboUpdate, Publisher,
 };
+use tapeworks_stage::{Sink, Stage, Through};
 use tapeworks_store::Schema;
 use tapeworks_store::live::{self, Batch, Carried, Maker, State};
 

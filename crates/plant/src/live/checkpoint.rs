@@ -38,11 +38,11 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tapeworks_feed::live::Input;
-use tapeworks_flow::Through;
 use tapeworks_market::image::{BooksImage, NbboImage};
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::{BookStage, Event, Instruments, Nanos, NbboStage};
 use tapeworks_ring::cpu;
+use tapeworks_stage::Through;
 use tapeworks_store::journal::{Opened, segment_starts};
 use tapeworks_store::live::{Carried, CarriedImage};
 

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tapeworks_flow::{Inline, Sink, Through};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::conflate::QuoteConflation;
 use tapeworks_market::instrument::Symbol;
@@ -16,6 +15,7 @@ use tapeworks_ring::broadcast::Writer;
 use tapeworks_ring::cpu;
 use tapeworks_ring::disruptor::{PollError, PublishError};
 use tapeworks_ring::wait::Wait;
+use tapeworks_stage::{Inline, Sink, Through};
 use tapeworks_store::live::Carried;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

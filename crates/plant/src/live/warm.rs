@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use tapeworks_feed::arbitration::ArbiterOptions;
 use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed};
 use tapeworks_feed::{Application, FeedOptions};
-use tapeworks_flow::{Inline, Sink, Through};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{BookStage, Capacity, Event, Line, Nanos, NbboStage, NbboUpdate, Publisher};
+use tapeworks_stage::{Inline, Sink, Through};
 use tapeworks_wire::Ascii;
 use tapeworks_wire::nasdaq::moldudp64::DownstreamPacketFields;
 

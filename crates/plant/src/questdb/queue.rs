@@ -386,9 +386,9 @@ impl Queue {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use tapeworks_flow::Stage as _;
     use tapeworks_market::event::{Flags, Status as Trading, StatusAction};
     use tapeworks_market::{Event, EventKind, Instruments, Nanos, NbboUpdate, Publisher};
+    use tapeworks_stage::Stage as _;
     use tapeworks_store::live::Maker;
 
     use super::*;

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use tapeworks_exchange::{Packets, Scenario, VenueConfig, VenueKind};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
-use tapeworks_flow::{Stage, Through};
 use tapeworks_market::{BookStage, Event, EventKind, Instruments, Nanos, NbboStage, NbboUpdate};
 use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::net;
@@ -20,6 +19,7 @@ use tapeworks_plant::clients::server::{self, Server, ServerOptions};
 use tapeworks_ring::disruptor::{Builder, Producer};
 use tapeworks_ring::wait::Yielding;
 use tapeworks_runtime::keys::{Key, Keys};
+use tapeworks_stage::{Stage, Through};
 use tapeworks_store::{Schema, Writer};
 
 pub const KEY: &str = "db-TapeworksDemoKey0000000000000";

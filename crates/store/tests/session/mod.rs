@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 
-use tapeworks_flow::Stage;
 use tapeworks_market::event::{Definition, Gap, Imbalance, Session, Status, StatusAction};
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::NbboRules;
@@ -11,6 +10,7 @@ use tapeworks_market::{
     BookStage, BookUpdate, Capacity, Event, EventKind, Flags, InstrumentId, Instruments, Line, Nanos,
     NbboStage, NbboUpdate, Price, Publisher, Side,
 };
+use tapeworks_stage::Stage;
 use tapeworks_store::{Options, Schema, StoreError, Summary, Writer};
 
 /// 2026-06-01 13:30:00 UTC.

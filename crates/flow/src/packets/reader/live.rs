@@ -9,7 +9,7 @@ use tapeworks_packet::live::{
 use tapeworks_packet::pool::Pool;
 
 use super::super::{Note, Notes, Outbox, PAYLOAD, Polled, Reader, Reason, Routed, StageError, To};
-use crate::Sink as _;
+use tapeworks_stage::Sink as _;
 
 /// How often the kernel is asked what it dropped and whether the interface is there: seldom enough to cost nothing, often
 /// enough to be seen. In ns.

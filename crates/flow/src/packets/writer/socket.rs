@@ -8,7 +8,7 @@ use tapeworks_packet::net::layout::Fragment;
 use tapeworks_packet::pool::Packet;
 
 use super::super::{PAYLOAD, PacketStage, Passing, Reason, Routed, StageError, To};
-use crate::{Sink, Stage};
+use tapeworks_stage::{Sink, Stage};
 
 /// What is sent of a packet.
 #[derive(Debug, Clone, Copy)]
