@@ -21,8 +21,7 @@ use std::time::{Duration, Instant};
 
 use support::{Folder, captures, command, free_port, root, run, signal, stderr, stdout};
 use tapeworks_exchange::random::Random;
-use tapeworks_market::Nanos;
-use tapeworks_store::journal::{JournalOptions, JournalWriter, Record};
+use tapeworks_journal::{JournalOptions, JournalWriter, Record};
 
 /// How long one run of the program may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -236,7 +235,7 @@ fn a_damaged_journal_is_checked_and_mended_and_no_sound_record_is_lost() {
         let (mut writer, _) = JournalWriter::open(journal.as_ref(), options).unwrap();
         for number in 0..2_000u64 {
             let payload = vec![number as u8; rounds.below(200)];
-            let record = Record { time: Nanos(number), kind: 1, payload: &payload, ..Record::default() };
+            let record = Record { time: number, kind: 1, payload: &payload, ..Record::default() };
             writer.append(&record).unwrap();
         }
         drop(writer);

@@ -5,8 +5,7 @@
 mod support;
 
 use support::{Folder, run, stdout};
-use tapeworks_market::Nanos;
-use tapeworks_store::journal::{JournalOptions, JournalWriter, Record};
+use tapeworks_journal::{JournalOptions, JournalWriter, Record};
 
 #[test]
 fn damage_is_told_mended_with_a_copy_and_counted_as_lost_from_then_on() {
@@ -14,7 +13,7 @@ fn damage_is_told_mended_with_a_copy_and_counted_as_lost_from_then_on() {
     let journal = folder.path("journal");
     let (mut writer, _) = JournalWriter::open(journal.as_ref(), JournalOptions::default()).unwrap();
     for number in 0..100u64 {
-        let time = Nanos(1_763_130_600_000_000_000 + number);
+        let time = 1_763_130_600_000_000_000 + number;
         writer.append(&Record { time, kind: 1, payload: &[7; 60], ..Record::default() }).unwrap();
     }
     drop(writer);

@@ -26,6 +26,7 @@ use std::thread::JoinHandle;
 use tapeworks_feed::arbitration::ArbiterOptions;
 use tapeworks_feed::live::{LiveChannelOptions, LiveFeed, SnapshotOptions};
 use tapeworks_feed::{Application, FeedOptions};
+use tapeworks_journal::JournalError;
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{Capacity, Event, Nanos, Publisher};
@@ -34,7 +35,6 @@ use tapeworks_ring::wait::News;
 use tapeworks_ring::wait::Wait;
 use tapeworks_ring::{cpu, spsc};
 use tapeworks_runtime::waiting::{Bell, Waiting};
-use tapeworks_store::journal::JournalError;
 
 use crate::clients::distributor::BookOptions;
 

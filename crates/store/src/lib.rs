@@ -1,4 +1,4 @@
-//! Normalised market data in DBN, Parquet, CSV and JSON files, and the [`journal`] of what entered.
+//! Normalised market data in DBN, Parquet, CSV and JSON files.
 //!
 //! A [`Writer`] takes what comes out of the engine, one [`NbboUpdate`](tapeworks_market::NbboUpdate) (an event, the
 //! book after it, the NBBO after it) at a time, and writes the records of one [`Schema`] to one file, in the
@@ -81,7 +81,6 @@ mod columns;
 mod encode;
 mod error;
 mod format;
-pub mod journal;
 pub mod live;
 mod options;
 mod received;

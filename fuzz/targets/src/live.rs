@@ -6,9 +6,9 @@ use std::time::Duration;
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::{Ask, Input, LiveChannelOptions, LiveFeed, SnapshotOptions};
 use tapeworks_feed::{Application, FeedOptions};
+use tapeworks_journal::{JournalOptions, JournalReader, JournalWriter, LOST, Record, verify};
 use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Publisher};
 use tapeworks_plant::live::{JournalSetting, PlantOptions, ReceiveOptions, StateSnapshot, VenueOptions};
-use tapeworks_store::journal::{JournalOptions, JournalReader, JournalWriter, LOST, Record, verify};
 
 use crate::seeds::itch_packets;
 
@@ -120,7 +120,7 @@ pub fn journal(bytes: &[u8]) {
         *to = *from;
     }
     std::fs::File::create(&path).unwrap().write_all(&segment).unwrap();
-    let checked = verify(&folder).unwrap();
+    let checked = verify(&folder, || true).unwrap();
     let read = || {
         let (mut reader, mut read) = (JournalReader::open(&folder).unwrap(), 0);
         while let Some(record) = reader.next().unwrap() {

@@ -6,11 +6,10 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use serde_json::json;
-use tapeworks_market::Nanos;
+use tapeworks_journal::{self as journal, JournalError};
 use tapeworks_plant::live::check_snapshots;
 use tapeworks_plant::live::export::{self, ExportError, ExportOptions, Exported};
 use tapeworks_store::Schema;
-use tapeworks_store::journal::{self, JournalError};
 
 use crate::commands::plant::load;
 use crate::ending::{Ending, Failure, Result};
@@ -116,9 +115,8 @@ impl From<JournalError> for Failure {
     }
 }
 
-fn time(nanoseconds: Nanos) -> String {
-    Timestamp::from_nanosecond(i128::from(nanoseconds.0))
-        .map_or_else(|_| nanoseconds.0.to_string(), |time| time.to_string())
+fn time(ns: u64) -> String {
+    Timestamp::from_nanosecond(i128::from(ns)).map_or_else(|_| ns.to_string(), |time| time.to_string())
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result {
@@ -130,7 +128,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
 }
 
 fn verify(arguments: &Verify) -> Result {
-    let verified = journal::verify(&arguments.folder)?;
+    let verified = journal::verify(&arguments.folder, || !interrupt::is_requested())?;
     let snapshots = check_snapshots(&arguments.folder)
         .map_err(|error| Failure::Failed(format!("{}: {error}", arguments.folder.display())))?;
     let unusable: Vec<String> = snapshots
@@ -205,7 +203,7 @@ fn repair(arguments: &Repair) -> Result {
         output::print(&format!("{folder}: empty: no segment of a journal is in it\n"))?;
         return Ok(Ending::Complete);
     }
-    let repaired = journal::repair(&arguments.folder)?;
+    let repaired = journal::repair(&arguments.folder, || !interrupt::is_requested())?;
     let mut text = String::new();
     if repaired.torn_bytes > 0 {
         let bytes = thousands(repaired.torn_bytes);
@@ -299,7 +297,7 @@ fn exported_text(exported: &Exported, is_json: bool) -> String {
             "{:#}\n",
             json!({
                 "date": exported.date.to_string(),
-                "from": exported.from.map(time),
+                "from": exported.from.map(|at| time(at.0)),
                 "inputs": exported.inputs,
                 "events": exported.events,
                 "lost": exported.lost,
@@ -314,7 +312,7 @@ fn exported_text(exported: &Exported, is_json: bool) -> String {
             counted(exported.events, "event", "events"),
         );
         if let Some(from) = exported.from {
-            text.push_str(&format!("from {} on: what was before was removed to make room\n", time(from)));
+            text.push_str(&format!("from {} on: what was before was removed to make room\n", time(from.0)));
         }
         for file in &exported.files {
             let (path, records) = (file.path.display(), counted(file.summary.records, "record", "records"));

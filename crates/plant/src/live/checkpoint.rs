@@ -16,7 +16,7 @@
 //!
 //! All little-endian. It is written to a file of another name, synced, and renamed. The newest two are kept, and the first in
 //! each segment of the journal; the journal keeps the segments from the older of the newest two on, whatever its size
-//! ([`JournalOptions::keep_bytes`](tapeworks_store::journal::JournalOptions::keep_bytes)). One that is damaged, of another
+//! ([`JournalOptions::keep_bytes`](tapeworks_journal::JournalOptions::keep_bytes)). One that is damaged, of another
 //! configuration, or of what the journal does not hold (any more) is not used, and the start says so.
 //!
 //! Engine and books are copied at the same event. Where one thread has both, it copies both. In the topology "pipeline" ingest
@@ -38,12 +38,12 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tapeworks_feed::live::Input;
+use tapeworks_journal::{Opened, segment_starts};
 use tapeworks_market::image::{BooksImage, NbboImage};
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::{BookStage, Event, Instruments, Nanos, NbboStage};
 use tapeworks_ring::cpu;
 use tapeworks_stage::Through;
-use tapeworks_store::journal::{Opened, segment_starts};
 use tapeworks_store::live::{Carried, CarriedImage};
 
 use super::PlantOptions;

@@ -8,6 +8,7 @@ use tapeworks_exchange::snapshot::Credentials;
 use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::SnapshotOptions;
+use tapeworks_journal::JournalOptions;
 use tapeworks_market::Publisher;
 use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::{NbboRules, StaleBooks};
@@ -16,7 +17,6 @@ use tapeworks_market::venue::FEEDS;
 use tapeworks_packet::live::{MAX_XDP_FRAMES, XdpOptions};
 use tapeworks_ring::wait::Wait;
 use tapeworks_store::Schema;
-use tapeworks_store::journal::JournalOptions;
 use toml::Spanned;
 use toml::de::DeTable;
 

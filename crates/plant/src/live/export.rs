@@ -23,10 +23,10 @@ use jiff::civil::Date;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use tapeworks_feed::clock;
+use tapeworks_journal::{JournalError, JournalReader, LOST};
 use tapeworks_market::{BookStage, Event, EventKind, Instruments, Nanos, NbboStage, NbboUpdate, Publisher};
 use tapeworks_packet::new_file::{self, NewFileError};
 use tapeworks_stage::{Stage as _, Through};
-use tapeworks_store::journal::{JournalError, JournalReader, LOST};
 use tapeworks_store::live::State;
 use tapeworks_store::{Format, Options, Schema, StoreError, Summary, Writer};
 
@@ -181,11 +181,11 @@ fn failed(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> ExportEr
 pub fn days_of(journal: &Path) -> Result<Vec<Date>, JournalError> {
     let (mut days, mut from) = (Vec::new(), Nanos(0));
     loop {
-        let mut reader = JournalReader::from_time(journal, from)?;
+        let mut reader = JournalReader::from_time(journal, from.0)?;
         let mut found = None;
         while let Some(record) = reader.next()? {
-            if record.time >= from {
-                found = clock::date_at(record.time);
+            if record.time >= from.0 {
+                found = clock::date_at(Nanos(record.time));
                 break;
             }
         }
@@ -213,7 +213,7 @@ pub fn export(
     mut go_on: impl FnMut(u64) -> bool,
 ) -> Result<Exported, ExportError> {
     let empty = || ExportError::Empty { journal: journal.to_owned() };
-    let first = JournalReader::open(journal)?.next()?.and_then(|record| clock::date_at(record.time));
+    let first = JournalReader::open(journal)?.next()?.and_then(|record| clock::date_at(Nanos(record.time)));
     let date = options.date.or(first).ok_or_else(empty)?;
     let midnights = (clock::midnight_of(date), clock::day_after(date).and_then(clock::midnight_of));
     let (Some(begin), Some(end)) = midnights else { return Err(empty()) };
@@ -356,7 +356,7 @@ fn make(
     let (mut events, mut inputs, mut made, mut lost): (Vec<Event>, u64, u64, u64) = (Vec::new(), 0, 0, 0);
     let mut written = Ok(());
     while let Some(record) = reader.next()? {
-        let time = record.time;
+        let time = Nanos(record.time);
         if time.0 >= end.0.saturating_add(SLACK) {
             break;
         }
@@ -494,8 +494,8 @@ pub(super) mod tests {
     use tapeworks_exchange::{Packets, Scenario, VenueConfig, VenueKind};
     use tapeworks_feed::Application;
     use tapeworks_feed::live::Input;
+    use tapeworks_journal::{JournalOptions, JournalWriter};
     use tapeworks_market::{Line, Nanos};
-    use tapeworks_store::journal::{JournalOptions, JournalWriter};
 
     use super::super::StateSnapshot;
     use super::super::config::Config;

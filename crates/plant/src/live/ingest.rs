@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use tapeworks_feed::live::{Ask, LiveChannel};
+use tapeworks_journal::Opened;
 use tapeworks_market::{Event, EventKind, Nanos};
 use tapeworks_ring::disruptor::Producer;
 use tapeworks_ring::spsc;
 use tapeworks_ring::wait::Wait;
-use tapeworks_store::journal::Opened;
 
 use super::checkpoint::{Agreement, Taken, nanos};
 use super::contradicted::Contradicted;

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use jiff::civil::Date;
 use tapeworks_feed::clock;
+use tapeworks_journal::{
+    Chore, Finished, JournalError, JournalOptions, JournalReader, JournalWriter, LOST, NUMBERED, Opened,
+    is_journal_file, last_time, segment_starts,
+};
 use tapeworks_market::{Event, Nanos};
 use tapeworks_ring::disruptor::PollError;
 use tapeworks_ring::spsc;
 use tapeworks_ring::wait::Wait;
-use tapeworks_store::journal::{
-    Chore, Finished, JournalError, JournalOptions, JournalReader, JournalWriter, LOST, NUMBERED, Opened,
-    is_journal_file, last_time, segment_starts,
-};
 
 use super::checkpoint::{self, Agreement, Restored};
 use super::engine::Engine;
@@ -132,7 +132,7 @@ impl OpenJournal {
     /// journal says so.
     pub(super) fn go_on_from(&mut self, restored: &Restored) -> Result<(), JournalError> {
         let missing = restored.record.saturating_sub(self.opened.next);
-        self.writer.lose_until(restored.record, restored.market.time())?;
+        self.writer.lose_until(restored.record, restored.market.time().0)?;
         self.opened.damaged += missing;
         self.opened.next += missing;
         Ok(())
@@ -154,7 +154,7 @@ pub(super) fn open_at(setting: &JournalSetting, now: Nanos) -> Result<OpenJourna
     let mut is_old = moving.exists();
     if opened.next > opened.first
         && let Some(last) = last_time(&setting.folder)?
-        && let (Some(day), Some(today)) = (clock::date_at(last), clock::date_at(now))
+        && let (Some(day), Some(today)) = (clock::date_at(Nanos(last)), clock::date_at(now))
     {
         is_old |= day < today;
     }
@@ -187,7 +187,7 @@ fn move_away(folder: &Path, moving: &Path) -> Result<(), JournalError> {
     let first = segment_starts(moving)?.first().copied().unwrap_or_default();
     checkpoint::move_away(folder, first, moving)
         .map_err(failed(folder, "old snapshots cannot be moved away"))?;
-    let Some(day) = last_time(moving)?.and_then(clock::date_at) else {
+    let Some(day) = last_time(moving)?.and_then(|last| clock::date_at(Nanos(last))) else {
         // Nothing was in it.
         return fs::remove_dir_all(moving).map_err(failed(moving, "cannot be removed"));
     };
@@ -439,7 +439,7 @@ impl Keeper {
 
     /// Everything is written: waits until the disk has it.
     fn end(&mut self) -> Result<(), JournalError> {
-        let mut written = self.writer.tell_lost(now());
+        let mut written = self.writer.tell_lost(now().0);
         while let Some(finished) = self.disk.wait() {
             written = written.and(self.writer.finish(finished));
         }
@@ -612,7 +612,7 @@ impl HistoryReader for JournalEvents {
         for _ in 0..INPUTS_AT_ONCE {
             match self.reader.next() {
                 Ok(Some(record)) if record.kind == LOST => {
-                    self.hole = Some((record.number, record.time));
+                    self.hole = Some((record.number, Nanos(record.time)));
                     return Ok(Read::Events);
                 }
                 Ok(Some(record)) => {
@@ -649,7 +649,7 @@ pub(super) fn replay(
     while let Some(record) = reader.next()? {
         if record.kind == LOST {
             lost += if record.line == NUMBERED { 0 } else { record.extra };
-            engine.inputs_lost(record.time, &mut events);
+            engine.inputs_lost(Nanos(record.time), &mut events);
         }
         if let Some(input) = input_of(&record) {
             engine.input(&input, &mut events);
@@ -672,7 +672,7 @@ pub(super) fn replay(
 
 #[cfg(test)]
 mod tests {
-    use tapeworks_store::journal::Record;
+    use tapeworks_journal::Record;
 
     use super::super::export::tests::Temporary;
     use super::*;
@@ -694,14 +694,16 @@ mod tests {
     fn keep(setting: &JournalSetting, time: Nanos, records: u64) -> Opened {
         let OpenJournal { mut writer, opened } = open_at(setting, time).unwrap();
         for _ in 0..records {
-            writer.append(&Record { kind: 5, time, payload: &[1; 100], ..Record::default() }).unwrap();
+            writer
+                .append(&Record { kind: 5, time: time.0, payload: &[1; 100], ..Record::default() })
+                .unwrap();
         }
         writer.sync().unwrap();
         opened
     }
 
     fn records(folder: &Path) -> u64 {
-        tapeworks_store::journal::verify(folder).unwrap().records
+        tapeworks_journal::verify(folder, || true).unwrap().records
     }
 
     #[test]
@@ -712,7 +714,7 @@ mod tests {
         // The plant runs into the next day.
         let mut running = open_at(&setting, noon(0)).unwrap();
         for days in [0, 1] {
-            let record = Record { kind: 5, time: noon(days), ..Record::default() };
+            let record = Record { kind: 5, time: noon(days).0, ..Record::default() };
             running.writer.append(&record).unwrap();
         }
         drop(running);
@@ -755,7 +757,7 @@ mod tests {
         }
         assert_eq!(keep(&setting, noon(1), 0), Opened::default());
         assert!(!moving.exists());
-        let verified = tapeworks_store::journal::verify(&folder.0.join("2026-01-05")).unwrap();
+        let verified = tapeworks_journal::verify(&folder.0.join("2026-01-05"), || true).unwrap();
         assert_eq!((verified.records, verified.damage.len()), (40, 0));
         // As one that had not begun.
         fs::create_dir_all(&moving).unwrap();

@@ -1,8 +1,8 @@
 //! Inputs as records of the journal.
 
 use tapeworks_feed::live::Input;
+use tapeworks_journal::Record;
 use tapeworks_market::{Line, Nanos};
-use tapeworks_store::journal::Record;
 
 use super::checkpoint::Taken;
 
@@ -24,7 +24,7 @@ const fn line_of(number: u8) -> Line {
 
 /// An input as a record. `scratch` holds what has no place in the record's header.
 pub(super) fn record_of<'r>(input: &Input<'r>, scratch: &'r mut [u8; 8]) -> Record<'r> {
-    let blank = Record { time: input.time(), ..Record::default() };
+    let blank = Record { time: input.time().0, ..Record::default() };
     match *input {
         Input::Packet { channel, line, payload, .. } => {
             Record { kind: PACKET, channel, line: line as u8, payload, ..blank }
@@ -46,7 +46,8 @@ pub(super) fn record_of<'r>(input: &Input<'r>, scratch: &'r mut [u8; 8]) -> Reco
 
 /// The input of a record; `None` for a record of another kind.
 pub(super) fn input_of<'r>(record: &Record<'r>) -> Option<Input<'r>> {
-    let Record { channel, time: received, extra, payload, .. } = *record;
+    let Record { channel, time, extra, payload, .. } = *record;
+    let received = Nanos(time);
     let attempt = u32::try_from(extra).unwrap_or(u32::MAX);
     Some(match record.kind {
         PACKET => Input::Packet { channel, line: line_of(record.line), received, payload },
@@ -155,7 +156,7 @@ mod tests {
             let mut scratch = [0; 8];
             assert_eq!(input_of(&record_of(&input, &mut scratch)), Some(input));
         }
-        assert_eq!(input_of(&Record { kind: tapeworks_store::journal::LOST, ..Record::default() }), None);
+        assert_eq!(input_of(&Record { kind: tapeworks_journal::LOST, ..Record::default() }), None);
         assert_eq!(input_of(&Record { kind: SNAPSHOT_END, ..Record::default() }), None, "too short");
     }
 }

@@ -18,10 +18,10 @@ use crate::live::export::{ExportOptions, earlier_journals, export};
 use crate::live::journal::{self, JournalReplayed, JournalSetting};
 use crate::live::shared::MarketStage;
 use crate::live::{EventConsumer, JournalHistory, Plant, Topology};
+use tapeworks_journal::{JournalOptions, JournalWriter};
 use tapeworks_ring::disruptor::Builder;
 use tapeworks_ring::wait::Wait;
 use tapeworks_store::Schema;
-use tapeworks_store::journal::{JournalOptions, JournalWriter};
 
 use crate::clients::history::{Begin, History, HistoryError, HistoryReader, Past, Read, catch_up};
 use crate::clients::replay::tests::replayed;
@@ -501,7 +501,7 @@ proptest! {
             fs::write(path, bytes).unwrap();
         }
         let (market, replayed, from) = start_of(&options);
-        let left = tapeworks_store::journal::verify(&folder.0).unwrap();
+        let left = tapeworks_journal::verify(&folder.0, || true).unwrap();
         if replayed.damaged == 0 && left.numbers.is_some_and(|(_, next)| next >= without_heartbeats().len() as u64) {
             // Whatever is damaged lies before the state.
             same_market(&market, &straight);
@@ -626,7 +626,7 @@ fn keep_with_hole(options: &PlantOptions, has_state: bool) -> (Vec<Event>, usize
     let (mut engine, mut market) = (Engine::new(options.live_feed()), stage_of(options));
     let (packets, mut all) = (without_heartbeats(), Vec::new());
     let (from, to) = (packets.len() / 3, packets.len() / 3 + 200);
-    let too_long = vec![0; tapeworks_store::journal::MAX_PAYLOAD_BYTES + 1];
+    let too_long = vec![0; tapeworks_journal::MAX_PAYLOAD_BYTES + 1];
     let (mut hole, mut state) = (0, 0);
     for (at, packet) in packets.iter().enumerate() {
         if at == from {

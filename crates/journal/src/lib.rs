@@ -32,9 +32,6 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use tapeworks_market::Nanos;
-use tapeworks_packet::stop;
-
 mod check;
 mod chore;
 mod reader;
@@ -74,7 +71,7 @@ pub struct Record<'a> {
     /// Its number in the journal; given by the writer.
     pub number: u64,
     /// Its time. The index by time takes it to be in order, but for a second.
-    pub time: Nanos,
+    pub time: u64,
     /// What it is.
     pub kind: u8,
     /// By kind.
@@ -113,7 +110,7 @@ pub enum JournalError {
         /// Its bytes.
         bytes: usize,
     },
-    /// The process is asked to stop ([`tapeworks_packet::stop`]).
+    /// Whoever asked for a long work wants it no more.
     #[error("stopped")]
     Stopped,
 }
@@ -124,11 +121,6 @@ impl JournalError {
     pub fn is_full_disk(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
     }
-}
-
-/// Between two segments of a long work: whether it goes on.
-fn go_on() -> Result<(), JournalError> {
-    if stop::is_requested() { Err(JournalError::Stopped) } else { Ok(()) }
 }
 
 fn failed<'p>(path: &'p Path, what: &'static str) -> impl FnOnce(io::Error) -> JournalError + use<'p> {
@@ -173,7 +165,7 @@ pub fn segment_starts(folder: &Path) -> Result<Vec<u64>, JournalError> {
 ///
 /// # Errors
 /// As [`JournalReader::next`].
-pub fn last_time(folder: &Path) -> Result<Option<Nanos>, JournalError> {
+pub fn last_time(folder: &Path) -> Result<Option<u64>, JournalError> {
     for segment in segments(folder)?.iter().rev() {
         let mut reader = JournalReader::at_segment(folder, segment.first);
         let mut last = None;
@@ -242,7 +234,7 @@ fn set_aside(
 struct SegmentHeader {
     first: u64,
     /// The time of its first record.
-    time: Nanos,
+    time: u64,
 }
 
 /// What lies at the beginning of a segment.
@@ -261,7 +253,7 @@ impl SegmentHeader {
         let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..16].copy_from_slice(&self.first.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.time.0.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.time.to_le_bytes());
         let crc = crc32fast::hash(&bytes[..24]);
         bytes[24..28].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -281,7 +273,7 @@ impl SegmentHeader {
         } else if u64_at(&bytes, 8) != first {
             Head::Damaged("its header has another number than its name")
         } else {
-            Head::Sound(Self { first, time: Nanos(u64_at(&bytes, 16)) })
+            Head::Sound(Self { first, time: u64_at(&bytes, 16) })
         })
     }
 }
@@ -316,7 +308,7 @@ impl Record<'_> {
         // Checked by the writer to be below 2^20.
         to.extend_from_slice(&(self.payload.len() as u32).to_le_bytes());
         to.extend_from_slice(&self.number.to_le_bytes());
-        to.extend_from_slice(&self.time.0.to_le_bytes());
+        to.extend_from_slice(&self.time.to_le_bytes());
         to.extend_from_slice(&self.extra.to_le_bytes());
         to.extend_from_slice(&self.channel.to_le_bytes());
         to.extend_from_slice(&[self.kind, self.line, 0, 0, 0, 0]);
@@ -367,7 +359,7 @@ fn find(bytes: &[u8], number: u64) -> Found<'_> {
     }
     let record = Record {
         number: u64_at(header, 8),
-        time: Nanos(u64_at(header, 16)),
+        time: u64_at(header, 16),
         extra: u64_at(header, 24),
         channel: u16::from_le_bytes([header[32], header[33]]),
         kind: header[34],

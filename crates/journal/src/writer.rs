@@ -6,11 +6,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tapeworks_market::Nanos;
-
-use super::chore::{Outcome, Work};
-use super::scan::{scan, torn_bytes};
-use super::{
+use crate::chore::{Outcome, Work};
+use crate::scan::{scan, torn_bytes};
+use crate::{
     BUFFER_BYTES, Chore, DAMAGED, Finished, Head, JournalError, LOST, MAX_PAYLOAD_BYTES, NUMBERED,
     RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, TORN, failed, segment_path,
     segments, set_aside,
@@ -88,7 +86,7 @@ pub struct JournalWriter {
 #[derive(Debug)]
 struct Refused {
     /// The time of the record.
-    at: Nanos,
+    at: u64,
     path: PathBuf,
     what: &'static str,
     kind: io::ErrorKind,
@@ -103,7 +101,7 @@ impl Refused {
 }
 
 /// How long no room is asked for after it was refused, in ns of the records' time.
-const REFUSED_FOR: u64 = Nanos::SECOND;
+const REFUSED_FOR: u64 = 1_000_000_000;
 
 impl JournalWriter {
     /// Opens the journal in `folder`, which is made if it is not there. A torn record at the end, which no sound one follows, is
@@ -210,7 +208,7 @@ impl JournalWriter {
     ///
     /// # Errors
     /// A disk that is full or fails.
-    pub fn lose_until(&mut self, number: u64, time: Nanos) -> Result<(), JournalError> {
+    pub fn lose_until(&mut self, number: u64, time: u64) -> Result<(), JournalError> {
         let Some(lost) = number.checked_sub(self.next).filter(|lost| *lost > 0) else { return Ok(()) };
         self.fit(time, RECORD_HEADER_BYTES as u64)?;
         let stands_for = Record { kind: LOST, line: NUMBERED, extra: lost, time, ..Record::default() };
@@ -295,7 +293,7 @@ impl JournalWriter {
     ///
     /// # Errors
     /// A disk that is full or fails still.
-    pub fn tell_lost(&mut self, time: Nanos) -> Result<(), JournalError> {
+    pub fn tell_lost(&mut self, time: u64) -> Result<(), JournalError> {
         if self.lost_since > 0 {
             self.put(&Record { kind: LOST, extra: self.lost_since, time, ..Record::default() })?;
             self.lost_since = 0;
@@ -326,7 +324,7 @@ impl JournalWriter {
 
     /// Makes room for so many bytes.
     #[inline]
-    fn fit(&mut self, time: Nanos, length: u64) -> Result<(), JournalError> {
+    fn fit(&mut self, time: u64, length: u64) -> Result<(), JournalError> {
         let end = self.offset + self.buffer.len() as u64 + length;
         let needs_segment = self.segment.is_none() || self.is_over || end > self.reserved_bytes;
         if needs_segment || self.buffer.len() >= BUFFER_BYTES {
@@ -337,9 +335,9 @@ impl JournalWriter {
 
     /// Begins a segment, or writes what is buffered.
     #[inline(never)]
-    fn make_room(&mut self, needs_segment: bool, time: Nanos, length: u64) -> Result<(), JournalError> {
+    fn make_room(&mut self, needs_segment: bool, time: u64, length: u64) -> Result<(), JournalError> {
         if let Some(refused) = &self.refused
-            && refused.at.0.abs_diff(time.0) < REFUSED_FOR
+            && refused.at.abs_diff(time) < REFUSED_FOR
         {
             return Err(refused.error());
         }
@@ -438,7 +436,7 @@ impl JournalWriter {
     }
 
     #[cold]
-    fn begin_segment(&mut self, time: Nanos, room: u64) -> Result<(), JournalError> {
+    fn begin_segment(&mut self, time: u64, room: u64) -> Result<(), JournalError> {
         // Whole before its successor is there: a reader takes a successor for the end.
         self.flush()?;
         if let Err(error) = self.sync() {
@@ -467,7 +465,7 @@ impl JournalWriter {
     }
 
     /// A file for records from the next on, its room reserved, known to its folder.
-    fn make_segment(&self, path: &Path, bytes: u64, time: Nanos) -> Result<File, JournalError> {
+    fn make_segment(&self, path: &Path, bytes: u64, time: u64) -> Result<File, JournalError> {
         let file = OpenOptions::new()
             .create(true)
             .truncate(true)
@@ -509,8 +507,8 @@ fn reserve(file: &File, path: &Path, bytes: u64) -> Result<(), JournalError> {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use super::super::{JournalReader, verify};
     use super::*;
+    use crate::{JournalReader, verify};
 
     /// A folder of its own that goes with the test.
     struct Folder(PathBuf);
@@ -535,7 +533,7 @@ mod tests {
 
     /// A record of a hundred bytes, so many ms after the beginning.
     fn record(milliseconds: u64) -> Record<'static> {
-        Record { kind: 7, time: Nanos(1_000_000 * milliseconds), payload: &[5; 60], ..Record::default() }
+        Record { kind: 7, time: 1_000_000 * milliseconds, payload: &[5; 60], ..Record::default() }
     }
 
     fn append(writer: &mut JournalWriter, count: usize, milliseconds: u64) {
@@ -579,10 +577,10 @@ mod tests {
         writer.options.segment_bytes = 1 << 60;
         append(&mut writer, 8, 1_001);
         writer.append(&record(1_002)).unwrap_err();
-        writer.tell_lost(Nanos(5_000_000_000)).unwrap_err();
+        writer.tell_lost(5_000_000_000).unwrap_err();
         writer.options.segment_bytes = 1_024;
-        writer.tell_lost(Nanos(7_000_000_000)).unwrap();
-        writer.tell_lost(Nanos(8_000_000_000)).unwrap();
+        writer.tell_lost(7_000_000_000).unwrap();
+        writer.tell_lost(8_000_000_000).unwrap();
         assert_eq!((writer.lost(), writer.holes()), (6, 2));
         drop(writer);
         assert_eq!(found(&folder.0), ((0..20).collect(), 6));
@@ -618,7 +616,7 @@ mod tests {
         assert_eq!((writer.in_doubt(), writer.lost()), (3 + 8, 0));
         drop(writer);
         assert_eq!(found(&folder.0), ((0..15).collect(), 0));
-        assert_eq!(verify(&folder.0).unwrap().damage, []);
+        assert_eq!(verify(&folder.0, || true).unwrap().damage, []);
     }
 
     #[test]
@@ -660,7 +658,7 @@ mod tests {
         assert_eq!((writer.removed_segments(), writer.failed_removals()), (4, 0));
         drop(writer);
         assert_eq!(found(&folder.0).0.last(), Some(&41));
-        assert_eq!(verify(&folder.0).unwrap().damage, []);
+        assert_eq!(verify(&folder.0, || true).unwrap().damage, []);
     }
 
     #[test]

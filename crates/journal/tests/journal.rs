@@ -7,8 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use tapeworks_market::Nanos;
-use tapeworks_store::journal::{
+use tapeworks_journal::{
     JournalError, JournalOptions, JournalReader, JournalWriter, LOST, NUMBERED, Record, repair,
     segment_starts, verify,
 };
@@ -39,7 +38,7 @@ fn payload(number: u64) -> Vec<u8> {
 fn append(writer: &mut JournalWriter, number: u64) {
     let payload = payload(number);
     let record = Record {
-        time: Nanos(1_000_000 * number),
+        time: 1_000_000 * number,
         kind: 3,
         line: 1,
         channel: number as u16,
@@ -56,7 +55,7 @@ fn read(reader: &mut JournalReader) -> Vec<u64> {
         if record.kind != LOST {
             assert_eq!(record.payload, payload(record.number));
             assert_eq!((record.extra, record.channel), (record.number * 7, record.number as u16));
-            assert_eq!((record.time, record.line), (Nanos(1_000_000 * record.number), 1));
+            assert_eq!((record.time, record.line), (1_000_000 * record.number, 1));
         }
         numbers.push(record.number);
     }
@@ -90,9 +89,9 @@ fn what_was_appended_is_read_over_many_segments_and_writing_goes_on_where_it_end
         read(&mut JournalReader::from_number(&folder.0, 123).unwrap()),
         (123..300).collect::<Vec<_>>()
     );
-    let verified = verify(&folder.0).unwrap();
+    let verified = verify(&folder.0, || true).unwrap();
     assert_eq!((verified.records, verified.numbers, verified.damage.len()), (300, Some((0, 300)), 0));
-    assert_eq!(verified.times, Some((Nanos(0), Nanos(299_000_000))));
+    assert_eq!(verified.times, Some((0, 299_000_000)));
 }
 
 #[test]
@@ -169,7 +168,7 @@ fn a_time_is_found_by_the_segments() {
     }
     drop(writer);
     for wanted in [0u64, 1, 4_000, 9_999, 20_000] {
-        let mut reader = JournalReader::from_time(&folder.0, Nanos(wanted * 1_000_000)).unwrap();
+        let mut reader = JournalReader::from_time(&folder.0, wanted * 1_000_000).unwrap();
         let numbers = read(&mut reader);
         assert!(numbers[0] <= wanted && numbers.last() == Some(&9_999), "{wanted}: from {}", numbers[0]);
         assert!(wanted < 2_000 || numbers[0] > 0, "{wanted}: the index helps");
@@ -198,7 +197,7 @@ fn a_disk_that_is_full_costs_the_records_that_it_cannot_take_and_says_so() {
     let lost = reader.next().unwrap().unwrap();
     assert_eq!((lost.kind, lost.extra), (LOST, 1));
     assert_eq!(reader.next().unwrap().unwrap().kind, 9);
-    assert_eq!(verify(&folder.0).unwrap().lost, 1);
+    assert_eq!(verify(&folder.0, || true).unwrap().lost, 1);
 }
 
 /// What a reader finds: the numbers of sound records, and the ranges of those that are lost.
@@ -244,7 +243,7 @@ fn one_damaged_byte_costs_one_record_wherever_it_is() {
     overwrite(last, at + 30, b"?");
 
     let lost = [first_of(second), in_last];
-    let verified = verify(&folder.0).unwrap();
+    let verified = verify(&folder.0, || true).unwrap();
     assert_eq!((verified.records, verified.damaged, verified.damage.len()), (count - 2, 2, 2));
     assert_eq!((&verified.damage[0].path, verified.damage[0].offset), (second, 64));
     assert_eq!(verified.damage[1].offset, at);
@@ -263,16 +262,16 @@ fn one_damaged_byte_costs_one_record_wherever_it_is() {
     // A reader that is put where a lost record was tells of it first.
     let mut reader = JournalReader::at_number(&folder.0, in_last).unwrap().unwrap();
     let first = reader.next().unwrap().unwrap();
-    assert_eq!((first.kind, first.extra, first.time), (LOST, 1, Nanos((in_last + 1) * 1_000_000)));
+    assert_eq!((first.kind, first.extra, first.time), (LOST, 1, (in_last + 1) * 1_000_000));
     assert_eq!(reader.next().unwrap().unwrap().number, in_last + 1);
 
-    let repaired = repair(&folder.0).unwrap();
+    let repaired = repair(&folder.0, || true).unwrap();
     assert_eq!((repaired.places, repaired.records, repaired.torn_bytes, repaired.left), (2, 2, 0, 0));
     assert_eq!(repaired.set_aside.len(), 2);
-    let verified = verify(&folder.0).unwrap();
+    let verified = verify(&folder.0, || true).unwrap();
     assert_eq!((verified.records, verified.lost, verified.damage), (count + 1, 2, vec![]));
     assert_eq!(found(&folder.0).1, lost.map(|number| number..number + 1));
-    assert_eq!(repair(&folder.0).unwrap(), Default::default());
+    assert_eq!(repair(&folder.0, || true).unwrap(), Default::default());
 }
 
 #[test]
@@ -294,16 +293,16 @@ fn a_segment_that_is_gone_or_has_no_header_costs_what_it_had_and_no_more() {
     assert!(lost[1].start > first_of(&all[9]) && lost[1].end == first_of(&all[10]));
     let missing: u64 = lost.iter().map(|range| range.end - range.start).sum();
     assert_eq!(numbers.len() as u64, 300 - missing);
-    let verified = verify(&folder.0).unwrap();
+    let verified = verify(&folder.0, || true).unwrap();
     assert_eq!((verified.records, verified.damaged), (300 - missing, missing));
     // A time is found all the same.
     for wanted in [first_of(&all[5]), first_of(&all[8])] {
-        let mut reader = JournalReader::from_time(&folder.0, Nanos(wanted * 1_000_000)).unwrap();
+        let mut reader = JournalReader::from_time(&folder.0, wanted * 1_000_000).unwrap();
         assert!(reader.next().unwrap().unwrap().number <= wanted);
     }
-    let repaired = repair(&folder.0).unwrap();
+    let repaired = repair(&folder.0, || true).unwrap();
     assert_eq!((repaired.records, repaired.headers), (missing, 2));
-    let verified = verify(&folder.0).unwrap();
+    let verified = verify(&folder.0, || true).unwrap();
     assert_eq!((verified.lost, verified.damage), (missing, vec![]));
     assert_eq!(found(&folder.0), (numbers, lost));
 }
@@ -332,11 +331,11 @@ fn zeros_before_sound_records_are_damage_and_not_the_end() {
     overwrite(&path, 64 + 81_920, &vec![7; 1_200_000]);
     let (numbers, lost) = found(&folder.0);
     assert!(lost.len() == 2 && *numbers.last().unwrap() == 20_000, "the third place lies over the second");
-    let repaired = repair(&folder.0).unwrap();
+    let repaired = repair(&folder.0, || true).unwrap();
     assert_eq!((repaired.places, repaired.left), (2, 0));
     let (after, _) = found(&folder.0);
     assert_eq!(after, numbers);
-    assert_eq!(verify(&folder.0).unwrap().damage, []);
+    assert_eq!(verify(&folder.0, || true).unwrap().damage, []);
 }
 
 #[test]
@@ -346,18 +345,18 @@ fn what_is_torn_is_kept_beside_the_segment() {
     (0..3).for_each(|number| append(&mut writer, number));
     drop(writer);
     let path = segments(&folder.0).pop().unwrap();
-    let end = verify(&folder.0).unwrap();
+    let end = verify(&folder.0, || true).unwrap();
     let at = 64 + 3 * 40 + end.payload_bytes;
     for round in 0..2u8 {
         overwrite(&path, at, &[b'a' + round; 50]);
-        assert_eq!(verify(&folder.0).unwrap().damage.len(), 1);
+        assert_eq!(verify(&folder.0, || true).unwrap().damage.len(), 1);
         let (_, opened) = JournalWriter::open(&folder.0, SMALL).unwrap();
         assert_eq!((opened.next, opened.torn_bytes), (3, 50));
         let again = if round == 0 { "" } else { ".1" };
         let aside = path.with_extension(format!("torn-{at}{again}"));
         assert_eq!(fs::read(aside).unwrap(), [b'a' + round; 50]);
     }
-    assert_eq!(verify(&folder.0).unwrap().damage, []);
+    assert_eq!(verify(&folder.0, || true).unwrap().damage, []);
 }
 
 proptest! {
@@ -389,7 +388,7 @@ proptest! {
         (opened.next..opened.next + 50).for_each(|number| append(&mut writer, number));
         drop(writer);
         prop_assert_eq!(read(&mut JournalReader::open(&folder.0).unwrap()), (0..opened.next + 50).collect::<Vec<_>>());
-        prop_assert_eq!(verify(&folder.0).unwrap().damage, []);
+        prop_assert_eq!(verify(&folder.0, || true).unwrap().damage, []);
     }
 
     #[test]
@@ -430,7 +429,7 @@ proptest! {
         }
         let sound: Vec<u64> = sound.into_keys().collect();
         prop_assert_eq!(&found(&folder.0).0, &sound);
-        let verified = verify(&folder.0).unwrap();
+        let verified = verify(&folder.0, || true).unwrap();
         prop_assert_eq!(verified.records, sound.len() as u64);
         if reopened {
             let (mut writer, opened) = JournalWriter::open(&folder.0, SMALL).unwrap();
@@ -442,9 +441,9 @@ proptest! {
             prop_assert_eq!(&found(&folder.0).0, &expected);
         }
         let before = found(&folder.0).0;
-        let repaired = repair(&folder.0).unwrap();
+        let repaired = repair(&folder.0, || true).unwrap();
         prop_assert_eq!(&found(&folder.0).0, &before);
-        prop_assert!(repaired.left > 0 || verify(&folder.0).unwrap().damage.is_empty());
+        prop_assert!(repaired.left > 0 || verify(&folder.0, || true).unwrap().damage.is_empty());
     }
 
     #[test]
@@ -460,7 +459,29 @@ proptest! {
         fs::write(&path, whole).unwrap();
         let mut reader = JournalReader::open(&folder.0).unwrap();
         while let Ok(Some(_)) = reader.next() {}
-        let _checked = verify(&folder.0);
+        let _checked = verify(&folder.0, || true);
         let _opened = JournalWriter::open(&folder.0, SMALL);
+    }
+}
+
+#[test]
+fn long_works_end_before_the_segment_at_which_nobody_wants_them() {
+    let folder = Folder::new("stopped");
+    let options = JournalOptions { segment_bytes: 4_096, keep_bytes: None };
+    let (mut writer, _) = JournalWriter::open(&folder.0, options).unwrap();
+    for number in 0..100 {
+        writer.append(&Record { time: number, payload: &[1; 100], ..Record::default() }).unwrap();
+    }
+    drop(writer);
+    for is_repair in [false, true] {
+        let mut asked = 0;
+        let twice = || {
+            asked += 1;
+            asked <= 2
+        };
+        let ended =
+            if is_repair { repair(&folder.0, twice).map(drop) } else { verify(&folder.0, twice).map(drop) };
+        assert!(matches!(ended, Err(JournalError::Stopped)));
+        assert_eq!(asked, 3);
     }
 }

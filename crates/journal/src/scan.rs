@@ -13,9 +13,8 @@ use std::path::Path;
 use std::{fmt, io};
 
 use rustix::fs::SeekFrom;
-use tapeworks_market::Nanos;
 
-use super::{
+use crate::{
     BUFFER_BYTES, Found, JournalError, MAX_PAYLOAD_BYTES, RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES,
     failed, find, first_number, read_at, u32_at, u64_at,
 };
@@ -25,21 +24,21 @@ const SEARCH_BYTES: usize = 1 << 20;
 
 /// A sound record behind damage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Sound {
+pub(crate) struct Sound {
     /// Where it begins.
-    pub(super) offset: u64,
-    pub(super) number: u64,
-    pub(super) time: Nanos,
+    pub(crate) offset: u64,
+    pub(crate) number: u64,
+    pub(crate) time: u64,
 }
 
 /// A place of a segment that holds no sound record, and is followed by one.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct DamagedPlace {
-    pub(super) bytes: Range<u64>,
+pub(crate) struct DamagedPlace {
+    pub(crate) bytes: Range<u64>,
     /// The numbers of the records that it cost.
-    pub(super) records: Range<u64>,
+    pub(crate) records: Range<u64>,
     /// The time of the record behind it.
-    pub(super) time: Nanos,
+    pub(crate) time: u64,
 }
 
 impl fmt::Display for DamagedPlace {
@@ -56,17 +55,17 @@ impl fmt::Display for DamagedPlace {
 
 /// How a segment ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Tail {
+pub(crate) struct Tail {
     /// Where the last sound record ends.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// The number after it.
-    pub(super) next: u64,
+    pub(crate) next: u64,
     /// Bytes from there to the last one that is not zero: a record that was not wholly written.
-    pub(super) torn_bytes: u64,
+    pub(crate) torn_bytes: u64,
 }
 
 /// Goes through the segment in `file` whose first record should be `first`.
-pub(super) fn scan(
+pub(crate) fn scan(
     file: &File,
     path: &Path,
     first: u64,
@@ -110,7 +109,7 @@ pub(super) fn scan(
 }
 
 /// The first sound record at or behind `from` that is numbered `least` or higher.
-pub(super) fn next_sound(
+pub(crate) fn next_sound(
     file: &File,
     path: &Path,
     from: u64,
@@ -172,7 +171,7 @@ fn is_zero(bytes: &[u8]) -> bool {
 }
 
 /// Bytes from `from` to the last one that is not zero.
-pub(super) fn torn_bytes(file: &File, path: &Path, from: u64) -> Result<u64, JournalError> {
+pub(crate) fn torn_bytes(file: &File, path: &Path, from: u64) -> Result<u64, JournalError> {
     let mut buffer = vec![0; BUFFER_BYTES];
     let (mut at, mut last) = (from, from);
     while let Some(begin) = data_from(file, at) {
@@ -201,7 +200,7 @@ fn data_from(file: &File, offset: u64) -> Option<u64> {
 }
 
 /// Copies `bytes` of a segment into `to`, which must not exist, and waits until the disk has them.
-pub(super) fn copy_aside(file: &File, bytes: Range<u64>, to: &Path) -> io::Result<()> {
+pub(crate) fn copy_aside(file: &File, bytes: Range<u64>, to: &Path) -> io::Result<()> {
     use std::io::Write as _;
     let mut copy = File::create_new(to)?;
     let mut buffer = vec![0; BUFFER_BYTES];

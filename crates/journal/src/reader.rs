@@ -4,10 +4,8 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tapeworks_market::Nanos;
-
-use super::scan::{Sound, next_sound};
-use super::{
+use crate::scan::{Sound, next_sound};
+use crate::{
     Found, Head, JournalError, LOST, NUMBERED, RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES, Segment,
     SegmentHeader, failed, find, read_at, segment_path, segments,
 };
@@ -16,7 +14,7 @@ use super::{
 const READ_BYTES: usize = 1 << 20;
 
 /// How far the times of records may be out of order, for the index by time.
-const SLACK: u64 = Nanos::SECOND;
+const SLACK: u64 = 1_000_000_000;
 
 #[derive(Debug)]
 struct Open {
@@ -49,7 +47,7 @@ pub struct JournalReader {
     /// The records from `next` to before this one are damaged or missing.
     lost_until: u64,
     /// The time of the last record; behind damage, of the first that follows it.
-    time: Nanos,
+    time: u64,
     damaged: u64,
     /// Bytes of the segment from `open.offset` on.
     buffer: Vec<u8>,
@@ -67,13 +65,13 @@ impl JournalReader {
         Ok(Self::at_segment(folder, first))
     }
 
-    pub(super) fn at_segment(folder: &Path, first: u64) -> Self {
+    pub(crate) fn at_segment(folder: &Path, first: u64) -> Self {
         Self {
             folder: folder.to_owned(),
             open: None,
             next: first,
             lost_until: 0,
-            time: Nanos(0),
+            time: 0,
             damaged: 0,
             buffer: vec![0; READ_BYTES],
             filled: 0,
@@ -118,12 +116,12 @@ impl JournalReader {
     ///
     /// # Errors
     /// As [`JournalReader::next`].
-    pub fn from_time(folder: &Path, time: Nanos) -> Result<Self, JournalError> {
+    pub fn from_time(folder: &Path, time: u64) -> Result<Self, JournalError> {
         let mut at = None;
         for Segment { path, first } in segments(folder)? {
             let file = File::open(&path).map_err(failed(&path, "cannot be opened"))?;
             let Head::Sound(header) = SegmentHeader::read(&file, &path, first)? else { continue };
-            if at.is_some() && header.time.0 > time.0.saturating_sub(SLACK) {
+            if at.is_some() && header.time > time.saturating_sub(SLACK) {
                 break;
             }
             at = Some(first);

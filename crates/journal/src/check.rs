@@ -3,10 +3,8 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use tapeworks_market::Nanos;
-
-use super::scan::scan;
-use super::{Head, JournalError, LOST, Segment, SegmentHeader, failed, go_on, segments};
+use crate::scan::scan;
+use crate::{Head, JournalError, LOST, Segment, SegmentHeader, failed, segments};
 
 /// Something in a journal that does not hold together.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,8 +35,8 @@ pub struct Verified {
     /// The numbers of the first record and of the one after the last.
     pub numbers: Option<(u64, u64)>,
     /// The times of the first and the last record.
-    pub times: Option<(Nanos, Nanos)>,
-    /// Records that are not there, as the journal itself says: they could not be written, or [`repair`](super::repair) put
+    pub times: Option<(u64, u64)>,
+    /// Records that are not there, as the journal itself says: they could not be written, or [`repair`](crate::repair) put
     /// this in the place of damaged ones.
     pub lost: u64,
     /// Records that are damaged.
@@ -50,12 +48,14 @@ pub struct Verified {
 /// Reads every record of the journal in `folder` and checks it.
 ///
 /// # Errors
-/// A folder or file that cannot be read. [`JournalError::Stopped`] if the process is asked to stop: it looks before each segment.
-pub fn verify(folder: &Path) -> Result<Verified, JournalError> {
+/// A folder or file that cannot be read. [`JournalError::Stopped`] if `goes_on`, which is asked before each segment, says no.
+pub fn verify(folder: &Path, mut goes_on: impl FnMut() -> bool) -> Result<Verified, JournalError> {
     let mut verified = Verified::default();
     let all = segments(folder)?;
     for (at, Segment { path, first }) in all.iter().enumerate() {
-        go_on()?;
+        if !goes_on() {
+            return Err(JournalError::Stopped);
+        }
         verified.segments += 1;
         let mut damage = Vec::new();
         let mut note = |offset: u64, what: String| damage.push(Damage { path: path.clone(), offset, what });

@@ -4,12 +4,10 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use tapeworks_market::Nanos;
-
-use super::scan::{DamagedPlace, scan};
-use super::{
+use crate::scan::{DamagedPlace, scan};
+use crate::{
     DAMAGED, Head, JournalError, JournalOptions, JournalWriter, LOST, MAX_PAYLOAD_BYTES, NUMBERED,
-    RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, failed, go_on, segment_path,
+    RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, failed, segment_path,
     segments, set_aside, set_aside_of,
 };
 
@@ -35,9 +33,9 @@ pub struct Repaired {
 /// is destroyed. A journal that is sound is left as it is.
 ///
 /// # Errors
-/// As [`JournalWriter::open`]; a disk that is full or fails. [`JournalError::Stopped`] if the process is asked to stop: it looks before
-/// each segment, and those before it are mended.
-pub fn repair(folder: &Path) -> Result<Repaired, JournalError> {
+/// As [`JournalWriter::open`]; a disk that is full or fails. [`JournalError::Stopped`] if `goes_on`, which is asked before each segment,
+/// says no; the segments before it are mended.
+pub fn repair(folder: &Path, mut goes_on: impl FnMut() -> bool) -> Result<Repaired, JournalError> {
     let last = segments(folder)?.last().map_or(0, |segment| segment.first);
     let before = set_aside_of(folder, last)?;
     // It cuts off what is torn, and keeps other writers out.
@@ -46,7 +44,9 @@ pub fn repair(folder: &Path) -> Result<Repaired, JournalError> {
     repaired.set_aside.extend(set_aside_of(folder, last)?.into_iter().filter(|path| !before.contains(path)));
     let mut next: Option<u64> = None;
     for Segment { path, first } in segments(folder)? {
-        go_on()?;
+        if !goes_on() {
+            return Err(JournalError::Stopped);
+        }
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -60,7 +60,7 @@ pub fn repair(folder: &Path) -> Result<Repaired, JournalError> {
             |record| begin = begin.or(Some(record.time)),
             |place| places.push(place),
         )?;
-        let time = begin.or(places.first().map(|place| place.time)).unwrap_or(Nanos(0));
+        let time = begin.or(places.first().map(|place| place.time)).unwrap_or(0);
         for place in places {
             mend(&file, &path, &place, &mut repaired)?;
         }
@@ -122,13 +122,13 @@ fn mend(file: &File, path: &Path, place: &DamagedPlace, repaired: &mut Repaired)
 }
 
 /// The record that stands for so many before the one numbered `next`.
-fn lost_record(next: u64, stands_for: u64, time: Nanos, payload: &[u8]) -> Record<'_> {
+fn lost_record(next: u64, stands_for: u64, time: u64, payload: &[u8]) -> Record<'_> {
     let number = next.saturating_sub(1);
     Record { number, time, kind: LOST, line: NUMBERED, extra: stands_for, payload, ..Record::default() }
 }
 
 /// Makes a segment that stands for the records from `next` on and before `first`, which no file has.
-fn stand_for(folder: &Path, next: u64, first: u64, time: Nanos) -> Result<(), JournalError> {
+fn stand_for(folder: &Path, next: u64, first: u64, time: u64) -> Result<(), JournalError> {
     let path = segment_path(folder, next);
     let mut bytes = SegmentHeader { first: next, time }.encode().to_vec();
     lost_record(first, first - next, time, &[]).encode(&mut bytes);

@@ -6,16 +6,16 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{JournalError, failed, segments, set_aside_of};
+use crate::{JournalError, failed, segments, set_aside_of};
 
-/// Work of a journal that waits for the disk: see [`JournalWriter::begin_sync`](super::JournalWriter::begin_sync) and
-/// [`JournalWriter::begin_removal`](super::JournalWriter::begin_removal).
+/// Work of a journal that waits for the disk: see [`JournalWriter::begin_sync`](crate::JournalWriter::begin_sync) and
+/// [`JournalWriter::begin_removal`](crate::JournalWriter::begin_removal).
 #[derive(Debug)]
 #[must_use = "the writer waits for what comes of it"]
-pub struct Chore(pub(super) Work);
+pub struct Chore(pub(crate) Work);
 
 #[derive(Debug)]
-pub(super) enum Work {
+pub(crate) enum Work {
     Sync {
         file: Arc<File>,
         path: PathBuf,
@@ -30,13 +30,13 @@ pub(super) enum Work {
     },
 }
 
-/// What came of a [`Chore`], for [`JournalWriter::finish`](super::JournalWriter::finish).
+/// What came of a [`Chore`], for [`JournalWriter::finish`](crate::JournalWriter::finish).
 #[derive(Debug)]
 #[must_use = "the writer counts it"]
-pub struct Finished(pub(super) Outcome);
+pub struct Finished(pub(crate) Outcome);
 
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     Synced { path: PathBuf, records: Range<u64>, result: Result<(), JournalError> },
     Removed { segments: u64, result: Result<(), JournalError> },
 }
