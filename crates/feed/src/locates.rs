@@ -95,8 +95,8 @@ pub(crate) struct Locates {
     instruments: Vec<InstrumentId>,
     /// What each stands for, and who said so.
     names: Vec<([u8; 8], Source)>,
-    /// By instrument: the locate that stands for it, or 0.
-    by_instrument: Vec<u16>,
+    /// By instrument: the locate that stands for it.
+    by_instrument: Vec<Option<u16>>,
     /// Locates that order messages were about before anything named them: their books will lack those orders.
     unnamed: BTreeSet<u16>,
     /// The instrument of one of them, which has been named since.
@@ -159,7 +159,7 @@ impl Locates {
 
     /// The locate, other than `locate`, that stands for `instrument`, and who said so.
     fn other(&self, instrument: InstrumentId, locate: u16) -> Option<(u16, Source)> {
-        let other = self.by_instrument.get(instrument.index()).copied()?;
+        let other = self.by_instrument.get(instrument.index()).copied()??;
         let (_, source) = self.name(other);
         (other != locate && source != Source::Nobody).then_some((other, source))
     }
@@ -239,7 +239,7 @@ impl Locates {
             *name = Default::default();
         }
         if let Some(place) = self.by_instrument.get_mut(instrument.index()) {
-            *place = 0;
+            *place = None;
         }
     }
 
@@ -257,9 +257,9 @@ impl Locates {
             self.named_late = was_unnamed.then_some(instrument);
             let place = instrument.index();
             if self.by_instrument.len() <= place {
-                self.by_instrument.resize(place + 1, 0);
+                self.by_instrument.resize(place + 1, None);
             }
-            self.by_instrument[place] = locate;
+            self.by_instrument[place] = Some(locate);
         }
     }
 }

@@ -177,7 +177,7 @@ impl JournalReader {
                 return Ok(Step::Lost { number: self.next - 1, records });
             }
             let Some(open) = &mut self.open else {
-                if self.open_segment()? || self.pass_missing_segments()? {
+                if self.open_segment()? || self.pass_missing_segments(None)? {
                     continue;
                 }
                 return Ok(Step::End);
@@ -259,15 +259,17 @@ impl JournalReader {
 
     /// At the end of what is sound in this segment: goes on behind it, if something sound follows.
     fn pass_damage(&mut self) -> Result<bool, JournalError> {
-        let has_successor = self.successor()?.is_some();
-        let next = self.next;
+        let successor = self.successor()?;
+        let (has_successor, next) = (successor.is_some(), self.next);
         let Some(open) = &mut self.open else { return Ok(false) };
         // The end of what a writer goes on with is looked behind once: what comes later is not damaged yet.
         let is_end = matches!(find(&self.buffer[self.used..self.filled], next), Found::Nothing);
         if is_end && std::mem::replace(&mut open.is_searched, true) && !has_successor {
             return Ok(false);
         }
-        let sound = next_sound(&open.file, &open.path, open.offset, next)?;
+        // What belongs to a later segment is there, and not here: a copy of it does not stand for what is between.
+        let is_of_this = |sound: &Sound| successor.as_ref().is_none_or(|after| sound.number < after.first);
+        let sound = next_sound(&open.file, &open.path, open.offset, next)?.filter(is_of_this);
         if sound.is_none() && !has_successor {
             return Ok(false);
         }
@@ -276,19 +278,20 @@ impl JournalReader {
             return Ok(true);
         }
         let (Some(Sound { offset, number, time }), Some(open)) = (sound, &mut self.open) else {
-            self.open = None;
-            return self.pass_missing_segments();
+            let exhausted = self.open.take().map(|open| open.path);
+            return self.pass_missing_segments(exhausted);
         };
         (open.offset, open.is_searched, self.lost_until, self.time) = (offset, false, number, time);
         (self.used, self.filled) = (0, 0);
         Ok(true)
     }
 
-    /// No segment begins with the next record: goes on with a later one, if there is one.
-    fn pass_missing_segments(&mut self) -> Result<bool, JournalError> {
+    /// No segment begins with the next record, or `exhausted` does and has nothing sound: goes on with a later one, if there is one.
+    fn pass_missing_segments(&mut self, exhausted: Option<PathBuf>) -> Result<bool, JournalError> {
         let Some(Segment { path, first }) = self.successor()? else { return Ok(false) };
         // It may have come meanwhile.
-        if segment_path(&self.folder, self.next).exists() && self.open_segment()? {
+        let begins = segment_path(&self.folder, self.next);
+        if exhausted.as_ref() != Some(&begins) && begins.exists() && self.open_segment()? {
             return Ok(true);
         }
         let file = File::open(&path).map_err(failed(&path, "cannot be opened"))?;

@@ -485,3 +485,31 @@ fn long_works_end_before_the_segment_at_which_nobody_wants_them() {
         assert_eq!(asked, 3);
     }
 }
+
+#[test]
+fn a_segment_without_a_sound_record_costs_its_own_records_and_no_others() {
+    let random: Vec<u8> = (0..4_096u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    type Damage<'d> = &'d dyn Fn(&[PathBuf]);
+    let damages: [(&str, Damage<'_>); 6] = [
+        ("header-only", &|all| OpenOptions::new().write(true).open(&all[2]).unwrap().set_len(64).unwrap()),
+        ("empty", &|all| OpenOptions::new().write(true).open(&all[2]).unwrap().set_len(0).unwrap()),
+        ("zeros", &|all| overwrite(&all[2], 64, &[0; 4_032])),
+        ("random", &|all| overwrite(&all[2], 0, &random)),
+        ("copy-of-an-earlier", &|all| drop(fs::copy(&all[1], &all[2]).unwrap())),
+        ("copy-of-a-later", &|all| drop(fs::copy(&all[4], &all[2]).unwrap())),
+    ];
+    for (name, damage) in damages {
+        let folder = Folder::new(&format!("no-sound-record-{name}"));
+        let (mut writer, _) = JournalWriter::open(&folder.0, SMALL).unwrap();
+        (0..200).for_each(|number| append(&mut writer, number));
+        drop(writer);
+        let all = segments(&folder.0);
+        damage(&all);
+        let lost = first_of(&all[2])..first_of(&all[3]);
+        let expected = ((0..200).filter(|number| !lost.contains(number)).collect(), vec![lost.clone()]);
+        assert_eq!(found(&folder.0), expected, "{name}");
+        // As who is put behind it finds it.
+        let mut reader = JournalReader::from_number(&folder.0, lost.end).unwrap();
+        assert_eq!(reader.next().unwrap().unwrap().number, lost.end, "{name}");
+    }
+}
