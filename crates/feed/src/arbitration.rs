@@ -511,11 +511,13 @@ struct Hole {
     since: Nanos,
     /// Requests; `None` within the reorder window.
     recovery: Option<Recovery>,
+    /// When a line last brought what the hole began with.
+    narrowed: Option<Nanos>,
 }
 
 impl Hole {
     const fn new(since: Nanos) -> Self {
-        Self { since, recovery: None }
+        Self { since, recovery: None, narrowed: None }
     }
 }
 
@@ -838,8 +840,12 @@ impl Arbiter {
             (follower.begin, follower.next) = (header.first, Some(header.first.saturating_add(header.count)));
             self.out_of_order(header, line, received, payload, deliver);
         } else {
-            if self.hole.is_none() {
-                self.heard(received, deliver);
+            match &mut self.hole {
+                None => self.heard(received, deliver),
+                Some(hole) if header.first.saturating_add(header.count) > next => {
+                    hole.narrowed = Some(received)
+                }
+                Some(_) => {}
             }
             self.take(header, line, received, payload, deliver);
             self.go_on(received, deliver);
@@ -1083,9 +1089,26 @@ impl Arbiter {
         true
     }
 
+    /// Whether lines still brought what the hole began with, later than a line may lag after all that is held: they go on from
+    /// before it, and the held packets are a stray one's.
+    fn contradicts_held(&self, hole: &Hole) -> bool {
+        let window_ns = self.options.reorder_window_ns;
+        hole.narrowed.is_some_and(|at| self.held.iter().all(|held| at.since(held.received) > window_ns))
+    }
+
     /// The hole is given up, and what is held goes on.
     fn give_up(&mut self, reason: GapReason, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
-        let recovery = self.hole.take().and_then(|hole| hole.recovery);
+        let Some(hole) = self.hole.take() else { return };
+        if reason != GapReason::HeldBytes && self.contradicts_held(&hole) {
+            // Nothing is missing, and what claimed it was is not to be believed.
+            while let Some(held) = self.held.pop_front() {
+                self.lines[place(held.line)].counters.implausible += 1;
+                self.held_bytes -= held.payload.len();
+                self.let_go(held.payload);
+            }
+            return;
+        }
+        let recovery = hole.recovery;
         let Some(front) = self.held.front() else { return };
         let end = recovery.as_ref().map_or(front.header.first, Recovery::end);
         self.is_silent = false;

@@ -218,8 +218,10 @@ impl Recovery {
         }
         if removed > 0 {
             self.pieces.retain(|piece| !piece.missing.is_empty());
-            // The server lives.
-            self.pieces.iter_mut().for_each(|piece| piece.attempt = 1);
+            if again_due.is_some() {
+                // The server lives.
+                self.pieces.iter_mut().for_each(|piece| piece.attempt = 1);
+            }
         }
         removed
     }

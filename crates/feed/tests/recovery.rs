@@ -365,3 +365,34 @@ fn packets_that_waited_in_a_socket_time_no_request_out() {
     assert_eq!((arbiter.next(), arbiter.counters().repeated_requests), (Some(2_021), 0));
     assert_eq!(gaps, 0);
 }
+
+#[test]
+fn a_stray_packet_far_ahead_costs_requests_for_a_moment_and_no_message() {
+    let options = ArbiterOptions {
+        retransmission: Some(RetransmissionOptions::default()),
+        ..ArbiterOptions::default()
+    };
+    let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, options);
+    let (mut told, mut gaps, mut sessions, mut last_request) = (0, 0, 0, 0);
+    let mut deliver = |delivery: Delivery<'_>| match delivery {
+        Delivery::Packet { header, .. } => told += header.count,
+        Delivery::Gap { .. } => gaps += 1,
+        Delivery::Session { .. } => sessions += 1,
+        _ => {}
+    };
+    for number in 1..20_000 {
+        let now = Nanos(number * MS);
+        if number == 100 {
+            arbiter.packet(Line::A, now, &right(1_000_100..1_000_101), &mut deliver).unwrap();
+        }
+        arbiter.packet(Line::A, now, &right(number..number + 1), &mut deliver).unwrap();
+        arbiter.advance(now, &mut deliver);
+        while arbiter.take_request().is_some() {
+            last_request = number;
+        }
+    }
+    assert_eq!((told, gaps, sessions), (19_999, 0, 1));
+    assert_eq!((arbiter.next(), arbiter.counters().sequence_resets), (Some(20_000), 0));
+    assert_eq!(arbiter.lines()[0].implausible, 1);
+    assert!((100..1_000).contains(&last_request), "{last_request}");
+}
