@@ -1,8 +1,8 @@
-//! The ticker plant: captures and lines in, books and NBBO out.
+//! The live plant: lines in, books and NBBO out, and every way out of it.
 //!
-//! [`replay`] runs the whole line over captures: [`input`] gives packets and messages merged by time,
-//! [`tapeworks_feed::Feed`] makes events of them, [`tapeworks_market::BookStage`] and [`tapeworks_market::NbboStage`]
-//! apply them, and what comes out goes into files and a summary. The stages are the ones a live plant runs.
+//! [`live`] has the plant's threads: they receive, arbitrate and apply, write the journal and publish events in a ring. [`clients`],
+//! [`multicast`] and the stream of the web page read that ring. [`subscriber`] is our own client of them. [`flow`] runs packet flows from
+//! [a file](flow_config).
 
 pub mod clients;
 pub mod flow;

@@ -321,6 +321,13 @@ impl Ingest {
     fn turn(&mut self, engine: &mut Engine) -> Result<usize, PlantFailure> {
         self.receivers.receive(&mut self.arrived)?;
         let mut taken = self.arrived.len();
+        // While packets come the time is that of the first that is here: others may have waited in a socket as long, and a channel of
+        // which one waits is not silent.
+        let time = self.arrived.iter().map(|arrived| arrived.received).min();
+        if let Some(time) = time.filter(|time| engine.feed().deadline().is_some_and(|due| due <= *time)) {
+            self.input(engine, Owned::Tick { now: time })?;
+            taken += 1;
+        }
         let mut arrived = std::mem::take(&mut self.arrived);
         for Arrived { received, channel, line, packet, payload } in arrived.drain(..) {
             self.input(engine, Owned::Packet { channel, line, received, packet, payload })?;
@@ -332,7 +339,7 @@ impl Ingest {
                 taken += 1;
             }
         }
-        if let Some(deadline) = engine.feed().deadline() {
+        if let (Some(deadline), None) = (engine.feed().deadline(), time) {
             let now = now();
             if deadline <= now {
                 self.input(engine, Owned::Tick { now })?;
