@@ -1,6 +1,6 @@
 //! Inputs: capture files and message files, opened by what they contain.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tapeworks_feed::{Application, FileFormat, clock, recognise};
 use tapeworks_market::Nanos;
@@ -37,6 +37,12 @@ pub enum InputError {
         file: String,
         /// What was told.
         protocol: &'static str,
+    },
+    /// An output is an input.
+    #[error("{file}: is read, and cannot be the output")]
+    IsOutput {
+        /// The file.
+        file: String,
     },
     /// Times cannot be compared because a file does not tell its day.
     #[error("{file}: neither its name nor its messages tell the day, which {why} needs; tell it (--date)")]
@@ -178,6 +184,32 @@ impl Input {
             }
         }
     }
+}
+
+/// Whether none of the files that are to be written is one that is read, under whatever name.
+///
+/// # Errors
+/// [`InputError::IsOutput`].
+pub fn refuse_inputs<'p>(
+    inputs: &[PathBuf],
+    outputs: impl IntoIterator<Item = &'p Path>,
+) -> Result<(), InputError> {
+    #[cfg(unix)]
+    let file = |path: &Path| {
+        use std::os::unix::fs::MetadataExt as _;
+        let there = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+        Some((there.dev(), there.ino()))
+    };
+    #[cfg(not(unix))]
+    let file = |path: &Path| std::fs::canonicalize(path).ok().filter(|file| file.is_file());
+    for output in outputs {
+        if let Some(written) = file(output)
+            && inputs.iter().any(|input| file(input).as_ref() == Some(&written))
+        {
+            return Err(InputError::IsOutput { file: output.display().to_string() });
+        }
+    }
+    Ok(())
 }
 
 /// Checks that message files are of one day, as far as their names tell it: without packets they have times of day only.

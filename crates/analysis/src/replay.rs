@@ -276,6 +276,8 @@ pub fn replay(
     observe: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
 ) -> Result<Summary, ReplayError> {
     let mut inputs = input::open_all(&options.inputs, options.application)?;
+    let outputs = options.outputs.iter().map(|output| output.path.as_path());
+    input::refuse_inputs(&options.inputs, outputs)?;
     let without_day = without_day(&inputs, options)?;
     let writers = options
         .outputs

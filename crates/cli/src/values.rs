@@ -142,22 +142,34 @@ pub(crate) fn speed(text: &str) -> Result<Speed, String> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Symbols(pub(crate) HashSet<Symbol>);
 
-/// `AAPL,MSFT`, or `@FILE` with symbols between commas or line ends. Spaces around a symbol are no part of it.
-pub(crate) fn symbols(text: &str) -> Result<Symbols, String> {
+/// Names as a user gives them, and no two of them alike.
+#[derive(Clone, Debug)]
+pub(crate) struct Names(pub(crate) Vec<String>);
+
+/// `AAPL,MSFT`, or `@FILE` with names between commas or line ends. Spaces around a name are no part of it.
+pub(crate) fn names(text: &str) -> Result<Names, String> {
     let list = match text.strip_prefix('@') {
         Some(file) => std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?,
         None => text.to_owned(),
     };
-    let symbols: HashSet<Symbol> = list
-        .split([',', '\n'])
-        .map(str::trim)
-        .filter(|symbol| !symbol.is_empty())
-        .map(|symbol| {
-            Symbol::parse(&symbol.to_ascii_uppercase())
-                .ok_or_else(|| format!("{symbol:?} cannot be a symbol, which has {}", Symbol::FORM))
-        })
-        .collect::<Result<_, _>>()?;
-    if symbols.is_empty() { Err("no symbols".to_owned()) } else { Ok(Symbols(symbols)) }
+    let mut names: Vec<String> = Vec::new();
+    let mut known = HashSet::new();
+    for name in list.split([',', '\n']).map(str::trim).filter(|name| !name.is_empty()) {
+        if known.insert(name) {
+            names.push(name.to_owned());
+        }
+    }
+    if names.is_empty() { Err("no symbols".to_owned()) } else { Ok(Names(names)) }
+}
+
+/// [`names`] that are symbols, in any case.
+pub(crate) fn symbols(text: &str) -> Result<Symbols, String> {
+    let Names(names) = names(text)?;
+    let symbol = |name: &String| {
+        Symbol::parse(&name.to_ascii_uppercase())
+            .ok_or_else(|| format!("{name:?} cannot be a symbol, which has {}", Symbol::FORM))
+    };
+    names.iter().map(symbol).collect::<Result<_, _>>().map(Symbols)
 }
 
 #[cfg(test)]

@@ -178,3 +178,21 @@ fn a_pipe_with_nobody_at_its_other_end_is_left_by_the_first_signal() {
     let output = ended(child);
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
 }
+
+#[test]
+fn an_output_that_is_an_input_is_refused_under_whatever_name() {
+    let folder = Folder::new("input-as-output");
+    let capture = folder.write("vic.pcap", &fs::read(support::root().join(CAPTURE)).unwrap());
+    let (link, hard) = (folder.path("link.csv"), folder.path("hard.csv"));
+    symlink(&capture, &link).unwrap();
+    fs::hard_link(&capture, &hard).unwrap();
+    let before = fs::read(&capture).unwrap();
+    for out in [&capture, &link, &hard] {
+        let output =
+            run(&["replay", &capture, "--schema", "mbo", "--format", "csv", "--force", "--out", out]);
+        assert_told(&output, 1, &format!("{out}: is read, and cannot be the output"));
+        let output = run(&["study", &capture, "--no-measure", "--force", "--svg", out]);
+        assert_told(&output, 1, &format!("{out}: is read, and cannot be the output"));
+    }
+    assert!(fs::read(&capture).unwrap() == before);
+}

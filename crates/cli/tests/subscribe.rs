@@ -76,7 +76,17 @@ fn server(does: Does) -> (SocketAddr, JoinHandle<()>) {
         stream.write_all(b"lsg_version=0.1\ncram=abcdef\n").unwrap();
         assert!(next(&mut reader).starts_with("auth="));
         stream.write_all(b"success=1|session_id=1\n").unwrap();
-        while !next(&mut reader).starts_with("start_session") {}
+        loop {
+            let line = next(&mut reader);
+            if line.starts_with("start_session") {
+                break;
+            }
+            // What a list in a file asks for is no file here.
+            assert!(
+                !line.contains('@') && (!line.contains("OPTION") || line.contains("symbols=AN OPTION,B|")),
+                "{line}"
+            );
+        }
         let metadata = dbn::Metadata::builder()
             .dataset("TAPEWORKS.DEMO")
             .schema(None)
@@ -212,6 +222,16 @@ fn what_another_run_writes_is_left_alone() {
 }
 
 #[test]
+fn symbols_come_from_a_list_or_a_file() {
+    let folder = Folder::new("subscribe-symbols");
+    let file = folder.write("symbols.txt", b"AN OPTION, B\r\n\nAN OPTION\n");
+    for symbols in [format!("@{file}"), "AN OPTION,B,B".to_owned()] {
+        let output = subscribe(Does::Sends, &["--schema", "mbo", "--quiet", "--symbols", &symbols]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    }
+}
+
+#[test]
 fn a_refused_subscription_is_a_failure() {
     let output = subscribe(Does::Refuses, &["--schema", "mbo"]);
     assert_told_among(&output, 1, "schema mbo is not served here");
@@ -229,6 +249,21 @@ fn delays_are_those_of_live_records() {
         let told: serde_json::Value = serde_json::from_str(told).unwrap();
         assert_eq!(told["records"], u64::from(RECORDS) + 1);
         assert_eq!(told["delay_ns"]["count"], expected, "{told}");
+    }
+}
+
+#[test]
+fn a_server_that_ends_before_what_was_asked_for_is_told() {
+    for (arguments, code) in [
+        (&["--schema", "mbo", "--quiet"][..], 0),
+        (&["--schema", "mbo", "--quiet", "--limit", "100"], 0),
+        (&["--schema", "mbo", "--quiet", "--limit", "1000"], 3),
+        (&["--schema", "mbo", "--quiet", "--seconds", "60"], 3),
+    ] {
+        let output = subscribe(Does::Sends, arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
+        let is_told = stderr(&output).contains("the server ended it before the limit or the time");
+        assert_eq!(is_told, code == 3, "{}", stderr(&output));
     }
 }
 

@@ -19,7 +19,8 @@ use tapeworks_store::{Format, RecordWriter, Schema, is_market, is_snapshot};
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{counted, number, thousands};
-use crate::{complain, interrupt, output, values};
+use crate::values::{self, Names};
+use crate::{complain, interrupt, output};
 
 /// Subscribe to a plant, or to any server of the DBN live protocol, and print or write what comes. With --multicast the
 /// records are those that a plant sends to a multicast group.
@@ -69,9 +70,9 @@ pub(crate) struct Arguments {
     /// The schemas: mbo, mbp-1, mbp-10, trades, bbo-1s, cmbp-1, cbbo-1s, ohlcv-1s, status, definition and others.
     #[arg(long, value_name = "SCHEMAS", value_delimiter = ',', default_value = "cmbp-1")]
     schema: Vec<String>,
-    /// The symbols; all unless given.
-    #[arg(short, long, value_name = "SYMBOLS", value_delimiter = ',')]
-    symbols: Vec<String>,
+    /// The symbols, A,B or @FILE; all unless given.
+    #[arg(short, long, value_name = "SYMBOLS", value_parser = values::names)]
+    symbols: Option<Names>,
     /// First the current state, then what happens.
     #[arg(long)]
     snapshot: bool,
@@ -137,6 +138,8 @@ pub(crate) struct Figures {
     pub(crate) records: u64,
     /// What the server refused.
     pub(crate) refusals: u64,
+    /// Whether the server ended it, and neither a limit nor the user.
+    pub(crate) is_ended_by_server: bool,
     pub(crate) elapsed: Duration,
     pub(crate) delays: Histogram<u64>,
 }
@@ -276,7 +279,8 @@ pub(crate) fn receive(
     let delays = Histogram::new_with_bounds(1, 60_000_000_000, 3)
         .map_err(|error| Failure::Failed(format!("no histogram: {error}")))?;
     let started = Instant::now();
-    let mut figures = Figures { records: 0, refusals: 0, elapsed: Duration::ZERO, delays };
+    let mut figures =
+        Figures { records: 0, refusals: 0, is_ended_by_server: false, elapsed: Duration::ZERO, delays };
     while limit.is_none_or(|limit| figures.records < limit)
         && until.is_none_or(|until| Instant::now() < until)
         && !interrupt::is_requested()
@@ -307,7 +311,10 @@ pub(crate) fn receive(
                 }
                 each(record)?;
             }
-            Ok(None) => break,
+            Ok(None) => {
+                figures.is_ended_by_server = true;
+                break;
+            }
             Err(error) if error.is_timeout() => {}
             Err(error) => return Err(error.into()),
         }
@@ -355,7 +362,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
             key: arguments.key.clone(),
             dataset: arguments.dataset.clone(),
             schemas: arguments.schema.clone(),
-            symbols: arguments.symbols.clone(),
+            symbols: arguments.symbols.clone().map(|Names(names)| names).unwrap_or_default(),
             snapshot: arguments.snapshot,
             start: arguments.start,
             slow_reader: arguments.slow_reader.clone(),
@@ -443,8 +450,13 @@ fn take<R: Records>(
             output::report(&text, &[&path])?;
         }
     }
+    let is_cut = figures.is_ended_by_server && (arguments.limit.is_some() || until.is_some());
+    if is_cut {
+        complain("the server ended it before the limit or the time that was asked for");
+    }
     Ok(match ending {
         _ if figures.refusals > 0 => Ending::Failed,
+        _ if is_cut => Ending::WithProblems,
         ending => ending,
     })
 }
