@@ -124,6 +124,8 @@ pub struct NbboStage {
     stride: usize,
     ignored: u64,
     counts: NbboCounts,
+    /// By bit the venues that lost messages last, and of which no book was sound since: another gap changes nothing.
+    in_doubt: u32,
 }
 
 /// What the NBBO went through.
@@ -171,6 +173,7 @@ impl NbboStage {
             stride,
             ignored: 0,
             counts: NbboCounts::default(),
+            in_doubt: 0,
         }
     }
 
@@ -198,7 +201,7 @@ impl NbboStage {
         ensure(venues.len() <= MAX_VENUES, "more venues than are possible")?;
         ensure(stride == venues.len().next_power_of_two(), "the places of the venues")?;
         ensure(best.len().checked_mul(stride) == Some(contributions.len()), "the venues' contributions")?;
-        Ok(Self { rules, venues, contributions, best, stride, ignored, counts })
+        Ok(Self { rules, venues, contributions, best, stride, ignored, counts, in_doubt: 0 })
     }
 
     /// The venues, in the order of the bits of [`BestSide::venues`].
@@ -297,6 +300,9 @@ impl NbboStage {
             return false;
         }
         self.contributions[at] = contribution;
+        if !contribution.is_stale {
+            self.in_doubt &= !(1 << venue);
+        }
         let first = at - venue;
         let Some(contributions) = self.contributions.get(first..first + self.venues.len()) else {
             return false;
@@ -419,14 +425,86 @@ impl NbboStage {
     {
         sink.put(NbboUpdate { book: *update, nbbo: &NO_NBBO, changed: false });
         let instruments = update.book.all_instruments().min(self.best.len());
+        let is_gap = update.event.kind == EventKind::Gap;
+        let (mut venue_of_all, mut is_one_sound) = (None, false);
         for instrument in (0..instruments).map(|index| InstrumentId(index as u32)) {
             let book = update.book.of(instrument);
             let Some((venue, at)) = self.place(book.publisher(), instrument) else { return };
+            if is_gap && venue_of_all.is_none() && self.in_doubt & (1 << venue) != 0 {
+                return;
+            }
+            venue_of_all = Some(venue);
+            is_one_sound |= !book.is_stale();
             if self.refresh(venue, at, book, BestMoved::Both) {
                 let event = Event { instrument, ..*update.event };
                 let update = BookUpdate { event: &event, book, ..*update };
                 sink.put(NbboUpdate { book: update, nbbo: self.nbbo(instrument), changed: true });
             }
         }
+        if let Some(venue) = venue_of_all {
+            let bit = 1 << venue;
+            self.in_doubt = if is_gap && !is_one_sound { self.in_doubt | bit } else { self.in_doubt & !bit };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_stage::Stage as _;
+
+    use super::*;
+    use crate::{BookStage, Price};
+
+    /// Draws as a linear congruential generator does (Knuth's constants).
+    struct Draw(u64);
+
+    impl Draw {
+        fn below(&mut self, bound: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % bound
+        }
+    }
+
+    #[test]
+    fn a_gap_upon_a_gap_is_passed_over_and_changes_nothing() {
+        let mut draw = Draw(11);
+        let publishers = [Publisher::XNAS_ITCH, Publisher::IEXG_TOPS];
+        let mut lines = [(); 2].map(|()| (BookStage::new([]), NbboStage::new(NbboRules::default(), [], 4)));
+        let (mut gaps, mut passed_over) = (0, 0);
+        for _ in 0..10_000 {
+            let publisher = publishers[draw.below(2) as usize];
+            let instrument = InstrumentId(draw.below(6) as u32);
+            let kind = match draw.below(20) {
+                0..=4 => EventKind::Gap,
+                5 => EventKind::Recovered,
+                6 => EventKind::Clear,
+                7 => EventKind::Session,
+                _ => EventKind::Quote,
+            };
+            let is_of_all = kind != EventKind::Quote && draw.below(3) > 0;
+            let mut event =
+                Event::new(kind, publisher, if is_of_all { InstrumentId::ALL } else { instrument });
+            event.side = if draw.below(2) == 0 { Side::Bid } else { Side::Ask };
+            event.price = Price::from_e9(1_000_000_000 * (10 + draw.below(5)) as i64);
+            event.size = 100 * draw.below(3) as u32;
+            let told = lines.each_mut().map(|(books, nbbo)| {
+                let mut told = Vec::new();
+                books.process(&[event], &mut |update: BookUpdate<'_>| {
+                    nbbo.process(&[update], &mut |update: NbboUpdate<'_>| {
+                        told.push((*update.book.event, *update.nbbo, update.changed));
+                    });
+                });
+                told
+            });
+            assert_eq!(told[0], told[1]);
+            if is_of_all && kind == EventKind::Gap {
+                gaps += 1;
+                passed_over += u32::from(lines[0].1.in_doubt != 0);
+            }
+            // The second looks at all books at each gap.
+            lines[1].1.in_doubt = 0;
+        }
+        assert_eq!(lines[0].1.best, lines[1].1.best);
+        assert!(gaps > 1_000 && passed_over > 200, "{gaps}, {passed_over}");
     }
 }
