@@ -51,7 +51,8 @@ fn damage_is_told_mended_with_a_copy_and_counted_as_lost_from_then_on() {
     assert!(told.contains(".damaged-5064\n") && told.contains(".torn-10064\n"), "{told}");
     assert_eq!(std::fs::read(format!("{journal}/{:020}.torn-10064", 0)).unwrap(), [9; 30]);
     assert_eq!(std::fs::read(format!("{journal}/{:020}.damaged-5064", 0)).unwrap().len(), 100);
-    std::fs::remove_file(snapshot).unwrap();
+    assert!(told.contains("1 state snapshot damaged") && told.contains(".snapshot.damaged\n"), "{told}");
+    assert!(!std::path::Path::new(&snapshot).exists());
     let verified = run(&["journal", "verify", &journal]);
     let told = stdout(&verified);
     assert_eq!(verified.status.code(), Some(3), "{told}");

@@ -59,6 +59,7 @@ mod warm;
 
 pub use checkpoint::{
     CheckedSnapshot, CheckpointStatus, SnapshotError, StateSnapshot, check as check_snapshots,
+    set_damaged_aside as set_damaged_snapshots_aside,
 };
 pub use engine::{Engine, EngineCounters};
 pub use journal::{JournalHistory, JournalReplayed, JournalSetting, JournalStatus, SyncPolicy, WhenFailing};

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use serde_json::json;
 use tapeworks_journal::{self as journal, JournalError};
-use tapeworks_plant::live::check_snapshots;
 use tapeworks_plant::live::export::{self, ExportError, ExportOptions, Exported};
+use tapeworks_plant::live::{check_snapshots, set_damaged_snapshots_aside};
 use tapeworks_store::Schema;
 
 use crate::commands::plant::load;
@@ -224,7 +224,13 @@ fn repair(arguments: &Repair) -> Result {
         let places = counted(repaired.left, "place", "places");
         text.push_str(&format!("{folder}: {places} left as they are; readers pass over them\n"));
     }
-    for path in &repaired.set_aside {
+    let snapshots = set_damaged_snapshots_aside(&arguments.folder)
+        .map_err(|error| Failure::Failed(format!("{folder}: {error}")))?;
+    if !snapshots.is_empty() {
+        let snapshots = counted(snapshots.len() as u64, "state snapshot", "state snapshots");
+        text.push_str(&format!("{folder}: {snapshots} damaged: a plant makes its state from the records\n"));
+    }
+    for path in repaired.set_aside.iter().chain(&snapshots) {
         text.push_str(&format!("kept: {}\n", path.display()));
     }
     if text.is_empty() {

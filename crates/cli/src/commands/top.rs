@@ -62,6 +62,9 @@ fn ask(address: SocketAddr, token: Option<&str>) -> std::result::Result<Value, S
         match error.kind() {
             _ if interrupt::is_requested() => return Err(format!("{address}: stopped")),
             ErrorKind::WouldBlock | ErrorKind::TimedOut if began.elapsed() < PATIENCE => {}
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                return Err(format!("{address}: no whole answer within {} s", PATIENCE.as_secs()));
+            }
             _ => return Err(told(error)),
         }
     }

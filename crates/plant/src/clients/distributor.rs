@@ -826,10 +826,15 @@ impl Distributor {
             let count = unknown.len();
             let names: Vec<_> = unknown.iter().take(10).map(String::as_str).collect();
             let more = if count > names.len() { ", ..." } else { "" };
-            let text = format!(
-                "{count} symbols of the {schema} subscription are unknown so far, and are sent when they appear: {}{more}",
-                names.join(", ")
-            );
+            let what = match count {
+                1 => format!(
+                    "1 symbol of the {schema} subscription is unknown so far, and is sent when it appears"
+                ),
+                _ => format!(
+                    "{count} symbols of the {schema} subscription are unknown so far, and are sent when they appear"
+                ),
+            };
+            let text = format!("{what}: {}{more}", names.join(", "));
             client.tell(|bytes| live::error(*now, ErrorCode::SymbolResolutionFailed, &text, bytes));
         }
         if subscription.is_last {

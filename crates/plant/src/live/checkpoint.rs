@@ -548,6 +548,22 @@ pub fn check(folder: &Path) -> io::Result<Vec<CheckedSnapshot>> {
     Ok(list(folder)?.into_iter().map(check).collect())
 }
 
+/// Renames the state snapshots in a journal's folder that [`check`] calls damaged, so that nobody looks at them again: `.damaged` is added
+/// to their names. Answers the new names.
+///
+/// # Errors
+/// A folder that cannot be listed or written.
+pub fn set_damaged_aside(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut aside = Vec::new();
+    for damaged in check(folder)?.into_iter().filter(|snapshot| snapshot.damage.is_some()) {
+        let mut name = damaged.path.clone().into_os_string();
+        name.push(".damaged");
+        fs::rename(&damaged.path, &name)?;
+        aside.push(PathBuf::from(name));
+    }
+    Ok(aside)
+}
+
 /// The header and the body of a file, both sound.
 fn body_of(bytes: &[u8], record: u64) -> Result<(Header, &[u8]), String> {
     let body = bytes.get(HEADER_BYTES..).ok_or("it is too short")?;

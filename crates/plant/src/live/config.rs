@@ -297,7 +297,7 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
     let multicast = top
         .table(reading, "multicast")
         .and_then(|section| read_multicast(reading, section, interface, &mut taken));
-    let roll = top.table(reading, "roll").and_then(|roll| read_roll(reading, roll, plant.journal.is_some()));
+    let roll = top.table(reading, "roll").and_then(|roll| read_roll(reading, roll, plant.journal.as_ref()));
     let questdb = read_questdb(reading, &mut top);
     top.refuse_the_rest(reading);
     Config { plant, clients, web, multicast, roll, questdb }
@@ -659,11 +659,23 @@ fn read_multicast(
     group.map(|_| setting)
 }
 
-fn read_roll(reading: &mut Reading<'_>, mut roll: Section<'_>, has_journal: bool) -> Option<RollSetting> {
+fn read_roll(
+    reading: &mut Reading<'_>,
+    mut roll: Section<'_>,
+    journal: Option<&JournalSetting>,
+) -> Option<RollSetting> {
     let folder = roll.required_text(reading, "folder");
-    if let (Some((_, span)), false) = (&folder, has_journal) {
-        reading
-            .wrong(span.clone(), "the daily roll makes files of journals: it needs a [journal]".to_owned());
+    match (&folder, journal) {
+        (Some((_, span)), None) => {
+            let problem = "the daily roll makes files of journals: it needs a [journal]";
+            reading.wrong(span.clone(), problem.to_owned());
+        }
+        (Some((folder, span)), Some(journal)) if Path::new(folder) == journal.folder => {
+            let problem =
+                "the folder of the [journal], whose days have the same names: the roll needs one of its own";
+            reading.wrong(span.clone(), problem.to_owned());
+        }
+        _ => {}
     }
     let schemas =
         roll.each(reading, "schemas", "a schema such as \"mbo\" or \"cmbp-1\"", |text| text.parse().ok());
@@ -970,6 +982,8 @@ mod tests {
         let every = WHOLE.replace("sync = \"250ms\"", "snapshot_every = \"60s\"");
         let journal = Config::parse("p.toml", &every).unwrap().plant.journal.unwrap();
         assert_eq!(journal.snapshot_every, Some(Duration::from_secs(60)));
+        let wrong = problems(&WHOLE.replace("folder = \"days\"", "folder = \"journal/\""));
+        assert!(wrong.len() == 1 && wrong[0].contains("the roll needs one of its own"), "{wrong:?}");
         let wrong = problems(&WHOLE.replace("format = \"parquet\"", "format = \"xlsx\""));
         assert!(wrong.len() == 1 && wrong[0].contains("'format'"), "{wrong:?}");
         // What would fail at the start, or be wrong for ever.
