@@ -495,8 +495,8 @@ fn a_segment_without_a_sound_record_costs_its_own_records_and_no_others() {
         ("empty", &|all| OpenOptions::new().write(true).open(&all[2]).unwrap().set_len(0).unwrap()),
         ("zeros", &|all| overwrite(&all[2], 64, &[0; 4_032])),
         ("random", &|all| overwrite(&all[2], 0, &random)),
-        ("copy-of-an-earlier", &|all| drop(fs::copy(&all[1], &all[2]).unwrap())),
-        ("copy-of-a-later", &|all| drop(fs::copy(&all[4], &all[2]).unwrap())),
+        ("copy-of-an-earlier", &|all| fs::copy(&all[1], &all[2]).map(|_| ()).unwrap()),
+        ("copy-of-a-later", &|all| fs::copy(&all[4], &all[2]).map(|_| ()).unwrap()),
     ];
     for (name, damage) in damages {
         let folder = Folder::new(&format!("no-sound-record-{name}"));
