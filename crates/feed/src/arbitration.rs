@@ -648,6 +648,11 @@ impl Arbiter {
         self.hole.is_some()
     }
 
+    /// Since when messages are requested that are missing, if they are.
+    pub fn recovering_since(&self) -> Option<Nanos> {
+        self.hole.as_ref()?.recovery.as_ref().map(Recovery::began)
+    }
+
     /// Packets held behind a hole or while joining.
     pub fn held_packets(&self) -> usize {
         self.held.len() + self.successor.len()

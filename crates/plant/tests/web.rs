@@ -61,6 +61,7 @@ fn channel(name: &str) -> ChannelStatus {
         snapshots: Default::default(),
         lines: vec![line(Line::A, 60), line(Line::B, 40)],
         is_recovering: false,
+        recovering_since: None,
         is_joining: false,
         is_silent: false,
         is_stale: false,
@@ -514,6 +515,12 @@ fn it_is_ready_when_every_condition_is_met_and_says_which_is_not() {
     };
     shown.change(|status| status.channels[0].is_silent = true);
     assert_eq!(unmet(), ["venues_heard"]);
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    shown.change(|status| status.channels[0].recovering_since = Some(Nanos(now())));
+    assert_eq!(unmet(), ["venues_heard"], "what is requested for a moment only");
+    shown.change(|status| status.channels[0].recovering_since = Some(Nanos(now() - 2 * Nanos::SECOND)));
+    assert_eq!(unmet(), ["venues_heard", "venues_recovered"]);
+    shown.change(|status| status.channels[0].recovering_since = None);
     shown.change(|status| status.channels[0].is_stale = true);
     assert_eq!(unmet(), ["venues_heard", "books_sound"]);
     shown.change(|status| status.journal = Some(failing));

@@ -522,6 +522,7 @@ fn channel_status<'l>(
             })
             .collect(),
         is_recovering: arbiter.is_recovering(),
+        recovering_since: arbiter.recovering_since(),
         is_joining: arbiter.is_joining(),
         is_silent: arbiter.is_silent(),
         is_stale: channel.is_stale(),

@@ -373,6 +373,7 @@ mod tests {
             snapshots: Default::default(),
             lines: Vec::new(),
             is_recovering: false,
+            recovering_since: None,
             is_joining: false,
             is_silent: false,
             is_stale: false,

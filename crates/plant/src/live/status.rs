@@ -55,6 +55,8 @@ pub struct ChannelStatus {
     pub lines: Vec<LineStatus>,
     /// Something is missing, and is waited for or asked for.
     pub is_recovering: bool,
+    /// Since when, of messages that are requested.
+    pub recovering_since: Option<Nanos>,
     /// It waits for a snapshot to begin from.
     pub is_joining: bool,
     /// Nothing was heard for too long.

@@ -17,6 +17,9 @@ use crate::live::{ChannelStatus, DelayPoint, Status};
 use crate::multicast::server::MulticastStats;
 use tapeworks_runtime::now;
 
+/// What is missing for so long, in ns, is no brief loss any more.
+const BRIEF: u64 = Nanos::SECOND;
+
 /// A status older than this, in ns, means that the plant's thread stands still.
 const OLD: u64 = 3_000_000_000;
 
@@ -57,9 +60,9 @@ impl Look {
 
     /// What must hold for the plant's output to be whole, each with the reasons why it does not. Whether the process lives is
     /// another question: `/health` answers that.
-    pub(super) fn conditions(&self) -> [Condition; 6] {
+    pub(super) fn conditions(&self) -> [Condition; 7] {
         let all = &self.status.channels;
-        let reasons_of = |name, is_unmet: fn(&ChannelStatus) -> bool, what: &str| {
+        let reasons_of = |name, is_unmet: &dyn Fn(&ChannelStatus) -> bool, what: &str| {
             let unmet = all.iter().filter(|channel| is_unmet(channel));
             Condition {
                 name,
@@ -84,13 +87,18 @@ impl Look {
             }),
             reasons_of(
                 "venues_followed",
-                |channel| channel.is_joining || channel.next.is_none(),
+                &|channel| channel.is_joining || channel.next.is_none(),
                 "is not followed yet: no packet or no snapshot has come",
             ),
-            reasons_of("venues_heard", |channel| channel.is_silent, "is silent"),
+            reasons_of("venues_heard", &|channel| channel.is_silent, "is silent"),
+            reasons_of(
+                "venues_recovered",
+                &|channel| channel.recovering_since.is_some_and(|since| self.now.since(since) > BRIEF),
+                "lacks messages, which are requested for more than a second",
+            ),
             reasons_of(
                 "books_sound",
-                |channel| channel.is_stale,
+                &|channel| channel.is_stale,
                 "has stale books: messages of it are missing",
             ),
         ]
