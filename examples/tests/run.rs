@@ -5,9 +5,8 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
 
-use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::Nbbo;
-use tapeworks_market::{Event, EventKind, InstrumentId, Publisher};
+use tapeworks_market::{Event, EventKind, InstrumentId, Publisher, Symbol};
 use tapeworks_plant::live::{Published, SHARED_MEANING};
 use tapeworks_ring::broadcast::Writer;
 

@@ -18,8 +18,7 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 
 use tapeworks_feed::Application;
-use tapeworks_market::Nanos;
-use tapeworks_market::instrument::Symbol;
+use tapeworks_market::{Nanos, Symbol};
 use tapeworks_wire::schema::{Decoded, FieldValue, Value};
 
 use crate::analyser::{self, Ended, Header, Item, Message, Order, Place, Progress, Trouble, Visitor};

@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 
 use tapeworks_feed::{Application, Feed, FeedOptions, Frame, Packet, Problem, ProblemKind};
 use tapeworks_market::book::BATCH;
-use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{
     BookStage, Capacity, Event, EventKind, Flags, InstrumentId, Instruments, Nanos, Nbbo, NbboStage,
-    NbboUpdate, Publisher,
+    NbboUpdate, Publisher, Symbol,
 };
 use tapeworks_packet::{CaptureError, net};
 use tapeworks_stage::{Inline, Sink, Stage, Through};

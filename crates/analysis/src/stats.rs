@@ -10,8 +10,7 @@ use std::ops::ControlFlow;
 
 use serde_json::{Value, json};
 use tapeworks_feed::{Application, ChannelIdentity, itch_publisher};
-use tapeworks_market::instrument::Symbol;
-use tapeworks_market::{Nanos, Publisher};
+use tapeworks_market::{Nanos, Publisher, Symbol};
 use tapeworks_packet::capture::CapturedPacket;
 use tapeworks_wire::DecodeError;
 

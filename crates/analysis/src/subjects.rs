@@ -8,8 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use tapeworks_feed::ChannelIdentity;
-use tapeworks_market::Nanos;
-use tapeworks_market::instrument::Symbol;
+use tapeworks_market::{Nanos, Symbol};
 use tapeworks_wire::schema::{Decoded, Kind};
 
 use crate::analyser::Message;

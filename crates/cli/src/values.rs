@@ -7,8 +7,7 @@ use std::time::Duration;
 use jiff::civil;
 use jiff::tz::TimeZone;
 use tapeworks_feed::{Application, clock};
-use tapeworks_market::instrument::Symbol;
-use tapeworks_market::{Nanos, Publisher};
+use tapeworks_market::{Nanos, Publisher, Symbol};
 
 /// A protocol that can be dumped and replayed.
 pub(crate) fn application(name: &str) -> Result<Application, String> {

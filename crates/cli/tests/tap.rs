@@ -9,8 +9,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 
 use support::{Folder, assert_told, command, free_port, stderr, stdout, wait_for};
-use tapeworks_market::instrument::Symbol;
-use tapeworks_market::{EventKind, Publisher};
+use tapeworks_market::{EventKind, Publisher, Symbol};
 use tapeworks_plant::live::{Published, SHARED_MEANING};
 use tapeworks_ring::broadcast::Writer;
 use zerocopy::FromZeros as _;

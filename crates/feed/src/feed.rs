@@ -5,8 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
 use tapeworks_market::event::Gap;
-use tapeworks_market::instrument::Symbol;
-use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Line, Nanos, Publisher};
+use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Line, Nanos, Publisher, Symbol};
 use tapeworks_packet::net::{Datagram, Transport};
 use tapeworks_packet::tcp::{Flow, Limits, Reassembler, StreamEvent};
 use tapeworks_stage::{Sink, Stage};

@@ -3,8 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
-use tapeworks_market::instrument::Symbol;
-use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Publisher};
+use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Publisher, Symbol};
 
 use crate::state::{Reader, StateError, Writer, ensure};
 

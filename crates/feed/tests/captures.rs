@@ -351,7 +351,7 @@ fn soup_packets_of_a_file_carry_messages_numbered_from_the_login() {
 
 #[test]
 fn only_wanted_symbols_come_out_and_the_rest_is_not_even_an_unknown_order() {
-    let symbols = [tapeworks_market::instrument::Symbol::from_bytes(b"MSFT").unwrap()].into_iter().collect();
+    let symbols = [tapeworks_market::Symbol::from_bytes(b"MSFT").unwrap()].into_iter().collect();
     let mut feed = Feed::new(FeedOptions { symbols: Some(symbols), ..FeedOptions::default() });
     let delete = itch50::OrderDeleteFields {
         stock_locate: 7,

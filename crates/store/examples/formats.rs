@@ -5,10 +5,9 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use tapeworks_market::instrument::Symbol;
 use tapeworks_market::{
     BookStage, BookUpdate, Capacity, Event, EventKind, InstrumentId, Instruments, Nanos, NbboStage,
-    NbboUpdate, Price, Publisher, Side,
+    NbboUpdate, Price, Publisher, Side, Symbol,
 };
 use tapeworks_stage::Stage;
 use tapeworks_store::{Options, Schema, Writer};

@@ -68,7 +68,7 @@ impl<'a> Symbols<'a> {
 }
 
 /// The symbol of a record's instrument; empty for a number without one.
-fn symbol(instruments: &Instruments, instrument_number: u64) -> Option<tapeworks_market::instrument::Symbol> {
+fn symbol(instruments: &Instruments, instrument_number: u64) -> Option<tapeworks_market::Symbol> {
     let index = u32::try_from(instrument_number).ok()?.checked_sub(1)?;
     instruments.symbol(tapeworks_market::InstrumentId(index))
 }

@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use tapeworks_stage::Stage;
-//! use tapeworks_market::instrument::Symbol;
+//! use tapeworks_market::Symbol;
 //! use tapeworks_market::{BookStage, BookUpdate, Event, EventKind, Instruments, NbboStage, NbboUpdate, Price, Publisher, Side};
 //! use tapeworks_store::{Options, Schema, Writer};
 //!

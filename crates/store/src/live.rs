@@ -14,11 +14,10 @@ use std::ffi::c_char;
 use dbn::encode::DbnMetadataEncoder;
 use dbn::{Cmbp1Msg, FlagSet, MboMsg, Mbp1Msg, Mbp10Msg, Metadata, SType, SymbolMappingMsg};
 use tapeworks_market::event::{Event, EventKind, Flags};
-use tapeworks_market::instrument::Symbol;
 use tapeworks_market::orders::Order;
 use tapeworks_market::price::UNDEFINED_PRICE;
 use tapeworks_market::{
-    Action, BookRef, BookStage, Books, InstrumentId, Instruments, Nanos, NbboStage, NbboUpdate, Side,
+    Action, BookRef, BookStage, Books, InstrumentId, Instruments, Nanos, NbboStage, NbboUpdate, Side, Symbol,
 };
 
 pub use crate::shape::{Carried, CarriedImage, LastImage};

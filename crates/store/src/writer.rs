@@ -248,9 +248,9 @@ mod tests {
     use std::io::{self, Write};
     use std::path::PathBuf;
 
-    use tapeworks_market::instrument::Symbol;
     use tapeworks_market::{
         BookStage, BookUpdate, Capacity, Event, EventKind, InstrumentId, NbboStage, Price, Publisher, Side,
+        Symbol,
     };
     use tapeworks_stage::Stage;
 

@@ -1,7 +1,6 @@
 //! What live clients say.
 
-use tapeworks_market::Nanos;
-use tapeworks_market::instrument::Symbol;
+use tapeworks_market::{Nanos, Symbol};
 use tapeworks_plant::clients::control::{Door, Limits, Refusal, Request, Session, Wanted};
 use tapeworks_plant::web::stream::Request as StreamRequest;
 use tapeworks_runtime::keys::{Key, Keys};

@@ -7,9 +7,8 @@ use hdrhistogram::Histogram;
 use tapeworks_feed::sequence::SequenceCounters;
 use tapeworks_feed::{Application, ChannelCounters, ChannelIdentity, FeedCounters, Problems};
 use tapeworks_market::book::BookCounters;
-use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::NbboCounts;
-use tapeworks_market::{InstrumentId, Level, Nanos, Nbbo, Publisher, Side};
+use tapeworks_market::{InstrumentId, Level, Nanos, Nbbo, Publisher, Side, Symbol};
 use tapeworks_packet::CaptureError;
 use tapeworks_store::Schema;
 

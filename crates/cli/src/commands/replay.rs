@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use tapeworks_analysis::replay::{self, Output, Summary};
 use tapeworks_feed::Application;
-use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::{NbboRules, StaleBooks};
-use tapeworks_market::{Nanos, Publisher};
+use tapeworks_market::{Nanos, Publisher, Symbol};
 use tapeworks_store::{Format, Schema};
 
 use crate::ending::{Ending, Failure, Result};

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use clap::Args;
 use hdrhistogram::Histogram;
 use tapeworks_feed::clock::iso_time;
-use tapeworks_market::instrument::Symbol;
-use tapeworks_market::{EventKind, Nanos, Price, Publisher};
+use tapeworks_market::{EventKind, Nanos, Price, Publisher, Symbol};
 use tapeworks_plant::live::{Published, SHARED_MEANING};
 use tapeworks_ring::broadcast::{Read, Reader, Start};
 

@@ -16,8 +16,7 @@
 
 use std::str::FromStr;
 
-use tapeworks_market::instrument::Symbol;
-use tapeworks_market::{InstrumentId, Nanos};
+use tapeworks_market::{InstrumentId, Nanos, Symbol};
 use tapeworks_store::Schema;
 use tapeworks_store::live::instrument_of;
 

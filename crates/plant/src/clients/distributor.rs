@@ -23,8 +23,7 @@ use bytes::Bytes;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest as Readiness, Poll, Token};
 use tapeworks_market::event::Gap;
-use tapeworks_market::instrument::Symbol;
-use tapeworks_market::{Event, InstrumentId, Nanos};
+use tapeworks_market::{Event, InstrumentId, Nanos, Symbol};
 use tapeworks_store::Schema;
 use tapeworks_store::live::{self, ErrorCode, SystemCode};
 

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use tapeworks_ring::disruptor::{Consumer, Single};
 use tapeworks_ring::wait::WaitStrategy;
 
-use tapeworks_market::instrument::Symbol;
-use tapeworks_market::{BookStage, Event, InstrumentId, Instruments, Nanos, NbboStage};
+use tapeworks_market::{BookStage, Event, InstrumentId, Instruments, Nanos, NbboStage, Symbol};
 use tapeworks_stage::Through;
 use tapeworks_store::live::Carried;
 

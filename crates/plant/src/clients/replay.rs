@@ -15,8 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
-use tapeworks_market::instrument::Symbol;
-use tapeworks_market::{Event, InstrumentId, Nanos};
+use tapeworks_market::{Event, InstrumentId, Nanos, Symbol};
 use tapeworks_store::Schema;
 
 use super::control::Wanted;

@@ -5,10 +5,10 @@
 
 use tapeworks_market::book::BATCH;
 use tapeworks_market::event::Gap;
-use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{
-    BookStage, Capacity, Event, EventKind, InstrumentId, Instruments, Nanos, NbboStage, NbboUpdate, Publisher,
+    BookStage, Capacity, Event, EventKind, InstrumentId, Instruments, Nanos, NbboStage, NbboUpdate,
+    Publisher, Symbol,
 };
 use tapeworks_stage::{Sink, Stage, Through};
 use tapeworks_store::Schema;

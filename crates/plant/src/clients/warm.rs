@@ -13,9 +13,8 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use tapeworks_market::event::Flags;
-use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::NbboRules;
-use tapeworks_market::{Capacity, Event, EventKind, InstrumentId, Nanos, Price, Publisher, Side};
+use tapeworks_market::{Capacity, Event, EventKind, InstrumentId, Nanos, Price, Publisher, Side, Symbol};
 
 use super::distributor::{BookOptions, Dataset, Distributor, Options};
 use crate::live::Rhythm;

@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 
 use tapeworks_market::book::BATCH;
 use tapeworks_market::conflate::QuoteConflation;
-use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::Nbbo;
 use tapeworks_market::{
-    BookStage, Books, Event, EventKind, Instruments, Nanos, NbboStage, NbboUpdate, Publisher,
+    BookStage, Books, Event, EventKind, Instruments, Nanos, NbboStage, NbboUpdate, Publisher, Symbol,
 };
 use tapeworks_ring::broadcast::Writer;
 use tapeworks_ring::cpu;

@@ -8,10 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tapeworks_market::book::BookRef;
-use tapeworks_market::instrument::Symbol;
 use tapeworks_market::levels::Level;
 use tapeworks_market::nbbo::Nbbo;
-use tapeworks_market::{BookStage, Instruments, Nanos, NbboStage, Publisher, Side};
+use tapeworks_market::{BookStage, Instruments, Nanos, NbboStage, Publisher, Side, Symbol};
 
 /// Levels of a book that a view shows.
 pub const DEPTH: usize = 10;

@@ -8,8 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tapeworks_market::InstrumentId;
-use tapeworks_market::instrument::Symbol;
+use tapeworks_market::{InstrumentId, Symbol};
 use tapeworks_store::Schema;
 use tapeworks_store::live::{Batch, Item};
 

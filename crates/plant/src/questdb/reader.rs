@@ -317,8 +317,7 @@ impl Repeating {
 
 #[cfg(test)]
 mod tests {
-    use tapeworks_market::Instruments;
-    use tapeworks_market::instrument::Symbol;
+    use tapeworks_market::{Instruments, Symbol};
 
     use super::super::queue::Next;
     use super::super::queue::tests::halt;

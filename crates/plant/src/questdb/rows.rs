@@ -14,8 +14,7 @@ use dbn::{
     UNDEF_TIMESTAMP,
 };
 use questdb::ingress::{Buffer, ColumnName, TableName, TimestampNanos};
-use tapeworks_market::Publisher;
-use tapeworks_market::instrument::Symbol;
+use tapeworks_market::{Publisher, Symbol};
 use tapeworks_store::Schema;
 use tapeworks_store::live::Item;
 

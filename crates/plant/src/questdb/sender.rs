@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use dbn::decode::dbn::RecordDecoder;
 use questdb::ingress::{Buffer, TableName};
-use tapeworks_market::instrument::Symbol;
+use tapeworks_market::Symbol;
 
 use super::database::{Database, NotTaken};
 use super::queue::{Chunk, Next, Origin, Queue};

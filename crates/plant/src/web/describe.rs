@@ -4,10 +4,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use serde_json::{Value, json};
-use tapeworks_market::instrument::Symbol;
 use tapeworks_market::levels::Level;
 use tapeworks_market::nbbo::{BestSide, MarketState, Nbbo};
-use tapeworks_market::{Flags, Nanos};
+use tapeworks_market::{Flags, Nanos, Symbol};
 
 use super::App;
 use crate::clients::server::Stats;

@@ -17,8 +17,7 @@ use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade, close_code};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
-use tapeworks_market::Nanos;
-use tapeworks_market::instrument::Symbol;
+use tapeworks_market::{Nanos, Symbol};
 use tokio::time::Instant;
 
 use super::describe::Tick;

@@ -4,9 +4,8 @@ use std::ffi::c_char;
 
 use dbn::{ImbalanceMsg, InstrumentDefMsg, StatusMsg};
 use tapeworks_market::event::{Event, EventKind, Imbalance};
-use tapeworks_market::instrument::Symbol;
 use tapeworks_market::price::price_e9;
-use tapeworks_market::{Instruments, NbboUpdate};
+use tapeworks_market::{Instruments, NbboUpdate, Symbol};
 
 use super::Shape;
 use crate::records::{header, instrument_number, letter};

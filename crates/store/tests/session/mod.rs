@@ -4,11 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use tapeworks_market::event::{Definition, Gap, Imbalance, Session, Status, StatusAction};
-use tapeworks_market::instrument::Symbol;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{
     BookStage, BookUpdate, Capacity, Event, EventKind, Flags, InstrumentId, Instruments, Line, Nanos,
-    NbboStage, NbboUpdate, Price, Publisher, Side,
+    NbboStage, NbboUpdate, Price, Publisher, Side, Symbol,
 };
 use tapeworks_stage::Stage;
 use tapeworks_store::{Options, Schema, StoreError, Summary, Writer};

@@ -6,8 +6,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use fixedbitset::FixedBitSet;
-use tapeworks_market::instrument::Symbol;
-use tapeworks_market::{InstrumentId, Instruments, Nanos};
+use tapeworks_market::{InstrumentId, Instruments, Nanos, Symbol};
 use tapeworks_store::Schema;
 use tapeworks_store::live::{self, Batch, ErrorCode, HeadError, Item, SystemCode};
 

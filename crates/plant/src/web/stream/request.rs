@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use axum::extract::Query;
 use axum::http::Uri;
-use tapeworks_market::instrument::Symbol;
+use tapeworks_market::Symbol;
 
 /// How records are encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::ws::Message;
 use fixedbitset::FixedBitSet;
-use tapeworks_market::InstrumentId;
-use tapeworks_market::instrument::Symbol;
+use tapeworks_market::{InstrumentId, Symbol};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 

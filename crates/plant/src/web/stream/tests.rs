@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tapeworks_market::instrument::Symbol;
+use tapeworks_market::Symbol;
 use tokio::sync::mpsc::Receiver;
 
 use super::messages::Lagged;
