@@ -123,6 +123,19 @@ impl JournalError {
     }
 }
 
+/// Waits until the disk has the names in a folder. A file system that cannot sync folders keeps them as it can: that is no error.
+///
+/// # Errors
+/// What the operating system says.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    match File::open(folder)?.sync_all() {
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
+            Ok(())
+        }
+        synced => synced,
+    }
+}
+
 fn failed<'p>(path: &'p Path, what: &'static str) -> impl FnOnce(io::Error) -> JournalError + use<'p> {
     move |source| JournalError::Io { path: path.to_owned(), what, source }
 }

@@ -8,7 +8,7 @@ use crate::scan::{DamagedPlace, scan};
 use crate::{
     DAMAGED, Head, JournalError, JournalOptions, JournalWriter, LOST, MAX_PAYLOAD_BYTES, NUMBERED,
     RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, failed, segment_path,
-    segments, set_aside, set_aside_of,
+    segments, set_aside, set_aside_of, sync_folder,
 };
 
 /// What was mended.
@@ -87,7 +87,7 @@ pub fn repair(folder: &Path, mut goes_on: impl FnMut() -> bool) -> Result<Repair
         }
         next = Some(tail.next.max(next.unwrap_or_default()));
     }
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed(folder, "cannot be synced"))?;
+    sync_folder(folder).map_err(failed(folder, "cannot be synced"))?;
     Ok(repaired)
 }
 

@@ -11,7 +11,7 @@ use crate::scan::{scan, torn_bytes};
 use crate::{
     BUFFER_BYTES, Chore, DAMAGED, Finished, Head, JournalError, LOST, MAX_PAYLOAD_BYTES, NUMBERED,
     RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, TORN, failed, segment_path,
-    segments, set_aside,
+    segments, set_aside, sync_folder,
 };
 
 /// How a journal is written.
@@ -477,9 +477,7 @@ impl JournalWriter {
         let header = SegmentHeader { first: self.next, time }.encode();
         file.write_all_at(&header, 0).map_err(failed(path, "cannot be written"))?;
         (self.sync_file)(&file).map_err(failed(path, "cannot be synced"))?;
-        File::open(&self.folder)
-            .and_then(|folder| folder.sync_all())
-            .map_err(failed(&self.folder, "cannot be synced"))?;
+        sync_folder(&self.folder).map_err(failed(&self.folder, "cannot be synced"))?;
         Ok(file)
     }
 }

@@ -89,6 +89,22 @@ impl Schema {
         }
     }
 
+    /// Whether its records are computed across venues.
+    pub const fn is_consolidated(self) -> bool {
+        matches!(self, Self::Cmbp1 | Self::Cbbo1S | Self::Cbbo1M)
+    }
+
+    /// The width of the intervals of which it has a record each, in ns; `None` of a schema that follows events.
+    pub const fn interval_ns(self) -> Option<u64> {
+        match self {
+            Self::Bbo1S | Self::Cbbo1S | Self::Ohlcv1S => Some(1_000_000_000),
+            Self::Bbo1M | Self::Cbbo1M | Self::Ohlcv1M => Some(60_000_000_000),
+            Self::Ohlcv1H => Some(3_600_000_000_000),
+            Self::Ohlcv1D => Some(86_400_000_000_000),
+            _ => None,
+        }
+    }
+
     /// Whether a record of `other` looks like one of this schema: they have one record type and number of it.
     pub fn has_records_of(self, other: Self) -> bool {
         dbn::RType::from(self.to_dbn()) == dbn::RType::from(other.to_dbn())

@@ -26,11 +26,6 @@ use order::Orders;
 use price::{Prices, TradesAtBest};
 use reference::{Definitions, Imbalances, Statuses};
 
-const SECOND_NS: u64 = Nanos::SECOND;
-const MINUTE_NS: u64 = 60 * SECOND_NS;
-const HOUR_NS: u64 = 60 * MINUTE_NS;
-const DAY_NS: u64 = 24 * HOUR_NS;
-
 /// Makes the records of one schema.
 pub(crate) trait Shape: Send {
     /// The record type.
@@ -63,24 +58,22 @@ pub(crate) trait Use {
 /// Hands `user` the shape of `schema`.
 pub(crate) fn of_schema<U: Use>(schema: Schema, user: U) -> U::Output {
     let rtype = dbn::RType::from(schema.to_dbn()) as u8;
+    let interval_ns = schema.interval_ns().unwrap_or(1);
     match schema {
         Schema::Mbo => user.with(Orders::default()),
         Schema::Mbp1 => user.with(Prices::<dbn::Mbp1Msg, 1>::default()),
         Schema::Mbp10 => user.with(Prices::<dbn::Mbp10Msg, 10>::default()),
         Schema::Tbbo => user.with(TradesAtBest),
         Schema::Trades => user.with(Prices::<dbn::TradeMsg, 0>::default()),
-        Schema::Bbo1S => user.with(Quotes::new(rtype, SECOND_NS)),
-        Schema::Bbo1M => user.with(Quotes::new(rtype, MINUTE_NS)),
+        Schema::Bbo1S | Schema::Bbo1M => user.with(Quotes::new(rtype, interval_ns)),
         Schema::Cmbp1 => user.with(Consolidated::default()),
-        Schema::Cbbo1S => user.with(ConsolidatedQuotes::new(rtype, SECOND_NS)),
-        Schema::Cbbo1M => user.with(ConsolidatedQuotes::new(rtype, MINUTE_NS)),
+        Schema::Cbbo1S | Schema::Cbbo1M => user.with(ConsolidatedQuotes::new(rtype, interval_ns)),
         Schema::Status => user.with(Statuses),
         Schema::Imbalance => user.with(Imbalances::default()),
         Schema::Definition => user.with(Definitions),
-        Schema::Ohlcv1S => user.with(Bars::new(rtype, SECOND_NS)),
-        Schema::Ohlcv1M => user.with(Bars::new(rtype, MINUTE_NS)),
-        Schema::Ohlcv1H => user.with(Bars::new(rtype, HOUR_NS)),
-        Schema::Ohlcv1D => user.with(Bars::new(rtype, DAY_NS)),
+        Schema::Ohlcv1S | Schema::Ohlcv1M | Schema::Ohlcv1H | Schema::Ohlcv1D => {
+            user.with(Bars::new(rtype, interval_ns))
+        }
     }
 }
 

@@ -790,7 +790,7 @@ impl Distributor {
         }
         let Some(client) = self.client(place) else { return Ok(()) };
         let schema = subscription.schema;
-        if is_consolidated(schema) && client.is_of_some_feeds() {
+        if schema.is_consolidated() && client.is_of_some_feeds() {
             return refuse(format!("the dataset is of some feeds only, and {schema} is across all"));
         }
         client.check_start(&subscription)?;
@@ -1101,9 +1101,4 @@ impl Distributor {
         self.counters.closed += 1;
         self.free.push(place);
     }
-}
-
-/// Whether a schema is of the NBBO, across all feeds.
-const fn is_consolidated(schema: Schema) -> bool {
-    matches!(schema, Schema::Cmbp1 | Schema::Cbbo1S | Schema::Cbbo1M)
 }

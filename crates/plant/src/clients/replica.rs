@@ -70,15 +70,8 @@ impl Mode {
     /// What is done for a schema that nobody wants yet: what its later records need to know of the time before.
     pub(crate) const fn idle(schema: Schema) -> Self {
         match schema {
-            // Their intervals are under way when somebody comes.
-            Schema::Bbo1S
-            | Schema::Bbo1M
-            | Schema::Cbbo1S
-            | Schema::Cbbo1M
-            | Schema::Ohlcv1S
-            | Schema::Ohlcv1M
-            | Schema::Ohlcv1H
-            | Schema::Ohlcv1D => Self::On,
+            // Its interval is under way when somebody comes.
+            _ if schema.interval_ns().is_some() => Self::On,
             Schema::Cmbp1 => Self::Watch,
             _ => Self::Off,
         }

@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tapeworks_feed::live::Input;
-use tapeworks_journal::{Opened, segment_starts};
+use tapeworks_journal::{Opened, segment_starts, sync_folder};
 use tapeworks_market::image::{BooksImage, NbboImage};
 use tapeworks_market::{BookStage, Event, Instruments, Nanos, NbboStage, Symbol};
 use tapeworks_ring::cpu;
@@ -398,11 +398,6 @@ fn seal(bytes: &mut [u8], record: u64) {
     bytes[16..24].copy_from_slice(&record.to_le_bytes());
     let crc = crc32fast::hash(&bytes[12..]);
     bytes[8..12].copy_from_slice(&crc.to_le_bytes());
-}
-
-/// Waits until the disk has the names in a folder.
-pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
 }
 
 /// Writes a snapshot of the state after `record` records. Returns its size in bytes.

@@ -23,7 +23,7 @@ use jiff::civil::Date;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use tapeworks_feed::clock;
-use tapeworks_journal::{JournalError, JournalReader, LOST};
+use tapeworks_journal::{JournalError, JournalReader, LOST, sync_folder};
 use tapeworks_market::{BookStage, Event, EventKind, Instruments, Nanos, NbboStage, NbboUpdate, Publisher};
 use tapeworks_packet::new_file::{self, NewFileError};
 use tapeworks_stage::{Stage as _, Through};
@@ -135,30 +135,16 @@ pub struct Exported {
     pub files: Vec<ExportedFile>,
 }
 
-/// Whether the records of a schema are computed across venues.
-const fn is_consolidated(schema: Schema) -> bool {
-    matches!(schema, Schema::Cmbp1 | Schema::Cbbo1S | Schema::Cbbo1M)
-}
-
 /// The name of a feed as a folder.
 fn folder_of(feed: Publisher) -> String {
     feed.feed().map_or_else(|| format!("publisher-{}", feed.0), |feed| feed.dataset.to_owned())
 }
 
-/// The width of the intervals that a schema's records are made of, in ns; 1 where there are none.
-const fn interval(schema: Schema) -> u64 {
-    match schema {
-        Schema::Bbo1M | Schema::Cbbo1M | Schema::Ohlcv1M => 60 * Nanos::SECOND,
-        // A bar of a day (UTC) begins in the evening of the day before in New York, so that a file's first is of a part of it.
-        Schema::Ohlcv1H | Schema::Ohlcv1D => 3_600 * Nanos::SECOND,
-        Schema::Bbo1S | Schema::Cbbo1S | Schema::Ohlcv1S => Nanos::SECOND,
-        _ => 1,
-    }
-}
-
 /// The earliest time from which on files of these schemas are whole, when nothing up to and including `last` is told.
 fn whole_from(last: Nanos, schemas: &[Schema]) -> Nanos {
-    let width = schemas.iter().map(|schema| interval(*schema)).max().unwrap_or(1);
+    // A bar of a day (UTC) begins in the evening of the day before in New York, so that a file's first is of a part of it.
+    let width = |schema: &Schema| schema.interval_ns().unwrap_or(1).min(3_600 * Nanos::SECOND);
+    let width = schemas.iter().map(width).max().unwrap_or(1);
     Nanos((last.0 / width).saturating_add(1).saturating_mul(width))
 }
 
@@ -275,7 +261,7 @@ fn give_name(partial: &Path, folder: &Path) -> Result<(), ExportError> {
 
 /// Waits until the disk has the names in a folder.
 fn sync(folder: &Path) -> Result<(), ExportError> {
-    checkpoint::sync_folder(folder).map_err(failed(folder, "cannot be synced"))
+    sync_folder(folder).map_err(failed(folder, "cannot be synced"))
 }
 
 fn remove(folder: &Path) -> Result<(), ExportError> {
@@ -334,7 +320,7 @@ fn make(
     let books = plant.books();
     let mut outputs = Vec::new();
     for schema in &options.schemas {
-        let feeds: Vec<Option<Publisher>> = if is_consolidated(*schema) {
+        let feeds: Vec<Option<Publisher>> = if schema.is_consolidated() {
             vec![None]
         } else {
             books.feeds.iter().map(|(publisher, _)| Some(*publisher)).collect()
@@ -631,7 +617,7 @@ pub(super) mod tests {
         let mut expected = BTreeMap::new();
         for schema in options(&out.0).schemas {
             let all = whole(&events, schema, &out.0.join(format!("{schema}.dbn")));
-            if is_consolidated(schema) {
+            if schema.is_consolidated() {
                 assert_eq!(all.len(), 2, "of both venues");
                 expected.insert(format!("nbbo/{schema}.dbn"), all);
                 continue;

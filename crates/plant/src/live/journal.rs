@@ -10,7 +10,7 @@ use jiff::civil::Date;
 use tapeworks_feed::clock;
 use tapeworks_journal::{
     Chore, Finished, JournalError, JournalOptions, JournalReader, JournalWriter, LOST, NUMBERED, Opened,
-    is_journal_file, last_time, segment_starts,
+    is_journal_file, last_time, segment_starts, sync_folder,
 };
 use tapeworks_market::{Event, Nanos};
 use tapeworks_ring::disruptor::PollError;
@@ -174,7 +174,7 @@ fn move_away(folder: &Path, moving: &Path) -> Result<(), JournalError> {
         let path = path.to_owned();
         move |source| JournalError::Io { path, what, source }
     };
-    let sync = |folder: &Path| checkpoint::sync_folder(folder).map_err(failed(folder, "cannot be synced"));
+    let sync = |folder: &Path| sync_folder(folder).map_err(failed(folder, "cannot be synced"));
     fs::create_dir_all(moving).map_err(failed(moving, "cannot be created"))?;
     let entries = fs::read_dir(folder).map_err(failed(folder, "cannot list the journal"))?;
     for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
