@@ -71,6 +71,7 @@ pub struct NbboImage {
     pub(crate) stride: usize,
     pub(crate) ignored: u64,
     pub(crate) counts: NbboCounts,
+    pub(crate) in_doubt: u32,
 }
 
 /// An image contradicts itself, so nothing can be made of it.

@@ -190,6 +190,7 @@ impl NbboStage {
         image.contributions.clone_from(&self.contributions);
         image.best.clone_from(&self.best);
         (image.stride, image.ignored, image.counts) = (self.stride, self.ignored, self.counts);
+        image.in_doubt = self.in_doubt;
     }
 
     /// The NBBO that an image was taken of.
@@ -197,11 +198,12 @@ impl NbboStage {
     /// # Errors
     /// [`UnsoundImage`].
     pub fn from_image(rules: NbboRules, image: NbboImage) -> Result<Self, UnsoundImage> {
-        let NbboImage { venues, contributions, best, stride, ignored, counts } = image;
+        let NbboImage { venues, contributions, best, stride, ignored, counts, in_doubt } = image;
         ensure(venues.len() <= MAX_VENUES, "more venues than are possible")?;
+        ensure(u64::from(in_doubt) < 1 << venues.len(), "a venue in doubt that is none")?;
         ensure(stride == venues.len().next_power_of_two(), "the places of the venues")?;
         ensure(best.len().checked_mul(stride) == Some(contributions.len()), "the venues' contributions")?;
-        Ok(Self { rules, venues, contributions, best, stride, ignored, counts, in_doubt: 0 })
+        Ok(Self { rules, venues, contributions, best, stride, ignored, counts, in_doubt })
     }
 
     /// The venues, in the order of the bits of [`BestSide::venues`].
