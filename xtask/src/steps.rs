@@ -258,6 +258,7 @@ pub(crate) fn test(wanted: &Wanted<'_>) -> Result<(), String> {
         return Err(format!("`{unknown}` is no step; `cargo xtask test --list` tells them"));
     }
     let changed = if *long && !all { changes(*since)? } else { None };
+    println!("{}", free_space());
     let mut ended = Vec::new();
     for step in STEPS {
         let is_wanted = match step.when {
@@ -292,7 +293,19 @@ pub(crate) fn test(wanted: &Wanted<'_>) -> Result<(), String> {
     if names.is_empty() && !long {
         println!("\n{left_out} steps that take minutes were left out: `cargo xtask test --long` runs them");
     }
+    println!("\n{}", free_space());
     summarise(&ended)
+}
+
+/// How much room the disk has where everything is built: a full one fails steps in many ways, few of which say so.
+fn free_space() -> String {
+    let printed = process::program("df").args(["-P", "-m", "."]).output().unwrap_or_default();
+    let megabytes =
+        printed.lines().nth(1).and_then(|line| line.split_whitespace().nth(3)?.parse::<u32>().ok());
+    match megabytes {
+        Some(megabytes) => format!("free on the disk: {:.1} GB", f64::from(megabytes) / 1_000.0),
+        None => "free on the disk: unknown".into(),
+    }
 }
 
 /// Why a step of the interop was left out.
