@@ -28,6 +28,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tapeworks-store", &["tapeworks-packet", "tapeworks-market", "tapeworks-stage"]),
     ("tapeworks-exchange", &["tapeworks-wire", "tapeworks-packet", "tapeworks-market"]),
     (
+        "tapeworks-engine",
+        &[
+            "tapeworks-stage",
+            "tapeworks-packet",
+            "tapeworks-market",
+            "tapeworks-feed",
+            "tapeworks-store",
+            "tapeworks-journal",
+        ],
+    ),
+    (
         "tapeworks-analysis",
         &[
             "tapeworks-wire",
@@ -62,6 +73,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tapeworks-flow",
             "tapeworks-market",
             "tapeworks-feed",
+            "tapeworks-engine",
             "tapeworks-store",
             "tapeworks-journal",
             "tapeworks-exchange",

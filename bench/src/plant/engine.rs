@@ -5,13 +5,12 @@ use std::time::Instant;
 use hdrhistogram::Histogram;
 use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario};
 use tapeworks_feed::Application;
-use tapeworks_feed::FeedOptions;
 use tapeworks_feed::arbitration::ArbiterOptions;
-use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed};
+use tapeworks_feed::live::{Input, LiveChannelOptions};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{BookStage, Capacity, Event, Line, Nanos, NbboStage, NbboUpdate, Publisher};
-use tapeworks_plant::live::Engine;
+use tapeworks_engine::{Engine, EngineOptions};
 use tapeworks_stage::{Inline, Sink, Through};
 use tapeworks_wire::Ascii;
 use tapeworks_wire::nasdaq::moldudp64::DownstreamPacketFields;
@@ -88,7 +87,7 @@ fn in_packets_of(options: &Options, per_packet: usize) {
             arbiter: ArbiterOptions::default(),
             snapshot: None,
         };
-        let mut engine = Engine::new(LiveFeed::new(FeedOptions::default(), vec![channel]));
+        let mut engine = Engine::new(&EngineOptions { channels: vec![channel], ..EngineOptions::default() });
         let mut market = Through::new(
             BookStage::new([(Publisher::XNAS_ITCH, capacity)]),
             NbboStage::new(NbboRules::default(), [Publisher::XNAS_ITCH], capacity.instruments),

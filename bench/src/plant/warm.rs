@@ -5,11 +5,12 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use tapeworks_feed::arbitration::ArbiterOptions;
-use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed};
-use tapeworks_feed::{Application, FeedOptions};
+use tapeworks_feed::live::{Input, LiveChannelOptions};
+use tapeworks_feed::{Application};
 use tapeworks_market::{Line, Nanos, Publisher};
 use tapeworks_plant::clients::warm::ClientWarmer;
-use tapeworks_plant::live::{Engine, Warmer};
+use tapeworks_engine::{Engine, EngineOptions};
+use tapeworks_plant::live::Warmer;
 
 use super::engine::{PER_PACKET, packets};
 use super::histogram;
@@ -48,7 +49,7 @@ fn overtaken() {
             arbiter: ArbiterOptions::default(),
             snapshot: None,
         };
-        let mut engine = Engine::new(LiveFeed::new(FeedOptions::default(), vec![channel]));
+        let mut engine = Engine::new(&EngineOptions { channels: vec![channel], ..EngineOptions::default() });
         let mut warmer = Warmer::default();
         let mut events = Vec::with_capacity(4_096);
         let mut times = histogram();

@@ -10,19 +10,18 @@
 //! | --- | --- |
 //! | [`control`] | lines in, requests out: authentication, subscriptions, limits |
 //! | [`distributor`] | events in, records out, to every client that wants them |
-//! | [`history`] | where replays come from |
+//! | [`begin`] | where a reader of the ring begins |
 //! | [`server`] | the listener and the thread |
 //! | [`warm`] | keeping the way to a client in the caches |
 //!
 //! A client that is slow costs its own queue and nothing else: sockets never block, and what does not fit is dropped,
 //! conflated or ends the session, as the client has asked, and is counted.
 
+pub mod begin;
 pub mod control;
 pub mod distributor;
-pub mod history;
 mod outbox;
 pub(crate) mod replay;
-pub(crate) mod replica;
 pub mod server;
 mod transport;
 pub mod warm;

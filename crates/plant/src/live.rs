@@ -23,45 +23,45 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use tapeworks_engine::checkpoint::folder;
+use tapeworks_engine::{Engine, EngineOptions, JournalHistory, JournalReplayed, days};
+use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::ArbiterOptions;
-use tapeworks_feed::live::{LiveChannelOptions, LiveFeed, SnapshotOptions};
-use tapeworks_feed::{Application, FeedOptions};
+use tapeworks_feed::live::{LiveChannelOptions, SnapshotOptions};
 use tapeworks_journal::JournalError;
 use tapeworks_market::nbbo::NbboRules;
-use tapeworks_market::{Capacity, Event, Nanos, Publisher, Symbol};
+use tapeworks_market::{BookOptions, Capacity, Event, Nanos, Publisher, Symbol};
 use tapeworks_ring::disruptor::{Builder, Consumer, PollError, Single};
 use tapeworks_ring::wait::News;
 use tapeworks_ring::wait::Wait;
 use tapeworks_ring::{cpu, spsc};
+use tapeworks_runtime::now;
 use tapeworks_runtime::waiting::{Bell, Waiting};
 
-use crate::clients::distributor::BookOptions;
+use self::books::BooksStage;
+use self::shared::SharedMemory;
 
+mod books;
 mod checkpoint;
 pub mod config;
-mod contradicted;
 pub mod describe;
-mod engine;
-pub mod export;
 mod ingest;
 mod journal;
 pub mod monitor;
+mod queued;
 mod receive;
-mod records;
 pub mod roll;
 pub mod service;
 mod shared;
 mod snapshots;
 mod status;
+#[cfg(test)]
+mod tests;
 pub mod view;
 mod warm;
 
-pub use checkpoint::{
-    CheckedSnapshot, CheckpointStatus, SnapshotError, StateSnapshot, check as check_snapshots,
-    set_damaged_aside as set_damaged_snapshots_aside,
-};
-pub use engine::{Engine, EngineCounters};
-pub use journal::{JournalHistory, JournalReplayed, JournalSetting, JournalStatus, SyncPolicy, WhenFailing};
+pub use checkpoint::CheckpointStatus;
+pub use journal::{JournalSetting, JournalStatus, SyncPolicy, WhenFailing};
 pub use shared::{Published, SHARED_MEANING};
 pub use status::{
     ChannelStatus, DELAY_BOUNDS, DelayBuckets, DelayPoint, InterfaceStatus, LineStatus, QuestDbStatus, Status,
@@ -225,7 +225,7 @@ impl PlantOptions {
                 feeds.push((*publisher, self.capacity_of(*publisher)));
             }
         }
-        BookOptions { feeds, capacity: Capacity::default(), rules: self.rules }
+        BookOptions { feeds, capacity: Capacity::for_orders(ORDERS), rules: self.rules }
     }
 
     /// The tables of a feed at the start.
@@ -235,13 +235,8 @@ impl PlantOptions {
         Capacity::for_orders(orders.max(ORDERS))
     }
 
-    /// The feed of these venues, of which nothing was heard.
-    pub fn live_feed(&self) -> LiveFeed {
-        let (options, channels) = self.feed_options();
-        LiveFeed::new(options, channels)
-    }
-
-    fn feed_options(&self) -> (FeedOptions, Vec<LiveChannelOptions>) {
+    /// What the plant's engine is made of. An engine with these options makes the same of the plant's journal.
+    pub fn engine(&self) -> EngineOptions {
         let channels = self
             .venues
             .iter()
@@ -258,7 +253,17 @@ impl PlantOptions {
                 snapshot: venue.snapshot.map(|_| venue.snapshots),
             })
             .collect();
-        (FeedOptions { symbols: self.symbols.clone(), ..FeedOptions::default() }, channels)
+        EngineOptions {
+            channels,
+            symbols: self.symbols.clone(),
+            books: self.books(),
+            keeps_last_trades: self.journal.is_some(),
+        }
+    }
+
+    /// The events that the plant's journal holds; `None` if it keeps none.
+    pub fn history(&self) -> Option<JournalHistory> {
+        Some(JournalHistory::new(self.engine(), &self.journal.as_ref()?.folder))
     }
 }
 
@@ -408,7 +413,7 @@ impl Plant {
             .then(|| builder.consumer("nobody", &[]));
         let (producer, mut ends) = builder.single_producer();
 
-        let shared = options.shared_memory.as_deref().map(shared::create).transpose()?;
+        let shared = options.shared_memory.as_deref().map(SharedMemory::create).transpose()?;
         let mut threads = Vec::new();
         let mut spawn = |thread: &'static str, run: Box<dyn FnOnce() -> Result<(), PlantFailure> + Send>| {
             let handle = std::thread::Builder::new().name(thread.to_owned()).spawn(run);
@@ -418,20 +423,21 @@ impl Plant {
         };
 
         // The journal is read to its end before it is written on.
-        let mut engine = Engine::new(options.live_feed());
-        let mut stage = shared::MarketStage::new(&options, shared, watch);
+        let engine_options = options.engine();
+        let mut engine = Engine::new(&engine_options);
+        let mut stage = BooksStage::new(&engine_options, shared, watch, options.warm);
         let mut to_journal = None;
         let mut replay = None;
-        let snapshots = Arc::new(checkpoint::Agreement::default());
+        let snapshots = Arc::new(checkpoint::Coordinator::default());
         let mut books_part = None;
         let mut first_time = Nanos(0);
         if let (Some(setting), Some(id)) = (&options.journal, keeper)
             && let Some(consumer) = ends.take(id)
         {
-            let mut opened = journal::open(setting)?;
+            let mut opened = days::open(&setting.folder, setting.options, now())?;
             let mut from = None;
             {
-                let (restored, refused) = checkpoint::newest(&setting.folder, &opened.opened, &options);
+                let (restored, refused) = folder::newest(&setting.folder, &opened.opened, &engine_options);
                 let mut status = status.lock().unwrap_or_else(PoisonError::into_inner);
                 status.snapshots.every = setting.snapshot_every;
                 status.snapshots.refused = refused;
@@ -440,7 +446,7 @@ impl Plant {
                     from = Some(restored.record);
                     first_time = restored.market.time();
                     engine = restored.engine;
-                    stage.restore(restored.market);
+                    stage.market.restore(restored.market);
                 }
                 status.snapshots.restored = from;
             }
@@ -459,22 +465,22 @@ impl Plant {
             let (states, jobs) = channel();
             let (to, books) = channel();
             books_part = Some(checkpoint::BooksPart::new(Arc::clone(&snapshots), to, Arc::clone(&status)));
-            let scribe = checkpoint::Scribe {
+            let writer = checkpoint::CheckpointWriter {
                 folder: setting.folder.clone(),
                 is_regular,
                 jobs,
                 books,
-                agreement: Arc::clone(&snapshots),
+                coordinator: Arc::clone(&snapshots),
                 status: Arc::clone(&status),
             };
             spawn(
                 "state",
                 Box::new(move || {
-                    scribe.run();
+                    writer.run();
                     Ok(())
                 }),
             )?;
-            let (waiter, disk) = journal::DiskWaiter::new(states, Arc::clone(&status));
+            let (waiter, disk) = journal::IoThread::new(states, Arc::clone(&status));
             spawn(
                 "disk",
                 Box::new(move || {
@@ -482,7 +488,7 @@ impl Plant {
                     Ok(())
                 }),
             )?;
-            let keeper = journal::Keeper::new(
+            let thread = journal::JournalThread::new(
                 setting,
                 opened,
                 inputs,
@@ -491,18 +497,18 @@ impl Plant {
                 (wait, journal_bell),
                 Arc::clone(&status),
             );
-            spawn("journal", Box::new(move || keeper.run()))?;
+            spawn("journal", Box::new(move || thread.run()))?;
         }
         let inline = options.topology == Topology::Inline;
-        let contradicted = stage.contradicted();
+        let contradicted = stage.market.contradicted();
         let first_event = engine.counters().events;
         let (inline_stage, piped_stage) = if inline { (Some(stage), None) } else { (None, Some(stage)) };
         if let (Some(stage), Some(consumer)) = (piped_stage, market.and_then(|id| ends.take(id))) {
             let (core, status) = (options.cores[1], Arc::clone(&status));
-            let piped = shared::Piped::new(stage, first_event, books_part);
+            let piped = books::Piped::new(stage, first_event, books_part);
             spawn(
                 "market",
-                Box::new(move || shared::run(piped, consumer, core, (wait, &market_bell), &status)),
+                Box::new(move || books::run(piped, consumer, core, (wait, &market_bell), &status)),
             )?;
         }
         if let Some(mut consumer) = nobody.and_then(|id| ends.take(id)) {

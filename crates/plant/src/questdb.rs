@@ -28,10 +28,11 @@ use tapeworks_market::Event;
 use tapeworks_ring::disruptor::{Consumer, Failed, Single};
 use tapeworks_ring::wait::WaitStrategy;
 
-use crate::clients::history::{Begin, HistoryError};
-use crate::clients::replica::BookOptions;
+use crate::clients::begin::Begin;
 use crate::live::config::QuestDbSetting;
 use crate::live::{QuestDbStatus, Status};
+use tapeworks_engine::history::HistoryError;
+use tapeworks_market::BookOptions;
 
 mod database;
 mod queue;

@@ -13,10 +13,10 @@ use dbn::decode::{DbnDecoder, DbnMetadata, DecodeRecordRef};
 use dbn::{Compression, ErrorMsg, MboMsg, Record, RecordRef, SymbolMappingMsg, SystemMsg};
 use proptest::prelude::*;
 use session::{DATASET, KEY, Plant, events, scenario};
+use tapeworks_engine::history::{History, HistoryError, HistoryReader, MemoryHistory};
 use tapeworks_market::{Event, Nanos};
 use tapeworks_plant::clients::control::{Reason, SlowReader};
 use tapeworks_plant::clients::distributor::{Dataset, Distributor, Options};
-use tapeworks_plant::clients::history::{History, HistoryError, HistoryReader, MemoryHistory};
 use tapeworks_plant::clients::server::{self, ServerError, ServerOptions};
 use tapeworks_plant::live::service::raise_descriptor_limit;
 use tapeworks_runtime::keys::Key;
@@ -538,15 +538,12 @@ impl History for Failing {
 }
 
 impl HistoryReader for Failing {
-    fn read(
-        &mut self,
-        into: &mut Vec<Event>,
-    ) -> Result<tapeworks_plant::clients::history::Read, HistoryError> {
+    fn read(&mut self, into: &mut Vec<Event>) -> Result<tapeworks_engine::history::Read, HistoryError> {
         if self.0.is_empty() {
             return Err(HistoryError::unreadable("the disk is gone"));
         }
         into.append(&mut self.0);
-        Ok(tapeworks_plant::clients::history::Read::Events)
+        Ok(tapeworks_engine::history::Read::Events)
     }
 }
 

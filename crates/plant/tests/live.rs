@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use tapeworks_engine::history::{History, Read};
 use tapeworks_exchange::live::Silence;
 use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario, VenueKind};
 use tapeworks_feed::Application;
@@ -19,10 +20,9 @@ use tapeworks_feed::live::SnapshotOptions;
 use tapeworks_market::{
     BookStage, BookUpdate, Event, EventKind, Flags, InstrumentId, Instruments, Level, Nanos, Publisher, Side,
 };
-use tapeworks_plant::clients::history::{History, Read};
 use tapeworks_plant::live::{
-    EventConsumer, JournalHistory, JournalSetting, Plant, PlantError, PlantFailure, PlantOptions, Published,
-    SHARED_MEANING, Source, Status, Topology, VenueOptions, WhenFailing,
+    EventConsumer, JournalSetting, Plant, PlantError, PlantFailure, PlantOptions, Published, SHARED_MEANING,
+    Source, Status, Topology, VenueOptions, WhenFailing,
 };
 use tapeworks_ring::broadcast::{Read as Shared, Reader, Start};
 use tapeworks_stage::{Inline, Sink};
@@ -208,7 +208,7 @@ fn check_sequences(events: &[Event]) {
 }
 
 fn history(options: &PlantOptions) -> Vec<Event> {
-    let mut reader = JournalHistory::new(options).unwrap().open(Nanos(0)).unwrap();
+    let mut reader = options.history().unwrap().open(Nanos(0)).unwrap();
     let mut events = Vec::new();
     while reader.read(&mut events).unwrap() == Read::Events {}
     events

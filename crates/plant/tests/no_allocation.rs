@@ -6,9 +6,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+use tapeworks_engine::{Engine, EngineOptions};
 use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario, write_pcap};
 use tapeworks_feed::arbitration::ArbiterOptions;
-use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed};
+use tapeworks_feed::live::{Input, LiveChannelOptions};
 use tapeworks_feed::{Application, Feed, FeedOptions, FileFormat, Frame, Packet};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
@@ -17,7 +18,6 @@ use tapeworks_packet::capture::CaptureReader;
 use tapeworks_packet::framed::{FramedReader, write_frame};
 use tapeworks_packet::net;
 use tapeworks_packet::source::ByteSource;
-use tapeworks_plant::live::Engine;
 use tapeworks_ring::counting::{CountingAllocator, allocations, releases};
 use tapeworks_stage::{Chain, Inline, Sink, Stage, Through};
 use tapeworks_wire::Ascii;
@@ -144,7 +144,7 @@ fn a_live_engine_takes_and_releases_no_memory_lines_with_faults_included() {
         arbiter: ArbiterOptions::default(),
         snapshot: None,
     };
-    let mut engine = Engine::new(LiveFeed::new(FeedOptions::default(), vec![channel]));
+    let mut engine = Engine::new(&EngineOptions { channels: vec![channel], ..EngineOptions::default() });
     let mut market = market();
     let mut buffer = Vec::with_capacity(BATCH);
     let mut events = Vec::with_capacity(4_096);

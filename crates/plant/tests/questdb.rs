@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 
 use dbn::decode::dbn::Decoder;
 use dbn::{BboMsg, Cmbp1Msg, MboMsg, TradeMsg, UNDEF_PRICE};
+use tapeworks_engine::history::{History, HistoryError, HistoryReader, MemoryHistory};
+use tapeworks_market::BookOptions;
 use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Nanos};
-use tapeworks_plant::clients::distributor::BookOptions;
-use tapeworks_plant::clients::history::{Begin, History, HistoryError, HistoryReader, MemoryHistory};
+use tapeworks_plant::clients::begin::Begin;
 use tapeworks_plant::live::config::{QuestDbLogin, QuestDbSetting};
 use tapeworks_plant::live::{QuestDbStatus, Status};
 use tapeworks_plant::questdb::{self, QuestDb};

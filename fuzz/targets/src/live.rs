@@ -3,12 +3,13 @@
 use std::io::Write as _;
 use std::time::Duration;
 
+use tapeworks_engine::checkpoint::Checkpoint;
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::{Ask, Input, LiveChannelOptions, LiveFeed, SnapshotOptions};
 use tapeworks_feed::{Application, FeedOptions};
 use tapeworks_journal::{JournalOptions, JournalReader, JournalWriter, LOST, Record, verify};
 use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Publisher};
-use tapeworks_plant::live::{JournalSetting, PlantOptions, ReceiveOptions, StateSnapshot, VenueOptions};
+use tapeworks_plant::live::{JournalSetting, PlantOptions, ReceiveOptions, VenueOptions};
 
 use crate::seeds::itch_packets;
 
@@ -173,12 +174,12 @@ fn packet(number: usize, payload: &[u8]) -> Input<'_> {
 
 /// Files of a plant that has heard more and more packets, in the form that [`checkpoint`] takes.
 pub(crate) fn checkpoints(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let (mut state, mut events) = (StateSnapshot::new(&plant()), Vec::new());
+    let (mut state, mut events) = (Checkpoint::new(&plant().engine()), Vec::new());
     let mut files = Vec::new();
     for (number, payload) in packets.iter().enumerate() {
         if number % 8 == 0 {
             let file = state.write().expect("it is a state");
-            let read = StateSnapshot::read(&file, &plant()).expect("it was written just now");
+            let read = Checkpoint::read(&file, &plant().engine()).expect("it was written just now");
             assert_eq!((read.record(), read.next_event()), (number as u64, events.len() as u64));
             files.push([&[SEALED], &file[..]].concat());
         }
@@ -194,19 +195,19 @@ const SEALED: u8 = 1;
 /// on with what comes as one that was kept and restored.
 pub fn checkpoint(bytes: &[u8]) {
     let Some((form, file)) = bytes.split_first() else { return };
-    let (options, mut file) = (plant(), file.to_vec());
+    let (options, mut file) = (plant().engine(), file.to_vec());
     if *form == SEALED && file.len() >= 48 {
         let length = (file.len() - 48) as u64;
         file[24..32].copy_from_slice(&length.to_le_bytes());
         let crc = crc32fast::hash(&file[12..]);
         file[8..12].copy_from_slice(&crc.to_le_bytes());
     }
-    let mut state = match StateSnapshot::read(&file, &options) {
+    let mut state = match Checkpoint::read(&file, &options) {
         Ok(state) => state,
         Err(error) => return assert_eq!(error.to_string().lines().count(), 1, "{error}"),
     };
     let kept = state.write().expect("it is a state");
-    let mut twin = StateSnapshot::read(&kept, &options).expect("it was written just now");
+    let mut twin = Checkpoint::read(&kept, &options).expect("it was written just now");
     assert_eq!((state.record(), state.next_event()), (twin.record(), twin.next_event()));
     assert!(twin.write().as_ref() == Ok(&kept), "it becomes another file");
     let (mut events, mut same) = (Vec::new(), Vec::new());

@@ -6,9 +6,10 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use serde_json::json;
+use tapeworks_engine::checkpoint::folder as checkpoints;
+use tapeworks_engine::days;
+use tapeworks_engine::export::{self, ExportError, ExportOptions, Exported};
 use tapeworks_journal::{self as journal, JournalError};
-use tapeworks_plant::live::export::{self, ExportError, ExportOptions, Exported};
-use tapeworks_plant::live::{check_snapshots, set_damaged_snapshots_aside};
 use tapeworks_store::Schema;
 
 use crate::commands::plant::load;
@@ -129,7 +130,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
 
 fn verify(arguments: &Verify) -> Result {
     let verified = journal::verify(&arguments.folder, || !interrupt::is_requested())?;
-    let snapshots = check_snapshots(&arguments.folder)
+    let snapshots = checkpoints::check(&arguments.folder)
         .map_err(|error| Failure::Failed(format!("{}: {error}", arguments.folder.display())))?;
     let unusable: Vec<String> = snapshots
         .iter()
@@ -224,7 +225,7 @@ fn repair(arguments: &Repair) -> Result {
         let places = counted(repaired.left, "place", "places");
         text.push_str(&format!("{folder}: {places} left as they are; readers pass over them\n"));
     }
-    let snapshots = set_damaged_snapshots_aside(&arguments.folder)
+    let snapshots = checkpoints::set_damaged_aside(&arguments.folder)
         .map_err(|error| Failure::Failed(format!("{folder}: {error}")))?;
     if !snapshots.is_empty() {
         let snapshots = counted(snapshots.len() as u64, "state snapshot", "state snapshots");
@@ -262,14 +263,14 @@ fn export(arguments: Export) -> Result {
     };
     let days: Vec<Option<Date>> = match arguments.date {
         Some(_) => vec![arguments.date],
-        None => export::days_of(&folder)?.into_iter().map(Some).collect(),
+        None => days::days_of(&folder)?.into_iter().map(Some).collect(),
     };
     // Of one without records the export says so.
     let days = if days.is_empty() { vec![None] } else { days };
     let mut ending = Ending::Complete;
     for date in days {
         let options = ExportOptions { date, ..options.clone() };
-        match export::export(&config.plant, &folder, &options, |_| !interrupt::is_requested()) {
+        match export::export(&config.plant.engine(), &folder, &options, |_| !interrupt::is_requested()) {
             Err(ExportError::Stopped) => {
                 complain(&ExportError::Stopped.to_string());
                 return Ok(Ending::Interrupted);

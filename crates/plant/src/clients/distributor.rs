@@ -28,13 +28,14 @@ use tapeworks_store::Schema;
 use tapeworks_store::live::{self, ErrorCode, SystemCode};
 
 use super::control::{Admitted, Door, Limits, Reason, Refusal, Request, Session, Subscription, Wanted};
-use super::history::{History, Start};
 use super::replay::{Begin, Message, Replay, Selection};
-pub use super::replica::BookOptions;
-use super::replica::{LANES, Mode, Replica, Special, lane_of};
 use super::transport::Transport;
 use client::{Client, Clocks, Interest, Phase};
 pub use client::{ClientState, ClientView};
+use tapeworks_engine::Start;
+use tapeworks_engine::history::History;
+use tapeworks_engine::replica::{LANES, Mode, Replica, Special, lane_of};
+pub use tapeworks_market::BookOptions;
 use tapeworks_runtime::keys::Keys;
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
 

@@ -19,8 +19,11 @@ use tapeworks_market::{Event, InstrumentId, Nanos, Symbol};
 use tapeworks_store::Schema;
 
 use super::control::Wanted;
-use super::history::{History, HistoryError, LONGEST_REACH, Read, Start};
-use super::replica::{BookOptions, Mode, Replica, Special, lane_of};
+use crate::clients::begin::LONGEST_REACH;
+use tapeworks_engine::Start;
+use tapeworks_engine::history::{History, HistoryError, Read};
+use tapeworks_engine::replica::{Mode, Replica, Special, lane_of};
+use tapeworks_market::BookOptions;
 
 /// How long before its time the making of a record may begin, in ns: the interval before the one that ends then, so that it
 /// is of no account when the first begins; for records without interval, more than a group of events stays open.

@@ -17,8 +17,9 @@ use tapeworks_runtime::worker::Worker;
 use super::distributor::{
     ClientView, Counters, Distributor, DistributorError, Evicted, MissingEvents, Options,
 };
-use super::history::{Begin, HistoryError, Past, catch_up};
 use super::warm::ClientWarmer;
+use crate::clients::begin::{Begin, Past, catch_up};
+use tapeworks_engine::history::HistoryError;
 
 /// Where and what to serve.
 #[derive(Debug)]

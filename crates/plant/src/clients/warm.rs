@@ -16,8 +16,9 @@ use tapeworks_market::event::Flags;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{Capacity, Event, EventKind, InstrumentId, Nanos, Price, Publisher, Side, Symbol};
 
-use super::distributor::{BookOptions, Dataset, Distributor, Options};
+use super::distributor::{Dataset, Distributor, Options};
 use crate::live::Rhythm;
+use tapeworks_market::BookOptions;
 use tapeworks_runtime::keys::{Key, Keys};
 use tapeworks_runtime::now;
 

@@ -19,12 +19,13 @@ use tapeworks_store::Schema;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use super::export::is_ending;
 use super::journal::{JournalSetting, SyncPolicy, WhenFailing};
 use super::roll::RollSetting;
 use super::{ORDERS, PlantOptions, Source, Topology, VenueOptions};
-use crate::clients::distributor::{BookOptions, Dataset};
+use crate::clients::distributor::Dataset;
 use crate::multicast::server::MulticastSetting;
+use tapeworks_engine::export::is_ending;
+use tapeworks_market::BookOptions;
 use tapeworks_runtime::config::ConfigError;
 use tapeworks_runtime::config::{Reading, Section, read_file, read_text};
 use tapeworks_runtime::keys::{Key, Keys};

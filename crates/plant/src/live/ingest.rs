@@ -21,17 +21,17 @@ use tapeworks_ring::disruptor::Producer;
 use tapeworks_ring::spsc;
 use tapeworks_ring::wait::Wait;
 
-use super::checkpoint::{Agreement, Taken, nanos};
-use super::contradicted::Contradicted;
-use super::engine::Engine;
-use super::journal::{self, JournalReplayed};
+use super::books::BooksStage;
+use super::checkpoint::{Coordinator, Taken, nanos};
+use super::queued::{Owned, Queued};
 use super::receive::{Arrived, Asker, LineReceiver, Receivers};
-use super::records::{Owned, Queued};
-use super::shared::MarketStage;
 use super::snapshots::{Asks, Wanted};
 use super::status::{ChannelStatus, DelayBuckets, DelayPoint, LineStatus, Status};
 use super::warm::Warmer;
 use super::{PlantError, PlantFailure, PlantOptions, Topology};
+use tapeworks_engine::Contradicted;
+use tapeworks_engine::Engine;
+use tapeworks_engine::JournalReplayed;
 use tapeworks_runtime::now;
 use tapeworks_runtime::waiting::{Bell, QUIET, Waiting};
 
@@ -120,7 +120,7 @@ pub(super) struct Ingest {
     journal: Option<spsc::Producer<Queued, Waiting>>,
     /// It wakes the journal's thread.
     journal_bell: Option<Arc<Bell>>,
-    market: Option<MarketStage>,
+    market: Option<BooksStage>,
     /// What the books say, wherever they are.
     contradicted: Arc<Contradicted>,
     wanted: Sender<Wanted>,
@@ -137,7 +137,7 @@ pub(super) struct Ingest {
     snapshot_taken: Instant,
     /// Holes of the journal when a snapshot was begun last.
     holes_seen: u64,
-    snapshots: Arc<Agreement>,
+    snapshots: Arc<Coordinator>,
 }
 
 impl Ingest {
@@ -146,8 +146,8 @@ impl Ingest {
         options: &PlantOptions,
         producer: Producer<Event, Waiting>,
         journal: Option<(spsc::Producer<Queued, Waiting>, Arc<Bell>)>,
-        (market, contradicted): (Option<MarketStage>, Arc<Contradicted>),
-        snapshots: Arc<Agreement>,
+        (market, contradicted): (Option<BooksStage>, Arc<Contradicted>),
+        snapshots: Arc<Coordinator>,
         status: Arc<Mutex<Status>>,
     ) -> Result<(Self, Asks), PlantError> {
         let (receivers, servers) = Receivers::open(options)?;
@@ -195,7 +195,8 @@ impl Ingest {
         from: Option<u64>,
     ) -> Result<JournalReplayed, PlantError> {
         let mut gone = Ok(());
-        let replayed = journal::replay(engine, folder, opened, from, |events| {
+        let started = Instant::now();
+        let replayed = tapeworks_engine::replay(engine, folder, from, |events| {
             gone = std::mem::replace(&mut gone, Ok(())).and_then(|()| self.publish(events));
             events.clear();
             Ok(())
@@ -210,7 +211,8 @@ impl Ingest {
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.at_start = status.channels.clone();
         drop(status);
-        Ok(replayed)
+        let took_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        Ok(JournalReplayed { torn_bytes: opened.torn_bytes, took_ns, ..replayed })
     }
 
     /// Runs until it is told to stop.
@@ -268,7 +270,7 @@ impl Ingest {
             return;
         }
         let has_books = self.market.is_some();
-        let market = self.market.as_ref().map(|market| market.image_in(self.snapshots.earlier_image()));
+        let market = self.market.as_ref().map(|books| books.market.image_in(self.snapshots.earlier_image()));
         let taken = Taken::new(engine, market, under_way);
         let pause = nanos(began);
         let pushed = taken.map(|taken| journal.try_push(Queued::State(Box::new(taken))).is_ok());
@@ -382,7 +384,7 @@ impl Ingest {
         engine.input(&owned.input(), &mut events);
         let received = owned.input().time();
         if let Some(journal) = &mut self.journal {
-            // Before its events are published: see `Keeper::run`.
+            // Before its events are published: see `JournalThread::run`.
             if let Err(full) = journal.try_push(Queued::Input(owned)) {
                 self.stalls += 1;
                 // Its thread may sleep: it is woken by events, or at the end of the turn.
@@ -414,7 +416,7 @@ impl Ingest {
                 .publish_batch(piece.len(), |at, slot| *slot = piece[at])
                 .map_err(PlantFailure::Ring)?;
             if let Some(market) = &mut self.market {
-                market.apply(piece);
+                market.market.apply(piece);
             }
         }
         Ok(())

@@ -17,9 +17,10 @@ use tapeworks_feed::clock;
 use tapeworks_market::Nanos;
 use tapeworks_store::Schema;
 
-use super::export::{ExportError, ExportOptions, days_before, export};
 use super::status::Status;
 use super::{PlantError, PlantOptions};
+use tapeworks_engine::days::days_before;
+use tapeworks_engine::export::{ExportError, ExportOptions, export};
 use tapeworks_runtime::now;
 
 /// How long after midnight a day is taken to be over, in ns.
@@ -149,7 +150,7 @@ fn roll_day(
         date: Some(date),
     };
     tell(&|roll| roll.running = Some((date, 0)));
-    let exported = export(plant, journal, &options, |inputs| {
+    let exported = export(&plant.engine(), journal, &options, |inputs| {
         tell(&|roll| roll.running = Some((date, inputs)));
         !stop.load(Ordering::Acquire)
     });

@@ -5,19 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::config::Config;
-use super::journal::{JournalHistory, JournalReplayed};
 use super::roll::Roll;
 use super::view::Watch;
 use super::{Plant, PlantError, PlantFailure, Status};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tapeworks_engine::JournalReplayed;
 use tapeworks_ring::wait::Wait;
 
+use crate::clients::begin::Begin;
 use crate::clients::distributor::Options;
-use crate::clients::history::{Begin, History};
 use crate::clients::server::{self, ServeError, Server, ServerError, ServerOptions, Stats};
 use crate::multicast::server::{
     self as multicast, Multicast, MulticastError, MulticastFailure, MulticastStats,
 };
+use tapeworks_engine::history::History;
 use tapeworks_runtime::refusals::OnRefusal;
 
 /// Why a service does not start.
@@ -130,7 +131,7 @@ impl Service {
         let begin = Begin {
             first_event: plant.first_event(),
             first_time: plant.first_time(),
-            history: JournalHistory::new(&config.plant).map(|history| Arc::new(history) as Arc<dyn History>),
+            history: config.plant.history().map(|history| Arc::new(history) as Arc<dyn History>),
             live_from: plant.live_from(),
             bell: None,
         };

@@ -14,7 +14,7 @@ use tapeworks_feed::arbitration::SessionId;
 use tapeworks_wire::nasdaq::soupbintcp::{LoginRequestFields, Message, Packets};
 use tapeworks_wire::{Ascii, AsciiNumber};
 
-use super::records::Owned;
+use super::queued::Owned;
 use tapeworks_runtime::now;
 
 /// A venue's snapshot server, if it has one.

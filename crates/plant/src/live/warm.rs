@@ -9,9 +9,9 @@
 
 use std::time::{Duration, Instant};
 
+use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::ArbiterOptions;
-use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed};
-use tapeworks_feed::{Application, FeedOptions};
+use tapeworks_feed::live::{Input, LiveChannelOptions};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{BookStage, Capacity, Event, Line, Nanos, NbboStage, NbboUpdate, Publisher};
@@ -19,7 +19,7 @@ use tapeworks_stage::{Inline, Sink, Through};
 use tapeworks_wire::Ascii;
 use tapeworks_wire::nasdaq::moldudp64::DownstreamPacketFields;
 
-use super::engine::Engine;
+use tapeworks_engine::{Engine, EngineOptions};
 
 /// Says when it is time to go them again.
 #[derive(Default, Debug)]
@@ -78,7 +78,7 @@ impl Default for Warmer {
             snapshot: None,
         };
         Self {
-            engine: Engine::new(LiveFeed::new(FeedOptions::default(), vec![channel])),
+            engine: Engine::new(&EngineOptions { channels: vec![channel], ..EngineOptions::default() }),
             market: Through::new(
                 BookStage::new([(publisher, capacity)]),
                 NbboStage::new(NbboRules::default(), [publisher], capacity.instruments),

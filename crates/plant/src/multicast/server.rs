@@ -19,8 +19,10 @@ use tapeworks_store::live;
 
 use super::sequence::{Sequence, session_name};
 use super::soupbintcp::{SoupClient, SoupEnd};
-use crate::clients::history::{Begin, HistoryError, Past, catch_up};
-use crate::clients::replica::{BookOptions, Mode, Replica, Special};
+use crate::clients::begin::{Begin, Past, catch_up};
+use tapeworks_engine::history::HistoryError;
+use tapeworks_engine::replica::{Mode, Replica, Special};
+use tapeworks_market::BookOptions;
 use tapeworks_runtime::now;
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
 use tapeworks_runtime::waiting::Bell;

@@ -12,8 +12,8 @@ use tapeworks_market::{InstrumentId, Symbol};
 use tapeworks_store::Schema;
 use tapeworks_store::live::{Batch, Item};
 
-use crate::clients::history::HistoryError;
 use crate::live::{QuestDbStatus, Status};
+use tapeworks_engine::history::HistoryError;
 
 /// Bytes of what is sent again that may wait.
 const AGAIN_BYTES: usize = 4 << 20;
@@ -391,7 +391,7 @@ pub(super) mod tests {
     use tapeworks_store::live::Maker;
 
     use super::*;
-    use crate::clients::replica::BookOptions;
+    use tapeworks_market::BookOptions;
 
     /// A halt of the first instrument, the last of its packet.
     pub(in super::super) fn halt(received: Nanos) -> Event {
@@ -411,7 +411,7 @@ pub(super) mod tests {
     /// A record of a trading state for each of these events.
     fn batch(events: Range<u64>) -> Batch {
         let (mut batch, mut maker) = (Batch::default(), Maker::new(Schema::Status));
-        let mut market = BookOptions::default().market();
+        let mut market = BookOptions::default().stages();
         for number in events {
             market.process(&[halt(Nanos(0))], &mut |update: NbboUpdate<'_>| {
                 maker.put(number, &update, &Instruments::default(), &mut batch);

@@ -12,9 +12,11 @@ use tapeworks_store::Schema;
 
 use super::queue::{Again, Queue, bytes_of};
 use super::{QuestDbFailure, TELL_EVERY};
-use crate::clients::history::{Begin, History, HistoryError, Past, Read, catch_up};
-use crate::clients::replica::{BookOptions, Mode, Replica, Special, lane_of};
+use crate::clients::begin::{Begin, Past, catch_up};
 use crate::live::config::QuestDbSetting;
+use tapeworks_engine::history::{History, HistoryError, Read};
+use tapeworks_engine::replica::{Mode, Replica, Special, lane_of};
+use tapeworks_market::BookOptions;
 use tapeworks_runtime::waiting::{QUIET, Rest, may_sleep_unwatched};
 
 /// Bytes of records after which they go to the sender.
@@ -317,12 +319,13 @@ impl Repeating {
 
 #[cfg(test)]
 mod tests {
-    use tapeworks_market::{Instruments, Symbol};
+    use tapeworks_market::Symbol;
 
     use super::super::queue::Next;
     use super::super::queue::tests::halt;
     use super::*;
-    use crate::clients::history::{HistoryReader, Start};
+    use tapeworks_engine::Start;
+    use tapeworks_engine::history::HistoryReader;
 
     /// A history of a hundred events that has lost those before `first`.
     struct Beheaded {
@@ -339,15 +342,8 @@ mod tests {
             if from < Nanos(self.first) {
                 return Err(HistoryError::NotKept { earliest: Nanos(self.first) });
             }
-            let mut instruments = Instruments::default();
-            instruments.intern(Symbol::from_bytes(b"AAA").unwrap());
-            let start = Start {
-                next: self.first,
-                stages: BookOptions::default().market(),
-                instruments,
-                carried: Default::default(),
-                now: Nanos(self.first),
-            };
+            let known = Symbol::parse("AAA");
+            let start = Start::new(&BookOptions::default(), self.first, Nanos(self.first), known);
             Ok(Box::new(Rest { start: Some(start), next: self.first }))
         }
     }

@@ -10,8 +10,8 @@ use tapeworks_market::Symbol;
 use super::database::{Database, NotTaken};
 use super::queue::{Chunk, Next, Origin, Queue};
 use super::{TELL_EVERY, rows};
-use crate::clients::replica::{LANES, lane_of};
 use crate::live::config::QuestDbSetting;
+use tapeworks_engine::replica::{LANES, lane_of};
 
 /// Rows that one request has at most.
 const MOST_ROWS: usize = 20_000;

@@ -23,9 +23,11 @@ use tokio::sync::mpsc;
 
 use super::WebError;
 use super::counters::StreamCounters;
-use crate::clients::distributor::BookOptions;
-use crate::clients::history::{Begin, HistoryError, Past, Start, catch_up};
-use crate::clients::replica::{Market, Special};
+use crate::clients::begin::{Begin, Past, catch_up};
+use tapeworks_engine::Start;
+use tapeworks_engine::history::HistoryError;
+use tapeworks_engine::replica::{Market, Special};
+use tapeworks_market::BookOptions;
 use tapeworks_runtime::waiting::{QUIET, Rest, may_sleep_unwatched};
 use tapeworks_runtime::worker::Worker;
 

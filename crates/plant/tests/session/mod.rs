@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tapeworks_engine::history::MemoryHistory;
 use tapeworks_exchange::{Packets, Scenario, VenueConfig, VenueKind};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
 use tapeworks_market::{BookStage, Event, EventKind, Instruments, Nanos, NbboStage, NbboUpdate};
 use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::net;
+use tapeworks_plant::clients::begin::Begin;
 use tapeworks_plant::clients::distributor::{Dataset, Options};
-use tapeworks_plant::clients::history::{Begin, MemoryHistory};
 use tapeworks_plant::clients::server::{self, Server, ServerOptions};
 use tapeworks_ring::disruptor::{Builder, Producer};
 use tapeworks_ring::wait::Yielding;

@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
+use tapeworks_market::BookOptions;
 use tapeworks_market::{Event, EventKind, InstrumentId, Publisher};
-use tapeworks_plant::clients::distributor::BookOptions;
-use tapeworks_plant::clients::history::Begin;
+use tapeworks_plant::clients::begin::Begin;
 use tapeworks_plant::live::Status;
 use tapeworks_plant::live::config::WebSetting;
 use tapeworks_plant::live::service::Handles;

@@ -13,9 +13,9 @@ use tapeworks_store::live::{self, Batch, ErrorCode, HeadError, Item, SystemCode}
 use super::super::control::{Admitted, Refusal, Session, SlowReader, Subscription, Wanted};
 use super::super::outbox::Outbox;
 use super::super::replay::{Replay, Selection};
-use super::super::replica::{LANES, lane_of};
 use super::super::transport::Transport;
 use super::Counters;
+use tapeworks_engine::replica::{LANES, lane_of};
 use tapeworks_runtime::keys::Keys;
 
 /// The time, by two clocks.

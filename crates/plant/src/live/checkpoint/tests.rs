@@ -1,46 +1,49 @@
-//! State snapshots: written, restored, chosen, damaged; and plants and readers that go on from them.
+//! Checkpoints of running plants, and readers that go on from them.
 
-use std::collections::BTreeMap;
+use std::fs;
 use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use dbn::Record as _;
-use dbn::decode::dbn::RecordDecoder;
-use proptest::prelude::*;
+use tapeworks_engine::checkpoint::folder::{newest, prune, write};
+use tapeworks_engine::history::{History, HistoryError, HistoryReader, Read};
+use tapeworks_engine::records::record_of;
+use tapeworks_engine::replica::{Mode, Replica};
+use tapeworks_engine::{JournalHistory, MarketStage};
 use tapeworks_feed::live::Input;
+use tapeworks_journal::{JournalOptions, JournalWriter, Opened, segment_starts};
+use tapeworks_market::image::BooksImage;
 use tapeworks_market::nbbo::{NbboRules, StaleBooks};
-use tapeworks_market::{Event, Line, Nanos};
-
-use super::*;
-use crate::live::export::tests::{Temporary, plant, records, session};
-use crate::live::export::{ExportOptions, earlier_journals, export};
-use crate::live::journal::{self, JournalReplayed, JournalSetting};
-use crate::live::shared::MarketStage;
-use crate::live::{EventConsumer, JournalHistory, Plant, Topology};
-use tapeworks_journal::{JournalOptions, JournalWriter};
+use tapeworks_market::{BookStage, Event, Line, Nanos};
 use tapeworks_ring::disruptor::Builder;
 use tapeworks_ring::wait::Wait;
+use tapeworks_runtime::waiting::Waiting;
 use tapeworks_store::Schema;
 
-use crate::clients::history::{Begin, History, HistoryError, HistoryReader, Past, Read, catch_up};
+use super::*;
+use crate::clients::begin::{Begin, Past, catch_up};
 use crate::clients::replay::tests::replayed;
-use crate::clients::replica::{Mode, Replica};
-use crate::live::empty_event;
-use crate::live::records::record_of;
-use tapeworks_runtime::waiting::Waiting;
+use crate::live::journal::JournalSetting;
+use crate::live::tests::{Temporary, plant, session};
+use crate::live::{EventConsumer, Plant, PlantOptions, Topology, empty_event};
 
 /// The state as the body of a file.
 fn encoded(engine: &Engine, market: MarketImage) -> Vec<u8> {
-    encode(*engine.counters(), engine.feed().save().unwrap(), &market.sorted(), Vec::new()).unwrap()
+    checkpoint::encode(EngineImage::of(engine).unwrap(), &market.sorted(), Vec::new()).unwrap()
 }
 
 fn stage() -> MarketStage {
-    MarketStage::new(&plant(), None, Default::default())
+    MarketStage::new(&plant().engine(), ())
 }
 
 fn stage_of(options: &PlantOptions) -> MarketStage {
-    MarketStage::new(options, None, Default::default())
+    MarketStage::new(&options.engine(), ())
+}
+
+/// Checkpoints in a journal's folder.
+fn files_in(folder: &Path) -> usize {
+    folder::check(folder).unwrap().len()
 }
 
 fn opened(next: u64) -> Opened {
@@ -57,70 +60,6 @@ fn run(engine: &mut Engine, stage: &mut MarketStage, packets: &[(u16, Nanos, Vec
         stage.apply(&events[before..]);
     }
     events
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 4, ..ProptestConfig::default() })]
-
-    #[test]
-    fn what_is_restored_goes_on_as_if_nothing_had_been(
-        at in any::<prop::sample::Index>(),
-        // Packets that are lost, so that something waits, and books are in doubt.
-        lost in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
-    ) {
-        let mut packets = session();
-        lost.iter().for_each(|lost| drop(packets.remove(lost.index(packets.len()))));
-        let (before, after) = packets.split_at(at.index(packets.len()));
-        let (mut engine, mut market) = (Engine::new(plant().live_feed()), stage());
-        run(&mut engine, &mut market, before);
-        let bytes = encoded(&engine, market.image());
-        let folder = Temporary::new();
-        fs::create_dir_all(&folder.0).unwrap();
-        let record = before.len() as u64;
-        write(&folder.0, record, &mut { bytes }).unwrap();
-        let (restored, refused) = newest(&folder.0, &opened(record + 5), &plant());
-        prop_assert!(refused.is_empty(), "{refused:?}");
-        let restored = restored.unwrap();
-        prop_assert_eq!(restored.record, record);
-        let (mut other, mut twin) = (restored.engine, stage());
-        twin.restore(restored.market);
-        prop_assert_eq!(other.counters(), engine.counters());
-        prop_assert_eq!(run(&mut other, &mut twin, after), run(&mut engine, &mut market, after));
-        prop_assert_eq!(other.counters(), engine.counters());
-        prop_assert_eq!(other.feed().save(), engine.feed().save());
-        let (one, same) = (market.image().sorted(), twin.image().sorted());
-        prop_assert_eq!(one.books, same.books);
-        prop_assert_eq!(one.nbbo, same.nbbo);
-        prop_assert_eq!(one.symbols, same.symbols);
-    }
-}
-
-#[test]
-fn a_snapshot_is_read_and_made_without_a_plant() {
-    let options = keeping(&Temporary::new(), 4_096, None);
-    let packets = without_heartbeats();
-    let (mut state, mut events) = (StateSnapshot::new(&options), Vec::new());
-    let input = |(channel, received, payload): &(u16, Nanos, Vec<u8>),
-                 state: &mut StateSnapshot,
-                 to: &mut _| {
-        state.input(&Input::Packet { channel: *channel, line: Line::A, received: *received, payload }, to);
-    };
-    packets[..900].iter().for_each(|packet| input(packet, &mut state, &mut events));
-    // The same file as a plant writes.
-    let (mut engine, mut market) = (Engine::new(options.live_feed()), stage_of(&options));
-    assert_eq!(run(&mut engine, &mut market, &packets[..900]), events);
-    let mut file = encoded(&engine, market.image());
-    seal(&mut file, 900);
-    assert!(state.write().unwrap() == file);
-    let mut twin = StateSnapshot::read(&file, &options).unwrap();
-    assert_eq!((twin.record(), twin.next_event()), (900, events.len() as u64));
-    let (mut one, mut same) = (Vec::new(), Vec::new());
-    packets[900..].iter().for_each(|packet| input(packet, &mut state, &mut one));
-    packets[900..].iter().for_each(|packet| input(packet, &mut twin, &mut same));
-    assert!(!one.is_empty() && one == same && state.write() == twin.write());
-    file[100] ^= 1;
-    let refused = StateSnapshot::read(&file, &options).unwrap_err();
-    assert_eq!(refused.to_string(), "state snapshot: it is damaged");
 }
 
 /// The history with the whole day, whatever there is of snapshots.
@@ -144,8 +83,8 @@ fn keep(options: &PlantOptions, snapshots: usize) -> Vec<Nanos> {
     let setting = options.journal.as_ref().unwrap();
     let (mut writer, _) = JournalWriter::open(&setting.folder, setting.options).unwrap();
     writer.need_from(0);
-    let mut engine = Engine::new(options.live_feed());
-    let mut market = MarketStage::new(options, None, Default::default());
+    let mut engine = Engine::new(&options.engine());
+    let mut market = MarketStage::new(&options.engine(), ());
     let packets = without_heartbeats();
     let (every, mut times) = (packets.len() / (snapshots + 1), Vec::new());
     for (at, packet) in packets.iter().enumerate() {
@@ -153,7 +92,7 @@ fn keep(options: &PlantOptions, snapshots: usize) -> Vec<Nanos> {
             writer.sync().unwrap();
             write(&setting.folder, at as u64, &mut encoded(&engine, market.image())).unwrap();
             writer.need_from(prune(&setting.folder).unwrap());
-            times.push(Nanos(market.image().now));
+            times.push(market.image().time());
         }
         run(&mut engine, &mut market, std::slice::from_ref(packet));
         let (channel, received, payload) = packet;
@@ -192,7 +131,7 @@ const SCHEMAS: [&[Schema]; 2] = [
 ];
 
 fn history(options: &PlantOptions) -> Arc<dyn History> {
-    Arc::new(JournalHistory::new(options).unwrap())
+    Arc::new(options.history().unwrap())
 }
 
 #[test]
@@ -201,9 +140,9 @@ fn a_replay_from_a_snapshot_is_the_days_to_the_last_byte() {
     // One snapshot for each segment is kept.
     let options = keeping(&folder, 4_096, None);
     let times = keep(&options, 12);
-    assert_eq!(list(&folder.0).unwrap().len(), 12);
+    assert_eq!(files_in(&folder.0), 12);
     let some = history(&options);
-    let whole: Arc<dyn History> = Arc::new(Whole(JournalHistory::new(&options).unwrap()));
+    let whole: Arc<dyn History> = Arc::new(Whole(options.history().unwrap()));
     // Just behind a snapshot, some time behind it, at full minutes, before all of them, and at the day's end.
     let minute = 60 * Nanos::SECOND;
     let starts = [
@@ -235,8 +174,8 @@ fn the_journal_keeps_what_its_snapshots_need_and_tells_from_when_on_there_is_som
     let (options, of_all) = (keeping(&folder, 8_192, Some(30_000)), keeping(&all, 1 << 20, None));
     keep(&options, 12);
     keep(&of_all, 0);
-    let (kept, starts) = (list(&folder.0).unwrap(), segment_starts(&folder.0).unwrap());
-    let usable = kept.iter().filter(|(record, _)| *record >= starts[0]).count();
+    let (kept, starts) = (folder::check(&folder.0).unwrap(), segment_starts(&folder.0).unwrap());
+    let usable = kept.iter().filter(|kept| kept.record >= starts[0]).count();
     assert!(starts[0] > 0 && usable >= 2, "{kept:?} {starts:?}");
     let (some, whole) = (history(&options), history(&of_all));
     let replay = |history: &Arc<dyn History>, schemas: &[Schema], start| {
@@ -257,82 +196,6 @@ fn the_journal_keeps_what_its_snapshots_need_and_tells_from_when_on_there_is_som
     assert!(refused.to_string().contains("removed to make room"), "{refused}");
 }
 
-/// The files of a journal by their names, each with its records by feed, and from when on they tell.
-fn files(options: &PlantOptions, journal: &Path, schemas: &[Schema]) -> (Option<Nanos>, Files) {
-    let out = Temporary::new();
-    let wanted = ExportOptions {
-        folder: out.0.clone(),
-        schemas: schemas.to_vec(),
-        ending: "dbn".to_owned(),
-        overwrite: false,
-        date: None,
-    };
-    let exported = export(options, journal, &wanted, |_| true).unwrap();
-    let name = |path: &Path| path.strip_prefix(&exported.folder).unwrap().to_owned();
-    let files = exported.files.iter().map(|file| (name(&file.path), records(&file.path))).collect();
-    (exported.from, files)
-}
-
-type Files = BTreeMap<PathBuf, BTreeMap<u16, Vec<Vec<u8>>>>;
-
-#[test]
-fn the_files_of_a_journal_without_its_beginning_are_the_end_of_the_days() {
-    let (folder, all) = (Temporary::new(), Temporary::new());
-    let (options, of_all) = (keeping(&folder, 8_192, Some(30_000)), keeping(&all, 1 << 20, None));
-    keep(&options, 12);
-    keep(&of_all, 0);
-    let first = segment_starts(&folder.0).unwrap()[0];
-    let oldest = oldest(&folder.0, first, &options).unwrap().market.time();
-    let widths = [60 * Nanos::SECOND, Nanos::SECOND, 1];
-    let exact = [Schema::Mbo, Schema::Mbp10, Schema::Trades, Schema::Cmbp1, Schema::Imbalance];
-    for (schemas, width) in SCHEMAS.into_iter().chain([&exact[..]]).zip(widths) {
-        let (from, part) = files(&options, &folder.0, schemas);
-        let (whole_from, whole) = files(&of_all, &all.0, schemas);
-        let from = from.unwrap();
-        assert_eq!((whole_from, from.0), (None, (oldest.0 / width + 1) * width));
-        let mut expected = Files::new();
-        for (path, by_feed) in whole {
-            // What an interval's record tells is of before its time.
-            let is_quote = path.file_stem().unwrap().to_str().unwrap().contains("bbo-");
-            let is_told = |bytes: &Vec<u8>| {
-                let mut decoder = RecordDecoder::new(&bytes[..]);
-                let time = decoder.decode_ref().unwrap().unwrap().raw_index_ts();
-                if is_quote { time > from.0 } else { time >= from.0 }
-            };
-            for (feed, mut all) in by_feed {
-                all.retain(is_told);
-                if !all.is_empty() {
-                    expected.entry(path.clone()).or_default().insert(feed, all);
-                }
-            }
-        }
-        let counts = |files: &Files| -> Vec<(PathBuf, usize)> {
-            files.iter().map(|(path, all)| (path.clone(), all.values().map(Vec::len).sum())).collect()
-        };
-        let (told, wanted) = (counts(&part), counts(&expected));
-        assert!(part == expected, "from {from:?}: {told:?}, not {wanted:?}");
-        assert!(told.iter().map(|(_, records)| records).sum::<usize>() > 40, "{told:?}");
-    }
-    // A new day begins: the snapshots go with the journal, and the files are the same.
-    let before = files(&options, &folder.0, &exact);
-    drop(super::super::journal::open(options.journal.as_ref().unwrap()).unwrap());
-    let days = earlier_journals(&folder.0).unwrap();
-    assert!(list(&folder.0).unwrap().is_empty());
-    assert!(files(&options, &days[0].folder, &exact) == before);
-    // Without them there is nothing to begin with.
-    move_away(&days[0].folder, 0, &folder.0).unwrap();
-    let to = Temporary::new();
-    let out = ExportOptions {
-        folder: to.0.clone(),
-        schemas: exact.to_vec(),
-        ending: "dbn".to_owned(),
-        overwrite: false,
-        date: None,
-    };
-    let refused = export(&options, &days[0].folder, &out, |_| true).unwrap_err().to_string();
-    assert!(refused.contains("records were removed to make room, and no state snapshot"), "{refused}");
-}
-
 #[test]
 fn readers_of_the_ring_go_on_from_a_snapshot_when_the_days_beginning_is_gone() {
     let (folder, all) = (Temporary::new(), Temporary::new());
@@ -343,7 +206,7 @@ fn readers_of_the_ring_go_on_from_a_snapshot_when_the_days_beginning_is_gone() {
     let mut reader = history(&of_all).open(Nanos(0)).unwrap();
     while reader.read(&mut whole).unwrap() == Read::Events {}
     let ends = Opened { first: 0, next: u64::MAX, ..Opened::default() };
-    let newest = newest(&folder.0, &ends, &options).0.unwrap();
+    let newest = newest(&folder.0, &ends, &options.engine()).0.unwrap();
     let (newest, first_time) = (newest.engine.counters().events, newest.market.time());
     // The ring begins with what the newest snapshot has not, or some events before: it was taken since.
     for first_event in [newest, newest - 100] {
@@ -389,131 +252,6 @@ fn readers_of_the_ring_go_on_from_a_snapshot_when_the_days_beginning_is_gone() {
         for schema in Schema::ALL {
             let (one, same) = (replica.snapshot(schema, &|_| true), straight.snapshot(schema, &|_| true));
             assert!(one.bytes() == same.bytes(), "{schema}");
-        }
-    }
-}
-
-#[test]
-fn a_snapshot_that_cannot_be_used_is_told_and_the_one_before_it_is() {
-    let packets = session();
-    let (mut engine, mut market) = (Engine::new(plant().live_feed()), stage());
-    let folder = Temporary::new();
-    fs::create_dir_all(&folder.0).unwrap();
-    // A segment that begins behind the first of them.
-    fs::write(folder.0.join(format!("{:020}.journal", 150)), b"").unwrap();
-    for (round, piece) in packets.chunks(packets.len() / 3).take(3).enumerate() {
-        run(&mut engine, &mut market, piece);
-        let record = 100 * (round as u64 + 1);
-        write(&folder.0, record, &mut encoded(&engine, market.image())).unwrap();
-    }
-    assert_eq!(prune(&folder.0), Ok(200));
-    let all = list(&folder.0).unwrap();
-    let [(200, first), (300, last)] = &all[..] else { panic!("the newest two are kept: {all:?}") };
-    let used = |next, options: &PlantOptions| {
-        let (restored, refused) = newest(&folder.0, &opened(next), options);
-        (restored.map(|restored| restored.record), refused.len())
-    };
-    assert_eq!(used(1_000, &plant()), (Some(300), 0));
-    // The journal lost everything before it.
-    let (restored, refused) = newest(&folder.0, &Opened { first: 400, ..opened(500) }, &plant());
-    assert!(restored.is_none() && refused.len() == 2);
-    // Another configuration.
-    let mut others = plant();
-    others.venues[0].arbiter.reorder_window_ns += 1;
-    assert_eq!(used(1_000, &others), (None, 2));
-    // Any damage, and any end.
-    let sound = fs::read(last).unwrap();
-    for at in (0..sound.len()).step_by(sound.len() / 15) {
-        if (12..16).contains(&at) {
-            continue;
-        }
-        let mut damaged = sound.clone();
-        damaged[at] ^= 16;
-        fs::write(last, damaged).unwrap();
-        assert_eq!(used(1_000, &plant()), (Some(200), 1), "byte {at}");
-        fs::write(last, &sound[..at]).unwrap();
-        assert_eq!(used(1_000, &plant()), (Some(200), 1), "up to byte {at}");
-    }
-    // The journal is damaged and ends before it: the state is all that is left.
-    fs::write(last, sound).unwrap();
-    assert_eq!(used(250, &plant()), (Some(300), 0));
-    // One that cannot be used gives its name to another record's, and is kept.
-    assert_eq!(used(250, &others), (None, 2));
-    assert!(!last.exists() && last.with_extension("snapshot.unused").exists());
-    fs::write(last, b"").unwrap();
-    fs::write(first, b"TAPESNP1").unwrap();
-    assert_eq!(used(1_000, &plant()), (None, 2));
-    let to = Temporary::new();
-    fs::create_dir_all(&to.0).unwrap();
-    move_away(&folder.0, 250, &to.0).unwrap();
-    assert!(list(&folder.0).unwrap().is_empty());
-    let moved: Vec<u64> = list(&to.0).unwrap().into_iter().map(|(record, _)| record).collect();
-    assert_eq!(moved, [300], "those of records that are there");
-    move_away(&to.0, 301, &folder.0).unwrap();
-    assert!(list(&folder.0).unwrap().is_empty() && list(&to.0).unwrap().is_empty());
-}
-
-/// Starts as a plant does, up to where it would listen. Returns the books, what was replayed, and the state's record.
-fn start_of(options: &PlantOptions) -> (MarketStage, JournalReplayed, Option<u64>) {
-    let setting = options.journal.as_ref().unwrap();
-    let mut opened = journal::open_at(setting, without_heartbeats().last().unwrap().1).unwrap();
-    let (mut engine, mut market) = (Engine::new(options.live_feed()), stage_of(options));
-    let (restored, _) = newest(&setting.folder, &opened.opened, options);
-    let from = restored.as_ref().map(|restored| restored.record);
-    if let Some(restored) = restored {
-        opened.go_on_from(&restored).unwrap();
-        engine = restored.engine;
-        market.restore(restored.market);
-    }
-    let replayed = journal::replay(&mut engine, &setting.folder, &opened.opened, from, |events| {
-        market.apply(events);
-        events.clear();
-        Ok(())
-    });
-    (market, replayed.unwrap(), from)
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
-
-    #[test]
-    fn a_plant_starts_whatever_is_damaged_and_loses_nothing_behind_its_newest_sound_state(
-        segment_bytes in prop::sample::select(vec![4_096u64, 1 << 20]),
-        damage in prop::collection::vec(
-            (any::<prop::sample::Index>(), any::<prop::sample::Index>(), 1usize..3_000, any::<u8>()),
-            1..4,
-        ),
-    ) {
-        let folder = Temporary::new();
-        let options = keeping(&folder, segment_bytes, None);
-        keep(&options, 6);
-        let (straight, _, _) = start_of(&options);
-        let mut files: Vec<PathBuf> =
-            fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().path()).collect();
-        files.retain(|path| path.extension().is_some());
-        files.sort();
-        for (file, at, length, byte) in damage {
-            let path = file.get(&files);
-            let mut bytes = fs::read(path).unwrap();
-            let from = at.index(bytes.len());
-            let until = (from + length).min(bytes.len());
-            bytes[from..until].fill(byte);
-            fs::write(path, bytes).unwrap();
-        }
-        let (market, replayed, from) = start_of(&options);
-        let left = tapeworks_journal::verify(&folder.0, || true).unwrap();
-        if replayed.damaged == 0 && left.numbers.is_some_and(|(_, next)| next >= without_heartbeats().len() as u64) {
-            // Whatever is damaged lies before the state.
-            same_market(&market, &straight);
-        }
-        prop_assert!(from.is_some() || left.records > 0 || left.segments == 0);
-        // A replay for a client comes to an end, or waits for the state behind the loss.
-        if let Ok(mut reader) = JournalHistory::new(&options).unwrap().open(Nanos(0)) {
-            let mut events = Vec::new();
-            while reader.read(&mut events).unwrap() == Read::Events {
-                reader.start();
-                events.clear();
-            }
         }
     }
 }
@@ -602,14 +340,14 @@ fn day(topologies: [Topology; 3]) {
         seen.extend(events);
     }
     // A history has the whole day, whatever the snapshots.
-    let mut reader = JournalHistory::new(&options).unwrap().open(Nanos(0)).unwrap();
+    let mut reader = options.history().unwrap().open(Nanos(0)).unwrap();
     let mut whole = Vec::new();
     while reader.read(&mut whole).unwrap() == Read::Events {}
     assert!(whole == seen, "{} and {}", whole.len(), seen.len());
-    assert_eq!(list(&folder.0).unwrap().len(), 3, "the newest two, and the first of the segment");
+    assert_eq!(files_in(&folder.0), 3, "the newest two, and the first of the segment");
     // The books of the last snapshot are those of its events in one thread, whoever took them.
     let opened = opened(u64::MAX);
-    let (restored, refused) = newest(&folder.0, &opened, &options);
+    let (restored, refused) = newest(&folder.0, &opened, &options.engine());
     let (restored, mut straight) = (restored.unwrap(), stage());
     assert!(refused.is_empty());
     straight.apply(&whole[..restored.engine.counters().events as usize]);
@@ -623,7 +361,7 @@ fn day(topologies: [Topology; 3]) {
 fn keep_with_hole(options: &PlantOptions, has_state: bool) -> (Vec<Event>, usize, usize) {
     let setting = options.journal.as_ref().unwrap();
     let (mut writer, _) = JournalWriter::open(&setting.folder, setting.options).unwrap();
-    let (mut engine, mut market) = (Engine::new(options.live_feed()), stage_of(options));
+    let (mut engine, mut market) = (Engine::new(&options.engine()), stage_of(options));
     let (packets, mut all) = (without_heartbeats(), Vec::new());
     let (from, to) = (packets.len() / 3, packets.len() / 3 + 200);
     let too_long = vec![0; tapeworks_journal::MAX_PAYLOAD_BYTES + 1];
@@ -728,15 +466,18 @@ fn behind_inputs_that_the_journal_lost_its_readers_have_the_numbers_and_books_of
     });
     caught.unwrap();
     assert_eq!(replica.market.next, first_event as u64);
-    let mut books = replica.market.books().image();
-    books.iter_mut().for_each(BooksImage::sort);
-    assert!(books == straight.image().sorted().books);
-    assert!(replica.market.nbbo().image() == straight.image().nbbo);
+    let sorted = |books: &BookStage| {
+        let mut books = books.image();
+        books.iter_mut().for_each(BooksImage::sort);
+        books
+    };
+    assert!(sorted(replica.market.books()) == sorted(straight.books()));
+    assert!(replica.market.nbbo().image() == straight.nbbo().image());
 }
 
 /// The number of the event that a reader of the journal comes to.
 fn reached(options: &PlantOptions) -> u64 {
-    let mut reader = JournalHistory::new(options).unwrap().open(Nanos(0)).unwrap();
+    let mut reader = options.history().unwrap().open(Nanos(0)).unwrap();
     let (mut events, mut next) = (Vec::new(), 0);
     loop {
         let read = reader.read(&mut events).unwrap();
@@ -784,7 +525,7 @@ fn a_plant_whose_journal_loses_inputs_takes_its_state_so_that_readers_and_the_ne
         wait_until("a state behind the loss", || reached(&options) == running.status().events);
         running.stop().unwrap();
         let seen = drain(consumer);
-        let mut reader = JournalHistory::new(&options).unwrap().open(Nanos(0)).unwrap();
+        let mut reader = options.history().unwrap().open(Nanos(0)).unwrap();
         let (mut told, mut next, mut jumps) = (Vec::new(), 0, 0);
         while reader.read(&mut told).unwrap() == Read::Events {
             next += told.len();
@@ -812,49 +553,49 @@ fn a_plant_whose_journal_loses_inputs_takes_its_state_so_that_readers_and_the_ne
 /// Books, NBBO and symbols are the same.
 fn same_market(one: &MarketStage, other: &MarketStage) {
     let (one, other) = (one.image().sorted(), other.image().sorted());
-    assert!(one.books == other.books && one.nbbo == other.nbbo && one.symbols == other.symbols);
+    assert!(one == other);
 }
 
 #[test]
 fn books_of_another_event_are_not_joined_with_the_engine() {
     let folder = Temporary::new();
     fs::create_dir_all(&folder.0).unwrap();
-    let (mut engine, mut market) = (Engine::new(plant().live_feed()), stage());
+    let (mut engine, mut market) = (Engine::new(&plant().engine()), stage());
     run(&mut engine, &mut market, &session()[..500]);
-    let agreement = Arc::new(Agreement::default());
+    let coordinator = Arc::new(Coordinator::default());
     let status = Arc::default();
     let ((states, jobs), (to, books)) = (channel(), channel());
-    let part = BooksPart::new(Arc::clone(&agreement), to, Arc::clone(&status));
-    let (folder_of, of_scribe) = (folder.0.clone(), Arc::clone(&agreement));
-    let scribe = Scribe {
+    let part = BooksPart::new(Arc::clone(&coordinator), to, Arc::clone(&status));
+    let (folder_of, of_writer) = (folder.0.clone(), Arc::clone(&coordinator));
+    let writer = CheckpointWriter {
         folder: folder_of,
         is_regular: true,
         jobs,
         books,
-        agreement: of_scribe,
+        coordinator: of_writer,
         status: Arc::clone(&status),
     };
     let at = engine.counters().events;
-    let under_way = agreement.begin().unwrap();
-    assert!(agreement.begin().is_none(), "one at a time");
-    agreement.ask_for_books(at);
+    let under_way = coordinator.begin().unwrap();
+    assert!(coordinator.begin().is_none(), "one at a time");
+    coordinator.ask_for_books(at);
     assert!(part.is_wanted_at(at) && !part.is_wanted_at(at - 1));
     // Of one that was given up.
     part.hand_over(at - 1, |image| stage().image_in(image));
     part.hand_over(at, |image| market.image_in(image));
     assert!(!part.is_wanted_at(at));
     states.send((500, Box::new(Taken::new(&engine, None, under_way).unwrap()))).unwrap();
-    let running = std::thread::spawn(move || scribe.run());
+    let running = std::thread::spawn(move || writer.run());
     wait_until("a snapshot", || status.lock().unwrap().snapshots.written == 1);
-    wait_until("the next may begin", || agreement.begin().is_some());
-    let (restored, refused) = newest(&folder.0, &opened(500), &plant());
+    wait_until("the next may begin", || coordinator.begin().is_some());
+    let (restored, refused) = newest(&folder.0, &opened(500), &plant().engine());
     let (restored, mut taken) = (restored.unwrap(), stage());
     assert!(refused.is_empty());
     taken.restore(restored.market);
     same_market(&taken, &market);
     // The thread of the books ends, and with it the hope for them.
     drop(part);
-    let under_way = agreement.begin().unwrap();
+    let under_way = coordinator.begin().unwrap();
     states.send((501, Box::new(Taken::new(&engine, None, under_way).unwrap()))).unwrap();
     drop(states);
     running.join().unwrap();

@@ -4,8 +4,6 @@ use tapeworks_feed::live::Input;
 use tapeworks_journal::Record;
 use tapeworks_market::{Line, Nanos};
 
-use super::checkpoint::Taken;
-
 const PACKET: u8 = 1;
 const SNAPSHOT: u8 = 2;
 const SNAPSHOT_END: u8 = 3;
@@ -23,7 +21,7 @@ const fn line_of(number: u8) -> Line {
 }
 
 /// An input as a record. `scratch` holds what has no place in the record's header.
-pub(super) fn record_of<'r>(input: &Input<'r>, scratch: &'r mut [u8; 8]) -> Record<'r> {
+pub fn record_of<'r>(input: &Input<'r>, scratch: &'r mut [u8; 8]) -> Record<'r> {
     let blank = Record { time: input.time().0, ..Record::default() };
     match *input {
         Input::Packet { channel, line, payload, .. } => {
@@ -45,7 +43,7 @@ pub(super) fn record_of<'r>(input: &Input<'r>, scratch: &'r mut [u8; 8]) -> Reco
 }
 
 /// The input of a record; `None` for a record of another kind.
-pub(super) fn input_of<'r>(record: &Record<'r>) -> Option<Input<'r>> {
+pub fn input_of<'r>(record: &Record<'r>) -> Option<Input<'r>> {
     let Record { channel, time, extra, payload, .. } = *record;
     let received = Nanos(time);
     let attempt = u32::try_from(extra).unwrap_or(u32::MAX);
@@ -61,80 +59,6 @@ pub(super) fn input_of<'r>(record: &Record<'r>) -> Option<Input<'r>> {
         TICK => Input::Tick { now: received },
         _ => return None,
     })
-}
-
-/// An input that owns its bytes, or has none, on its way to the journal.
-#[derive(Debug)]
-pub(super) enum Owned {
-    /// A packet, still in the buffer that it was received in.
-    Packet {
-        channel: u16,
-        line: Line,
-        received: Nanos,
-        packet: tapeworks_packet::pool::Packet,
-        /// Where the UDP payload lies in it.
-        payload: (u32, u32),
-    },
-    Snapshot {
-        channel: u16,
-        attempt: u32,
-        received: Nanos,
-        messages: Vec<u8>,
-    },
-    SnapshotEnd {
-        channel: u16,
-        attempt: u32,
-        received: Nanos,
-        next: u64,
-    },
-    SnapshotFailed {
-        channel: u16,
-        attempt: u32,
-        received: Nanos,
-    },
-    Contradicted {
-        channel: u16,
-        received: Nanos,
-    },
-    Tick {
-        now: Nanos,
-    },
-}
-
-/// What goes to the journal's thread, in order.
-#[derive(Debug)]
-pub(super) enum Queued {
-    /// An input.
-    Input(Owned),
-    /// The state after all inputs before it.
-    State(Box<Taken>),
-}
-
-impl Owned {
-    #[inline]
-    pub(super) fn input(&self) -> Input<'_> {
-        match self {
-            Self::Packet { channel, line, received, packet, payload: (start, end) } => Input::Packet {
-                channel: *channel,
-                line: *line,
-                received: *received,
-                payload: packet.bytes().get(*start as usize..*end as usize).unwrap_or_default(),
-            },
-            Self::Snapshot { channel, attempt, received, messages } => {
-                Input::Snapshot { channel: *channel, attempt: *attempt, received: *received, messages }
-            }
-            Self::SnapshotEnd { channel, attempt, received, next } => {
-                Input::SnapshotEnd { channel: *channel, attempt: *attempt, received: *received, next: *next }
-            }
-            Self::SnapshotFailed { channel, attempt, received } => {
-                Input::SnapshotFailed { channel: *channel, attempt: *attempt, received: *received }
-            }
-            Self::Contradicted { channel, received } => {
-                Input::Contradicted { channel: *channel, received: *received }
-            }
-            Self::Tick { now } => Input::Tick { now: *now },
-        }
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use tapeworks_feed::live::{Ask, Input, LiveFeed};
 use tapeworks_feed::state::StateError;
 use tapeworks_market::{Event, Nanos};
 
-use super::PlantOptions;
+use crate::EngineOptions;
 
 /// What went through an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize, serde::Deserialize)]
@@ -27,17 +27,17 @@ pub struct Engine {
 
 impl Engine {
     /// An engine that has seen nothing.
-    pub fn new(feed: LiveFeed) -> Self {
-        Self { feed, counters: EngineCounters::default() }
+    pub fn new(options: &EngineOptions) -> Self {
+        Self { feed: options.live_feed(), counters: EngineCounters::default() }
     }
 
-    /// The engine of a plant with these options that had seen so much, from the state of its feed.
-    pub(super) fn restore(
-        options: &PlantOptions,
+    /// The engine with these options that had seen so much, from the state of its feed.
+    pub(crate) fn restore(
+        options: &EngineOptions,
         counters: EngineCounters,
         feed: &[u8],
     ) -> Result<Self, StateError> {
-        let (how, channels) = options.feed_options();
+        let (how, channels) = options.feed();
         Ok(Self { feed: LiveFeed::restore(how, channels, feed)?, counters })
     }
 
@@ -69,7 +69,7 @@ impl Engine {
 
     /// Appends what is to be said of what lies between this and `later`, the same engine after inputs that are not known: at most
     /// as many events as are missing, whose numbers they take.
-    pub(super) fn tell_missed(&self, later: &Self, now: Nanos, events: &mut Vec<Event>) {
+    pub(crate) fn tell_missed(&self, later: &Self, now: Nanos, events: &mut Vec<Event>) {
         let missing = later.counters.events.saturating_sub(self.counters.events);
         let most = events.len().saturating_add(usize::try_from(missing).unwrap_or(usize::MAX));
         self.feed.tell_missed(&later.feed, now, &mut |event| events.push(event));

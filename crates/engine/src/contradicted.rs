@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tapeworks_market::book::Outcome;
 use tapeworks_market::{BookUpdate, EventKind, Flags, InstrumentId};
 
-/// A bit for each channel that events tell apart.
+/// A bit for each channel whose books are contradicted.
 #[derive(Debug, Default)]
-pub(super) struct Contradicted([AtomicU64; 4]);
+pub struct Contradicted([AtomicU64; 4]);
 
 const fn place(channel: u8) -> (usize, u64) {
     (channel as usize / 64, 1 << (channel % 64))
@@ -22,7 +22,7 @@ const fn place(channel: u8) -> (usize, u64) {
 impl Contradicted {
     /// Notes what an event meant for its channel's books.
     #[inline]
-    pub(super) fn note(&self, update: &BookUpdate<'_>) {
+    pub fn note(&self, update: &BookUpdate<'_>) {
         if update.outcome != Outcome::Applied
             || matches!(update.event.kind, EventKind::Clear | EventKind::Gap)
         {
@@ -45,21 +45,24 @@ impl Contradicted {
         }
     }
 
-    pub(super) fn set(&self, channel: u8) {
+    /// A channel's books are contradicted.
+    pub fn set(&self, channel: u8) {
         let (word, bit) = place(channel);
         self.0[word].fetch_or(bit, Ordering::Relaxed);
     }
 
     /// No book is contradicted any more, whatever mended it.
-    pub(super) fn clear(&self) {
+    pub fn clear(&self) {
         self.0.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether no channel's books are.
+    pub fn is_empty(&self) -> bool {
         self.0.iter().all(|word| word.load(Ordering::Relaxed) == 0)
     }
 
-    pub(super) fn has(&self, channel: usize) -> bool {
+    /// Whether a channel's books are.
+    pub fn has(&self, channel: usize) -> bool {
         u8::try_from(channel).is_ok_and(|channel| {
             let (word, bit) = place(channel);
             self.0[word].load(Ordering::Relaxed) & bit != 0

@@ -5,59 +5,29 @@
 
 use tapeworks_market::book::BATCH;
 use tapeworks_market::event::Gap;
-use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{
-    BookStage, Capacity, Event, EventKind, InstrumentId, Instruments, Nanos, NbboStage, NbboUpdate,
-    Publisher, Symbol,
+    BookOptions, BookStage, Event, EventKind, InstrumentId, Instruments, Nanos, NbboStage, NbboUpdate, Symbol,
 };
 use tapeworks_stage::{Sink, Stage, Through};
 use tapeworks_store::Schema;
 use tapeworks_store::live::{self, Batch, Carried, Maker, State};
 
-use super::history::Start;
+use crate::Start;
 
 /// Schemas, and so lanes.
-pub(crate) const LANES: usize = Schema::ALL.len();
+pub const LANES: usize = Schema::ALL.len();
 
 /// A minute in nanoseconds.
 const MINUTE_NS: u64 = 60 * Nanos::SECOND;
 
 /// The place of a schema among the lanes.
-pub(crate) const fn lane_of(schema: Schema) -> usize {
+pub const fn lane_of(schema: Schema) -> usize {
     schema as usize
-}
-
-/// How the books are to be: as the engine's are, or records would differ from its own.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BookOptions {
-    /// The feeds, in the order in which ties of the NBBO are broken, and the size of each one's tables at the start.
-    pub feeds: Vec<(Publisher, Capacity)>,
-    /// The size of the tables of any other feed.
-    pub capacity: Capacity,
-    /// The rules of the NBBO.
-    pub rules: NbboRules,
-}
-
-impl Default for BookOptions {
-    /// Feeds join as they appear, in tables of [`Capacity::default`].
-    fn default() -> Self {
-        Self { feeds: Vec::new(), capacity: Capacity::default(), rules: NbboRules::default() }
-    }
-}
-
-impl BookOptions {
-    /// Empty books and NBBO.
-    pub(crate) fn market(&self) -> Through<BookStage, NbboStage> {
-        let books = BookStage::with_unnamed(self.feeds.iter().copied(), self.capacity);
-        let publishers = self.feeds.iter().map(|(publisher, _)| *publisher);
-        let nbbo = NbboStage::new(self.rules, publishers, self.capacity.instruments);
-        Through::new(books, nbbo)
-    }
 }
 
 /// What is done for a schema.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Mode {
+pub enum Mode {
     /// Nothing: its records need no memory of what was before.
     Off,
     /// What later records need to know is noted.
@@ -68,7 +38,7 @@ pub(crate) enum Mode {
 
 impl Mode {
     /// What is done for a schema that nobody wants yet: what its later records need to know of the time before.
-    pub(crate) const fn idle(schema: Schema) -> Self {
+    pub const fn idle(schema: Schema) -> Self {
         match schema {
             // Its interval is under way when somebody comes.
             _ if schema.interval_ns().is_some() => Self::On,
@@ -80,18 +50,18 @@ impl Mode {
 
 /// The records of one schema.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub struct Lane {
     maker: Maker,
     mode: Mode,
     /// It makes bars of a minute or longer, to which only trades and ends of minutes matter.
     has_long_bars: bool,
     /// What was made and is not distributed yet.
-    pub(crate) batch: Batch,
+    pub batch: Batch,
 }
 
 /// An event after which more is to be said than records say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Special {
+pub enum Special {
     /// An instrument is new.
     Mapping(InstrumentId, Symbol),
     /// Messages are missing.
@@ -100,13 +70,14 @@ pub(crate) enum Special {
 
 /// Books and NBBO, with the number of the event that each update comes from.
 #[derive(Debug)]
-pub(crate) struct Market {
+pub struct Market {
     stages: Through<BookStage, NbboStage>,
-    pub(crate) instruments: Instruments,
+    /// The instruments.
+    pub instruments: Instruments,
     /// The number of the next event.
-    pub(crate) next: u64,
+    pub next: u64,
     /// The receive time of the last event.
-    pub(crate) now: Nanos,
+    pub now: Nanos,
 }
 
 struct Outlet<'a, F> {
@@ -126,28 +97,31 @@ impl<F: FnMut(u64, &NbboUpdate<'_>, &Instruments)> Sink<NbboUpdate<'_>> for Outl
 }
 
 impl Market {
-    pub(crate) fn new(options: &BookOptions) -> Self {
-        Self { stages: options.market(), instruments: Instruments::default(), next: 0, now: Nanos(0) }
+    /// Empty books.
+    pub fn new(options: &BookOptions) -> Self {
+        Self { stages: options.stages(), instruments: Instruments::default(), next: 0, now: Nanos(0) }
     }
 
     /// Goes on from a state.
-    pub(crate) fn restore(&mut self, start: Start) -> Carried {
+    pub fn restore(&mut self, start: Start) -> Carried {
         let Start { next, stages, instruments, carried, now } = start;
         *self = Self { stages, instruments, next, now };
         carried
     }
 
-    pub(crate) const fn books(&self) -> &BookStage {
+    /// The books.
+    pub const fn books(&self) -> &BookStage {
         &self.stages.first
     }
 
-    pub(crate) const fn nbbo(&self) -> &NbboStage {
+    /// The NBBO.
+    pub const fn nbbo(&self) -> &NbboStage {
         &self.stages.second
     }
 
     /// Takes the next of `events`, up to and including one after which something is to be said, and hands every update to
     /// `each` with the number of its event. Returns how many it took.
-    pub(crate) fn advance(
+    pub fn advance(
         &mut self,
         events: &[Event],
         each: impl FnMut(u64, &NbboUpdate<'_>, &Instruments),
@@ -183,11 +157,13 @@ impl Market {
 }
 
 /// Books, NBBO and the records of them.
-pub(crate) struct Replica {
-    pub(crate) market: Market,
+pub struct Replica {
+    /// Books and NBBO.
+    pub market: Market,
     /// The end of the minute that runs, in ns of receive time.
     minute_end: u64,
-    pub(crate) lanes: Vec<Lane>,
+    /// The records of each schema, by [`lane_of`].
+    pub lanes: Vec<Lane>,
 }
 
 /// The state of which records tell.
@@ -202,7 +178,8 @@ const fn is_alone(event: &Event) -> bool {
 }
 
 impl Replica {
-    pub(crate) fn new(options: &BookOptions) -> Self {
+    /// Empty books, and no records.
+    pub fn new(options: &BookOptions) -> Self {
         let lane = |schema| Lane {
             maker: Maker::new(schema),
             mode: Mode::Off,
@@ -214,20 +191,21 @@ impl Replica {
     }
 
     /// Goes on from a state: records are those of a replica that has seen every event before it.
-    pub(crate) fn restore(&mut self, start: Start) {
+    pub fn restore(&mut self, start: Start) {
         let carried = self.market.restore(start);
         let state = state_of(&self.market);
         self.lanes.iter_mut().for_each(|lane| lane.maker.restore(&state, &carried));
     }
 
-    pub(crate) fn set_mode(&mut self, schema: Schema, mode: Mode) {
+    /// What is done for a schema from now on.
+    pub fn set_mode(&mut self, schema: Schema, mode: Mode) {
         if let Some(lane) = self.lanes.get_mut(lane_of(schema)) {
             lane.mode = mode;
         }
     }
 
     /// Takes the next of `events`, up to and including one after which something is to be said. Returns how many it took.
-    pub(crate) fn advance(&mut self, events: &[Event]) -> (usize, Option<Special>) {
+    pub fn advance(&mut self, events: &[Event]) -> (usize, Option<Special>) {
         let Self { market, minute_end, lanes } = self;
         market.advance(events, |event, update, instruments| {
             let of = update.book.event;
@@ -248,7 +226,7 @@ impl Replica {
     }
 
     /// Takes all of `events`; after each piece of them `each` has the replica with the records of it, and what is to be said.
-    pub(crate) fn take(&mut self, events: &[Event], mut each: impl FnMut(&mut Self, Option<Special>)) {
+    pub fn take(&mut self, events: &[Event], mut each: impl FnMut(&mut Self, Option<Special>)) {
         let mut rest = events;
         while !rest.is_empty() {
             let (taken, special) = self.advance(rest);
@@ -261,17 +239,17 @@ impl Replica {
     }
 
     /// The first event of which records of `schema` are held until their group of events ends.
-    pub(crate) fn held(&self, schema: Schema) -> Option<u64> {
+    pub fn held(&self, schema: Schema) -> Option<u64> {
         self.lanes.get(lane_of(schema))?.maker.held()
     }
 
     /// Gives up waiting for the ends of groups.
-    pub(crate) fn release(&mut self) {
+    pub fn release(&mut self) {
         self.lanes.iter_mut().for_each(|lane| lane.maker.release(&mut lane.batch));
     }
 
     /// The current state of the `wanted` instruments, as records.
-    pub(crate) fn snapshot(&self, schema: Schema, wanted: &dyn Fn(InstrumentId) -> bool) -> Batch {
+    pub fn snapshot(&self, schema: Schema, wanted: &dyn Fn(InstrumentId) -> bool) -> Batch {
         let mut batch = Batch::default();
         let state = state_of(&self.market);
         if let Some(lane) = self.lanes.get(lane_of(schema)) {
@@ -280,12 +258,13 @@ impl Replica {
         batch
     }
 
-    pub(crate) fn has_records(&self) -> bool {
+    /// Whether there are records that were not taken.
+    pub fn has_records(&self) -> bool {
         self.lanes.iter().any(|lane| !lane.batch.is_empty())
     }
 
     /// Calls `each` with lane and place of every record made, in the order of events, then of lanes.
-    pub(crate) fn in_order(&self, mut each: impl FnMut(usize, usize)) {
+    pub fn in_order(&self, mut each: impl FnMut(usize, usize)) {
         let mut places = [0usize; LANES];
         loop {
             let next = self.lanes.iter().zip(&places).enumerate().filter_map(|(lane, (made, place))| {
@@ -300,7 +279,8 @@ impl Replica {
         }
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Forgets the records that were made.
+    pub fn clear(&mut self) {
         self.lanes.iter_mut().for_each(|lane| lane.batch.clear());
     }
 }

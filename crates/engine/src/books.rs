@@ -1,0 +1,162 @@
+//! Books and NBBO.
+
+use std::sync::Arc;
+
+use tapeworks_market::book::BATCH;
+use tapeworks_market::{BookStage, Event, EventKind, Instruments, Nanos, NbboStage, NbboUpdate, Publisher};
+use tapeworks_stage::{Inline, Sink, Through};
+use tapeworks_store::live::Carried;
+
+use crate::{Contradicted, EngineOptions, MarketImage, Start};
+
+/// Who gets each update of books and NBBO. `()` drops them.
+pub trait Publish {
+    /// An update. `instruments` knows its symbol.
+    fn publish(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments);
+}
+
+impl Publish for () {
+    #[inline]
+    fn publish(&mut self, _update: &NbboUpdate<'_>, _instruments: &Instruments) {}
+}
+
+impl<P: Publish> Publish for Option<P> {
+    #[inline]
+    fn publish(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments) {
+        if let Some(publisher) = self {
+            publisher.publish(update, instruments);
+        }
+    }
+}
+
+struct Outlet<P> {
+    publisher: P,
+    carried: Option<Carried>,
+    instruments: Instruments,
+    contradicted: Arc<Contradicted>,
+}
+
+impl<P: Publish> Sink<NbboUpdate<'_>> for Outlet<P> {
+    #[inline]
+    fn put(&mut self, update: NbboUpdate<'_>) {
+        let event = update.book.event;
+        if event.kind == EventKind::SymbolMapping
+            && let Some(symbol) = event.symbol()
+        {
+            self.instruments.intern(symbol);
+        }
+        self.publisher.publish(&update, &self.instruments);
+        if let Some(carried) = &mut self.carried {
+            carried.note(&update);
+        }
+        self.contradicted.note(&update.book);
+    }
+}
+
+/// Books and NBBO, and what a checkpoint keeps of them. `P` gets every update.
+pub struct MarketStage<P = ()> {
+    market: Through<BookStage, NbboStage>,
+    buffer: Vec<Event>,
+    outlet: Outlet<P>,
+    /// The latest receive time of the events.
+    now: Nanos,
+    /// The feed of each channel.
+    feeds: Vec<Publisher>,
+}
+
+impl<P> std::fmt::Debug for MarketStage<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MarketStage({} symbols)", self.outlet.instruments.len())
+    }
+}
+
+impl<P: Publish> MarketStage<P> {
+    /// Empty books.
+    pub fn new(options: &EngineOptions, publisher: P) -> Self {
+        Self {
+            market: options.books.stages(),
+            buffer: Vec::with_capacity(BATCH),
+            outlet: Outlet {
+                publisher,
+                carried: options.keeps_last_trades.then(Carried::default),
+                instruments: Instruments::default(),
+                contradicted: Arc::default(),
+            },
+            now: Nanos(0),
+            feeds: options.channels.iter().map(|channel| channel.publisher).collect(),
+        }
+    }
+
+    /// Goes on from a state.
+    pub fn restore(&mut self, start: Start) {
+        (self.market, self.outlet.instruments, self.now) = (start.stages, start.instruments, start.now);
+        if let Some(carried) = &mut self.outlet.carried {
+            *carried = start.carried;
+        }
+        // Which of a feed's channels is not kept: each may be.
+        for (channel, feed) in (0..=u8::MAX).zip(&self.feeds) {
+            if self.market.first.feed(*feed).is_some_and(|books| books.contradicted_count() > 0) {
+                self.outlet.contradicted.set(channel);
+            }
+        }
+    }
+
+    /// Applies a batch of events and publishes what comes of it.
+    #[inline]
+    pub fn apply(&mut self, events: &[Event]) {
+        let mut edge = Inline::new(&mut self.market, &mut self.buffer, &mut self.outlet);
+        for event in events {
+            self.now = self.now.max(event.ts_recv);
+            edge.put(*event);
+        }
+        edge.end_of_batch();
+    }
+
+    /// Books, NBBO, symbols and last trades as plain values.
+    pub fn image(&self) -> MarketImage {
+        self.image_in(MarketImage::default())
+    }
+
+    /// [`MarketStage::image`] in the memory of an earlier image.
+    #[must_use]
+    pub fn image_in(&self, mut image: MarketImage) -> MarketImage {
+        let MarketImage { books, nbbo, symbols, carried, now } = &mut image;
+        self.market.first.image_into(books);
+        self.market.second.image_into(nbbo);
+        symbols.clear();
+        symbols.extend(self.outlet.instruments.symbols().iter().map(|symbol| *symbol.as_bytes()));
+        *carried = self.outlet.carried.as_ref().map(Carried::image).unwrap_or_default();
+        *now = self.now.0;
+        image
+    }
+
+    /// The channels whose books are contradicted.
+    pub fn contradicted(&self) -> Arc<Contradicted> {
+        Arc::clone(&self.outlet.contradicted)
+    }
+
+    /// The books.
+    pub const fn books(&self) -> &BookStage {
+        &self.market.first
+    }
+
+    /// The NBBO.
+    pub const fn nbbo(&self) -> &NbboStage {
+        &self.market.second
+    }
+
+    /// The symbols.
+    pub const fn instruments(&self) -> &Instruments {
+        &self.outlet.instruments
+    }
+
+    /// Who gets the updates.
+    pub const fn publisher(&self) -> &P {
+        &self.outlet.publisher
+    }
+
+    /// Who gets the updates.
+    pub const fn publisher_mut(&mut self) -> &mut P {
+        &mut self.outlet.publisher
+    }
+}

@@ -1,0 +1,221 @@
+//! Checkpoints: the state of engine and books after so many records of the journal, so that neither a start nor a client's replay need
+//! go through the whole day.
+//!
+//! A file `NUMBER.snapshot` lies beside the journal's segments; the number is that of the next record. It has a header of 48
+//! bytes and a body of postcard's, with a CRC-32 over all but the first 12 bytes:
+//!
+//! | offset | | |
+//! | --- | --- | --- |
+//! | 0 | `TAPESNP7` | the last letter is the version |
+//! | 8 | CRC-32 | u32, of all that follows it |
+//! | 12 | zero | 4 bytes |
+//! | 16 | number | u64, of the next record |
+//! | 24 | length | u64, bytes of the body |
+//! | 32 | events | u64, the number of the next event |
+//! | 40 | time | u64, the latest receive time of the events before, in ns |
+//!
+//! All little-endian. [`folder`] writes the files, keeps some and chooses among them.
+
+use serde::{Deserialize, Serialize};
+use tapeworks_feed::live::Input;
+use tapeworks_market::{BookStage, Event, Instruments, Nanos, NbboStage, Symbol};
+use tapeworks_stage::Through;
+use tapeworks_store::live::Carried;
+
+use crate::{Engine, EngineCounters, EngineOptions, MarketImage, MarketStage, Start};
+
+pub mod folder;
+
+const MAGIC: [u8; 8] = *b"TAPESNP7";
+const HEADER_BYTES: usize = 48;
+
+#[derive(Serialize, Deserialize)]
+struct Body<Market> {
+    counters: EngineCounters,
+    feed: Vec<u8>,
+    market: Market,
+}
+
+/// A state to go on from.
+pub struct Restored {
+    /// The record that comes next.
+    pub record: u64,
+    /// Feed and channels.
+    pub engine: Engine,
+    /// Books and NBBO.
+    pub market: Start,
+}
+
+/// What a file's header says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Header {
+    crc: u32,
+    record: u64,
+    length: u64,
+    events: u64,
+    time: Nanos,
+}
+
+impl Header {
+    /// The header at the beginning of a file; `None` where there is none of this version.
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let number = |at: usize| bytes.get(at..at + 8)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+        let crc = bytes.get(8..12)?.first_chunk().map(|crc| u32::from_le_bytes(*crc))?;
+        (bytes.first_chunk() == Some(&MAGIC)).then_some(())?;
+        let (record, length, events) = (number(16)?, number(24)?, number(32)?);
+        Some(Self { crc, record, length, events, time: Nanos(number(40)?) })
+    }
+}
+
+/// An engine as plain values.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EngineImage {
+    /// What went through it.
+    pub counters: EngineCounters,
+    feed: Vec<u8>,
+}
+
+impl EngineImage {
+    /// Copies an engine.
+    ///
+    /// # Errors
+    /// A feed that cannot be encoded.
+    pub fn of(engine: &Engine) -> Result<Self, CheckpointError> {
+        let feed = engine.feed().save().map_err(|error| CheckpointError(error.to_string()))?;
+        Ok(Self { counters: *engine.counters(), feed })
+    }
+}
+
+/// The state as a file, but for the header's number and CRC, in the memory of `bytes`. The image is [sorted](MarketImage::sorted).
+///
+/// # Errors
+/// A state that cannot be encoded.
+pub fn encode(
+    engine: EngineImage,
+    market: &MarketImage,
+    mut bytes: Vec<u8>,
+) -> Result<Vec<u8>, CheckpointError> {
+    let EngineImage { counters, feed } = engine;
+    let (events, time) = (counters.events, market.now);
+    bytes.clear();
+    bytes.resize(HEADER_BYTES, 0);
+    let body = Body { counters, feed, market };
+    let mut bytes = postcard::to_extend(&body, bytes).map_err(|error| CheckpointError(error.to_string()))?;
+    let length = (bytes.len() - HEADER_BYTES) as u64;
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[24..32].copy_from_slice(&length.to_le_bytes());
+    bytes[32..40].copy_from_slice(&events.to_le_bytes());
+    bytes[40..48].copy_from_slice(&time.to_le_bytes());
+    Ok(bytes)
+}
+
+/// Completes the header of what [`encode`] gave.
+fn seal(bytes: &mut [u8], record: u64) {
+    bytes[16..24].copy_from_slice(&record.to_le_bytes());
+    let crc = crc32fast::hash(&bytes[12..]);
+    bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// The header and the body of a file, both sound.
+fn body_of(bytes: &[u8], record: u64) -> Result<(Header, &[u8]), String> {
+    let body = bytes.get(HEADER_BYTES..).ok_or("it is too short")?;
+    let header = Header::read(bytes).ok_or("not a checkpoint of this version")?;
+    let crc = crc32fast::hash(bytes.get(12..).unwrap_or_default());
+    if header.length != body.len() as u64 || header.crc != crc || header.record != record {
+        return Err("it is damaged".to_owned());
+    }
+    Ok((header, body))
+}
+
+/// The state in a file's bytes.
+fn restore(bytes: &[u8], record: u64, options: &EngineOptions) -> Result<Restored, String> {
+    let (header, body) = body_of(bytes, record)?;
+    let body: Body<MarketImage> = postcard::from_bytes(body).map_err(|error| error.to_string())?;
+    if header.events != body.counters.events || header.time.0 != body.market.now {
+        return Err("its header is of another state".to_owned());
+    }
+    let engine = Engine::restore(options, body.counters, &body.feed).map_err(|error| error.to_string())?;
+    let how = &options.books;
+    let books = BookStage::from_image(&body.market.books, |publisher| how.capacity_of(publisher))
+        .map_err(|error| error.to_string())?;
+    let nbbo = NbboStage::from_image(how.rules, body.market.nbbo).map_err(|error| error.to_string())?;
+    let mut instruments = Instruments::default();
+    for symbol in &body.market.symbols {
+        instruments.intern(Symbol::from_bytes(symbol).map_err(|error| error.to_string())?);
+    }
+    let carried = Carried::from_image(&body.market.carried, instruments.len())
+        .ok_or("it has a last trade of no instrument or side")?;
+    let (next, stages, now) = (body.counters.events, Through::new(books, nbbo), header.time);
+    Ok(Restored { record, engine, market: Start { next, stages, instruments, carried, now } })
+}
+
+/// Why bytes are no checkpoint, or a state cannot become one.
+#[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
+#[error("checkpoint: {0}")]
+pub struct CheckpointError(String);
+
+/// The state between two records of a journal: what a checkpoint file holds, to look at, to go on from, to make.
+///
+/// It keeps last trades, as it must to become a file, if the options say so.
+pub struct Checkpoint {
+    record: u64,
+    engine: Engine,
+    market: MarketStage,
+}
+
+impl std::fmt::Debug for Checkpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Checkpoint").field("record", &self.record).finish_non_exhaustive()
+    }
+}
+
+impl Checkpoint {
+    /// The state before the first record.
+    pub fn new(options: &EngineOptions) -> Self {
+        Self { record: 0, engine: Engine::new(options), market: MarketStage::new(options, ()) }
+    }
+
+    /// The state in the bytes of a file.
+    ///
+    /// # Errors
+    /// [`CheckpointError`]: they are damaged, of another version or configuration, or of what cannot be.
+    pub fn read(bytes: &[u8], options: &EngineOptions) -> Result<Self, CheckpointError> {
+        let record = Header::read(bytes).map(|header| header.record).unwrap_or_default();
+        let restored = restore(bytes, record, options).map_err(CheckpointError)?;
+        let mut market = MarketStage::new(options, ());
+        market.restore(restored.market);
+        Ok(Self { record, engine: restored.engine, market })
+    }
+
+    /// The number of the next record.
+    pub const fn record(&self) -> u64 {
+        self.record
+    }
+
+    /// The number of the next event.
+    pub const fn next_event(&self) -> u64 {
+        self.engine.counters().events
+    }
+
+    /// Takes the next record, and appends its events to `events`.
+    pub fn input(&mut self, input: &Input<'_>, events: &mut Vec<Event>) {
+        let before = events.len();
+        self.engine.input(input, events);
+        while self.engine.take_ask().is_some() {}
+        self.market.apply(events.get(before..).unwrap_or_default());
+        self.record = self.record.saturating_add(1);
+    }
+
+    /// The state as the bytes of a file.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] when it cannot be encoded.
+    pub fn write(&self) -> Result<Vec<u8>, CheckpointError> {
+        let mut bytes = encode(EngineImage::of(&self.engine)?, &self.market.image().sorted(), Vec::new())?;
+        seal(&mut bytes, self.record);
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+//! The checkpoints in a journal's folder.
+//!
+//! A file is written under another name, synced, and renamed. The newest two are kept, and the first in each segment of the journal; the
+//! journal keeps the segments from the older of the newest two on, whatever its size
+//! ([`JournalOptions::keep_bytes`](tapeworks_journal::JournalOptions::keep_bytes)). One that is damaged, of another configuration, or of
+//! what the journal does not hold (any more) is not used, and the start says so.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use tapeworks_journal::{Opened, segment_starts, sync_folder};
+use tapeworks_market::Nanos;
+
+use super::{HEADER_BYTES, Header, Restored, body_of, restore, seal};
+use crate::EngineOptions;
+
+const ENDING: &str = "snapshot";
+
+/// Newest checkpoints that are kept, and whose records the journal keeps.
+const KEPT: usize = 2;
+
+/// Writes what [`encode`](super::encode) gave as the state after `record` records. Returns its size in bytes.
+///
+/// # Errors
+/// What the system says.
+pub fn write(folder: &Path, record: u64, bytes: &mut [u8]) -> io::Result<u64> {
+    seal(bytes, record);
+    let path = folder.join(format!("{record:020}.{ENDING}"));
+    let partial = folder.join(format!("{record:020}.{ENDING}.partial"));
+    let written = File::create(&partial).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&partial, &path)?;
+        sync_folder(folder)
+    });
+    if let Err(error) = written {
+        // What is left of it is nobody's.
+        let _gone = fs::remove_file(&partial);
+        return Err(error);
+    }
+    Ok(bytes.len() as u64)
+}
+
+/// Removes the checkpoints that are no longer needed: all but the newest two and the first in each segment of the journal. Returns
+/// the first record of the journal that is needed.
+///
+/// # Errors
+/// A folder that cannot be listed, or a file that cannot be removed.
+pub fn prune(folder: &Path) -> Result<u64, String> {
+    let failed = |error: io::Error| format!("{}: {error}", folder.display());
+    let all = list(folder).map_err(failed)?;
+    let starts = segment_starts(folder).map_err(|error| error.to_string())?;
+    let (old, newest) = all.split_at(all.len().saturating_sub(KEPT));
+    let mut last_segment = 0;
+    for (record, path) in old {
+        // 0 stands for before the first segment.
+        let segment = starts.partition_point(|start| start <= record);
+        if segment == last_segment {
+            fs::remove_file(path).map_err(failed)?;
+        }
+        last_segment = segment;
+    }
+    Ok(newest.first().map_or(0, |(record, _)| *record))
+}
+
+/// The checkpoints in `folder`, oldest first.
+pub(super) fn list(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|ending| ending == ENDING)
+            && let Some(record) = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok())
+        {
+            all.push((record, path));
+        }
+    }
+    all.sort();
+    Ok(all)
+}
+
+/// Clears the folder of checkpoints, as the journal that they are of, whose first record is `first`, was moved into the folder `to`.
+/// Those of records that it has go with it: files are made from them on where the journal has lost its beginning or inputs in its
+/// middle, or begins on an earlier day.
+///
+/// # Errors
+/// What the system says.
+pub fn move_away(folder: &Path, first: u64, to: &Path) -> io::Result<()> {
+    for (record, path) in list(folder)? {
+        match path.file_name() {
+            Some(name) if record >= first => fs::rename(&path, to.join(name))?,
+            _ => fs::remove_file(path)?,
+        }
+    }
+    Ok(())
+}
+
+/// The newest checkpoint that an engine with these options can go on from with the journal that was opened, and what is to be said
+/// of newer ones. It may stand for more records than a damaged journal has.
+pub fn newest(folder: &Path, opened: &Opened, options: &EngineOptions) -> (Option<Restored>, Vec<String>) {
+    let mut refused = Vec::new();
+    let all = match list(folder) {
+        Ok(all) => all,
+        Err(error) => return (None, vec![format!("{}: {error}", folder.display())]),
+    };
+    for (record, path) in all.into_iter().rev() {
+        let restored = if record < opened.first || opened.next == 0 && record > 0 {
+            Err(format!("the journal has the records from {} to {}", opened.first, opened.next))
+        } else {
+            fs::read(&path)
+                .map_err(|error| error.to_string())
+                .and_then(|bytes| restore(&bytes, record, options))
+        };
+        match restored {
+            Ok(restored) => return (Some(restored), refused),
+            Err(why) => refused.push(format!("{}: {why}", path.display())),
+        }
+        if record > opened.next {
+            // Its number will be that of another record: it keeps a name by which nobody takes it for that one's state.
+            let _not_used = fs::rename(&path, path.with_extension(format!("{ENDING}.unused")));
+        }
+    }
+    (None, refused)
+}
+
+/// The newest checkpoint in which no event at or after `from` has been, of a journal whose first record is `first`.
+pub fn before(folder: &Path, first: u64, from: Nanos, options: &EngineOptions) -> Option<Restored> {
+    let all = list(folder).ok()?.into_iter().rev();
+    let mut early =
+        all.filter(|(record, path)| *record >= first && time_of(path).is_some_and(|time| time < from));
+    early.find_map(|(record, path)| restore(&fs::read(path).ok()?, record, options).ok())
+}
+
+/// The oldest checkpoint that a replay of a journal whose first record is `first` can begin with.
+pub fn oldest(folder: &Path, first: u64, options: &EngineOptions) -> Option<Restored> {
+    let mut all = list(folder).ok()?.into_iter().filter(|(record, _)| *record >= first);
+    all.find_map(|(record, path)| restore(&fs::read(path).ok()?, record, options).ok())
+}
+
+/// The oldest checkpoint behind the record `record`, which says that inputs were lost.
+pub fn behind(folder: &Path, record: u64, options: &EngineOptions) -> Option<Restored> {
+    oldest(folder, record.saturating_add(1), options)
+}
+
+/// A checkpoint beside a journal, as [`check`] found it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CheckedCheckpoint {
+    /// The file.
+    pub path: PathBuf,
+    /// The record of the journal that comes next.
+    pub record: u64,
+    /// Why it cannot be used; `None` when it is sound.
+    pub damage: Option<String>,
+}
+
+/// Checks the checkpoints in a journal's folder: header, length and CRC. Whether their state is of an engine's configuration
+/// needs that configuration, and is not looked at.
+///
+/// # Errors
+/// A folder that cannot be listed.
+pub fn check(folder: &Path) -> io::Result<Vec<CheckedCheckpoint>> {
+    let check = |(record, path): (u64, PathBuf)| {
+        let bytes = fs::read(&path).map_err(|error| error.to_string());
+        let damage = bytes.and_then(|bytes| body_of(&bytes, record).map(|_| ())).err();
+        CheckedCheckpoint { path, record, damage }
+    };
+    Ok(list(folder)?.into_iter().map(check).collect())
+}
+
+/// Renames the checkpoints in a journal's folder that [`check`] calls damaged, so that nobody looks at them again: `.damaged` is added
+/// to their names. Answers the new names.
+///
+/// # Errors
+/// A folder that cannot be listed or written.
+pub fn set_damaged_aside(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut aside = Vec::new();
+    for damaged in check(folder)?.into_iter().filter(|checkpoint| checkpoint.damage.is_some()) {
+        let mut name = damaged.path.clone().into_os_string();
+        name.push(".damaged");
+        fs::rename(&damaged.path, &name)?;
+        aside.push(PathBuf::from(name));
+    }
+    Ok(aside)
+}
+
+/// The time in a file's header.
+fn time_of(path: &Path) -> Option<Nanos> {
+    let mut header = [0; HEADER_BYTES];
+    File::open(path).and_then(|mut file| file.read_exact(&mut header)).ok()?;
+    Some(Header::read(&header)?.time)
+}

@@ -1,0 +1,341 @@
+//! Checkpoints: written, restored, chosen, damaged; and files of a journal that has lost its beginning.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dbn::Record as _;
+use dbn::decode::dbn::RecordDecoder;
+use proptest::prelude::*;
+use tapeworks_feed::live::Input;
+use tapeworks_journal::{JournalOptions, JournalWriter, Opened, segment_starts};
+use tapeworks_market::{Line, Nanos};
+use tapeworks_store::Schema;
+
+use super::folder::{list, move_away, newest, oldest, prune, write};
+use super::*;
+use crate::days::{self, earlier_journals};
+use crate::export::{ExportOptions, export};
+use crate::history::{History, Read};
+use crate::records::record_of;
+use crate::tests::{Temporary, options, records, run, session, without_heartbeats};
+use crate::{JournalHistory, JournalReplayed, replay};
+
+/// The state as the body of a file.
+fn encoded(engine: &Engine, market: &MarketStage) -> Vec<u8> {
+    encode(EngineImage::of(engine).unwrap(), &market.image().sorted(), Vec::new()).unwrap()
+}
+
+fn stage() -> MarketStage {
+    MarketStage::new(&options(), ())
+}
+
+fn opened(next: u64) -> Opened {
+    Opened { first: 0, next, ..Opened::default() }
+}
+
+const SMALL: JournalOptions = JournalOptions { segment_bytes: 8_192, keep_bytes: Some(30_000) };
+const LARGE: JournalOptions = JournalOptions { segment_bytes: 1 << 20, keep_bytes: None };
+
+/// Keeps a session as a plant would, with so many checkpoints.
+fn keep(folder: &Path, journal: JournalOptions, checkpoints: usize) {
+    let (mut writer, _) = JournalWriter::open(folder, journal).unwrap();
+    writer.need_from(0);
+    let (mut engine, mut market) = (Engine::new(&options()), stage());
+    let packets = without_heartbeats();
+    let (every, mut taken) = (packets.len() / (checkpoints + 1), 0);
+    for (at, packet) in packets.iter().enumerate() {
+        if at > 0 && at % every == 0 && taken < checkpoints {
+            writer.sync().unwrap();
+            write(folder, at as u64, &mut encoded(&engine, &market)).unwrap();
+            writer.need_from(prune(folder).unwrap());
+            taken += 1;
+        }
+        run(&mut engine, &mut market, std::slice::from_ref(packet));
+        let (channel, received, payload) = packet;
+        let input = Input::Packet { channel: *channel, line: Line::A, received: *received, payload };
+        writer.append(&record_of(&input, &mut [0; 8])).unwrap();
+    }
+    writer.sync().unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_restored_goes_on_as_if_nothing_had_been(
+        at in any::<prop::sample::Index>(),
+        // Packets that are lost, so that something waits, and books are in doubt.
+        lost in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+    ) {
+        let mut packets = session();
+        lost.iter().for_each(|lost| drop(packets.remove(lost.index(packets.len()))));
+        let (before, after) = packets.split_at(at.index(packets.len()));
+        let (mut engine, mut market) = (Engine::new(&options()), stage());
+        run(&mut engine, &mut market, before);
+        let bytes = encoded(&engine, &market);
+        let folder = Temporary::new();
+        fs::create_dir_all(&folder.0).unwrap();
+        let record = before.len() as u64;
+        write(&folder.0, record, &mut { bytes }).unwrap();
+        let (restored, refused) = newest(&folder.0, &opened(record + 5), &options());
+        prop_assert!(refused.is_empty(), "{refused:?}");
+        let restored = restored.unwrap();
+        prop_assert_eq!(restored.record, record);
+        let (mut other, mut twin) = (restored.engine, stage());
+        twin.restore(restored.market);
+        prop_assert_eq!(other.counters(), engine.counters());
+        prop_assert_eq!(run(&mut other, &mut twin, after), run(&mut engine, &mut market, after));
+        prop_assert_eq!(other.counters(), engine.counters());
+        prop_assert_eq!(other.feed().save(), engine.feed().save());
+        let (one, same) = (market.image().sorted(), twin.image().sorted());
+        prop_assert_eq!(one.books, same.books);
+        prop_assert_eq!(one.nbbo, same.nbbo);
+        prop_assert_eq!(one.symbols, same.symbols);
+    }
+}
+
+#[test]
+fn a_checkpoint_is_read_and_made_without_a_plant() {
+    let packets = without_heartbeats();
+    let (mut state, mut events) = (Checkpoint::new(&options()), Vec::new());
+    let input = |(channel, received, payload): &(u16, Nanos, Vec<u8>), state: &mut Checkpoint, to: &mut _| {
+        state.input(&Input::Packet { channel: *channel, line: Line::A, received: *received, payload }, to);
+    };
+    packets[..900].iter().for_each(|packet| input(packet, &mut state, &mut events));
+    // The same file as a plant writes.
+    let (mut engine, mut market) = (Engine::new(&options()), stage());
+    assert_eq!(run(&mut engine, &mut market, &packets[..900]), events);
+    let mut file = encoded(&engine, &market);
+    seal(&mut file, 900);
+    assert!(state.write().unwrap() == file);
+    let mut twin = Checkpoint::read(&file, &options()).unwrap();
+    assert_eq!((twin.record(), twin.next_event()), (900, events.len() as u64));
+    let (mut one, mut same) = (Vec::new(), Vec::new());
+    packets[900..].iter().for_each(|packet| input(packet, &mut state, &mut one));
+    packets[900..].iter().for_each(|packet| input(packet, &mut twin, &mut same));
+    assert!(!one.is_empty() && one == same && state.write() == twin.write());
+    file[100] ^= 1;
+    let refused = Checkpoint::read(&file, &options()).unwrap_err();
+    assert_eq!(refused.to_string(), "checkpoint: it is damaged");
+}
+
+/// Schemas whose records need a minute, and those that do not.
+const SCHEMAS: [&[Schema]; 2] = [
+    &[Schema::Bbo1M, Schema::Cbbo1M],
+    &[
+        Schema::Mbo,
+        Schema::Mbp1,
+        Schema::Mbp10,
+        Schema::Tbbo,
+        Schema::Trades,
+        Schema::Bbo1S,
+        Schema::Cmbp1,
+        Schema::Cbbo1S,
+        Schema::Status,
+        Schema::Imbalance,
+        Schema::Definition,
+        Schema::Ohlcv1S,
+    ],
+];
+
+/// The files of a journal by their names, each with its records by feed, and from when on they tell.
+fn files(journal: &Path, schemas: &[Schema]) -> (Option<Nanos>, Files) {
+    let out = Temporary::new();
+    let wanted = ExportOptions {
+        folder: out.0.clone(),
+        schemas: schemas.to_vec(),
+        ending: "dbn".to_owned(),
+        overwrite: false,
+        date: None,
+    };
+    let exported = export(&options(), journal, &wanted, |_| true).unwrap();
+    let name = |path: &Path| path.strip_prefix(&exported.folder).unwrap().to_owned();
+    let files = exported.files.iter().map(|file| (name(&file.path), records(&file.path))).collect();
+    (exported.from, files)
+}
+
+type Files = BTreeMap<PathBuf, BTreeMap<u16, Vec<Vec<u8>>>>;
+
+#[test]
+fn the_files_of_a_journal_without_its_beginning_are_the_end_of_the_days() {
+    let (folder, all) = (Temporary::new(), Temporary::new());
+    keep(&folder.0, SMALL, 12);
+    keep(&all.0, LARGE, 0);
+    let first = segment_starts(&folder.0).unwrap()[0];
+    let oldest = oldest(&folder.0, first, &options()).unwrap().market.time();
+    let widths = [60 * Nanos::SECOND, Nanos::SECOND, 1];
+    let exact = [Schema::Mbo, Schema::Mbp10, Schema::Trades, Schema::Cmbp1, Schema::Imbalance];
+    for (schemas, width) in SCHEMAS.into_iter().chain([&exact[..]]).zip(widths) {
+        let (from, part) = files(&folder.0, schemas);
+        let (whole_from, whole) = files(&all.0, schemas);
+        let from = from.unwrap();
+        assert_eq!((whole_from, from.0), (None, (oldest.0 / width + 1) * width));
+        let mut expected = Files::new();
+        for (path, by_feed) in whole {
+            // What an interval's record tells is of before its time.
+            let is_quote = path.file_stem().unwrap().to_str().unwrap().contains("bbo-");
+            let is_told = |bytes: &Vec<u8>| {
+                let mut decoder = RecordDecoder::new(&bytes[..]);
+                let time = decoder.decode_ref().unwrap().unwrap().raw_index_ts();
+                if is_quote { time > from.0 } else { time >= from.0 }
+            };
+            for (feed, mut all) in by_feed {
+                all.retain(is_told);
+                if !all.is_empty() {
+                    expected.entry(path.clone()).or_default().insert(feed, all);
+                }
+            }
+        }
+        let counts = |files: &Files| -> Vec<(PathBuf, usize)> {
+            files.iter().map(|(path, all)| (path.clone(), all.values().map(Vec::len).sum())).collect()
+        };
+        let (told, wanted) = (counts(&part), counts(&expected));
+        assert!(part == expected, "from {from:?}: {told:?}, not {wanted:?}");
+        assert!(told.iter().map(|(_, records)| records).sum::<usize>() > 40, "{told:?}");
+    }
+    // A new day begins: the snapshots go with the journal, and the files are the same.
+    let before = files(&folder.0, &exact);
+    drop(
+        days::open(&folder.0, SMALL, Nanos(without_heartbeats()[0].1.0 + 3 * 86_400 * Nanos::SECOND))
+            .unwrap(),
+    );
+    let days = earlier_journals(&folder.0).unwrap();
+    assert!(list(&folder.0).unwrap().is_empty());
+    assert!(files(&days[0].folder, &exact) == before);
+    // Without them there is nothing to begin with.
+    move_away(&days[0].folder, 0, &folder.0).unwrap();
+    let to = Temporary::new();
+    let out = ExportOptions {
+        folder: to.0.clone(),
+        schemas: exact.to_vec(),
+        ending: "dbn".to_owned(),
+        overwrite: false,
+        date: None,
+    };
+    let refused = export(&options(), &days[0].folder, &out, |_| true).unwrap_err().to_string();
+    assert!(refused.contains("records were removed to make room, and no checkpoint"), "{refused}");
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_used_is_told_and_the_one_before_it_is() {
+    let packets = session();
+    let (mut engine, mut market) = (Engine::new(&options()), stage());
+    let folder = Temporary::new();
+    fs::create_dir_all(&folder.0).unwrap();
+    // A segment that begins behind the first of them.
+    fs::write(folder.0.join(format!("{:020}.journal", 150)), b"").unwrap();
+    for (round, piece) in packets.chunks(packets.len() / 3).take(3).enumerate() {
+        run(&mut engine, &mut market, piece);
+        let record = 100 * (round as u64 + 1);
+        write(&folder.0, record, &mut encoded(&engine, &market)).unwrap();
+    }
+    assert_eq!(prune(&folder.0), Ok(200));
+    let all = list(&folder.0).unwrap();
+    let [(200, first), (300, last)] = &all[..] else { panic!("the newest two are kept: {all:?}") };
+    let used = |next, options: &EngineOptions| {
+        let (restored, refused) = newest(&folder.0, &opened(next), options);
+        (restored.map(|restored| restored.record), refused.len())
+    };
+    assert_eq!(used(1_000, &options()), (Some(300), 0));
+    // The journal lost everything before it.
+    let (restored, refused) = newest(&folder.0, &Opened { first: 400, ..opened(500) }, &options());
+    assert!(restored.is_none() && refused.len() == 2);
+    // Another configuration.
+    let mut others = options();
+    others.channels[0].arbiter.reorder_window_ns += 1;
+    assert_eq!(used(1_000, &others), (None, 2));
+    // Any damage, and any end.
+    let sound = fs::read(last).unwrap();
+    for at in (0..sound.len()).step_by(sound.len() / 15) {
+        if (12..16).contains(&at) {
+            continue;
+        }
+        let mut damaged = sound.clone();
+        damaged[at] ^= 16;
+        fs::write(last, damaged).unwrap();
+        assert_eq!(used(1_000, &options()), (Some(200), 1), "byte {at}");
+        fs::write(last, &sound[..at]).unwrap();
+        assert_eq!(used(1_000, &options()), (Some(200), 1), "up to byte {at}");
+    }
+    // The journal is damaged and ends before it: the state is all that is left.
+    fs::write(last, sound).unwrap();
+    assert_eq!(used(250, &options()), (Some(300), 0));
+    // One that cannot be used gives its name to another record's, and is kept.
+    assert_eq!(used(250, &others), (None, 2));
+    assert!(!last.exists() && last.with_extension("snapshot.unused").exists());
+    fs::write(last, b"").unwrap();
+    fs::write(first, b"TAPESNP1").unwrap();
+    assert_eq!(used(1_000, &options()), (None, 2));
+    let to = Temporary::new();
+    fs::create_dir_all(&to.0).unwrap();
+    move_away(&folder.0, 250, &to.0).unwrap();
+    assert!(list(&folder.0).unwrap().is_empty());
+    let moved: Vec<u64> = list(&to.0).unwrap().into_iter().map(|(record, _)| record).collect();
+    assert_eq!(moved, [300], "those of records that are there");
+    move_away(&to.0, 301, &folder.0).unwrap();
+    assert!(list(&folder.0).unwrap().is_empty() && list(&to.0).unwrap().is_empty());
+}
+
+/// Starts as a plant does, up to where it would listen. Returns the books, what was replayed, and the state's record.
+fn start_of(folder: &Path) -> (MarketStage, JournalReplayed, Option<u64>) {
+    let mut opened = days::open(folder, LARGE, without_heartbeats().last().unwrap().1).unwrap();
+    let (mut engine, mut market) = (Engine::new(&options()), stage());
+    let (restored, _) = newest(folder, &opened.opened, &options());
+    let from = restored.as_ref().map(|restored| restored.record);
+    if let Some(restored) = restored {
+        opened.go_on_from(&restored).unwrap();
+        engine = restored.engine;
+        market.restore(restored.market);
+    }
+    let replayed = replay(&mut engine, folder, from, |events| {
+        market.apply(events);
+        events.clear();
+        Ok(())
+    });
+    (market, replayed.unwrap(), from)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_plant_starts_whatever_is_damaged_and_loses_nothing_behind_its_newest_sound_state(
+        segment_bytes in prop::sample::select(vec![4_096u64, 1 << 20]),
+        damage in prop::collection::vec(
+            (any::<prop::sample::Index>(), any::<prop::sample::Index>(), 1usize..3_000, any::<u8>()),
+            1..4,
+        ),
+    ) {
+        let folder = Temporary::new();
+        keep(&folder.0, JournalOptions { segment_bytes, keep_bytes: None }, 6);
+        let (straight, _, _) = start_of(&folder.0);
+        let mut files: Vec<PathBuf> =
+            fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.retain(|path| path.extension().is_some());
+        files.sort();
+        for (file, at, length, byte) in damage {
+            let path = file.get(&files);
+            let mut bytes = fs::read(path).unwrap();
+            let from = at.index(bytes.len());
+            let until = (from + length).min(bytes.len());
+            bytes[from..until].fill(byte);
+            fs::write(path, bytes).unwrap();
+        }
+        let (market, replayed, from) = start_of(&folder.0);
+        let left = tapeworks_journal::verify(&folder.0, || true).unwrap();
+        if replayed.damaged == 0 && left.numbers.is_some_and(|(_, next)| next >= without_heartbeats().len() as u64) {
+            // Whatever is damaged lies before the state.
+            prop_assert!(market.image().sorted() == straight.image().sorted());
+        }
+        prop_assert!(from.is_some() || left.records > 0 || left.segments == 0);
+        // A replay for a client comes to an end, or waits for the state behind the loss.
+        if let Ok(mut reader) = JournalHistory::new(options(), &folder.0).open(Nanos(0)) {
+            let mut events = Vec::new();
+            while reader.read(&mut events).unwrap() == Read::Events {
+                reader.start();
+                events.clear();
+            }
+        }
+    }
+}

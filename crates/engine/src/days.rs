@@ -1,0 +1,293 @@
+//! The folder of a journal and those of earlier days in it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::civil::Date;
+use tapeworks_feed::clock;
+use tapeworks_journal::{
+    JournalError, JournalOptions, JournalReader, JournalWriter, Opened, is_journal_file, last_time,
+    segment_starts, sync_folder,
+};
+use tapeworks_market::Nanos;
+
+use crate::checkpoint::{Restored, folder};
+
+/// An opened journal.
+#[derive(Debug)]
+pub struct OpenJournal {
+    /// Goes on behind its last record.
+    pub writer: JournalWriter,
+    /// What it held.
+    pub opened: Opened,
+}
+
+impl OpenJournal {
+    /// Goes on from a state that stands for more records than the journal has: those that are not there are lost, and the
+    /// journal says so.
+    ///
+    /// # Errors
+    /// A record that cannot be written.
+    pub fn go_on_from(&mut self, restored: &Restored) -> Result<(), JournalError> {
+        let missing = restored.record.saturating_sub(self.opened.next);
+        self.writer.lose_until(restored.record, restored.market.time().0)?;
+        self.opened.damaged += missing;
+        self.opened.next += missing;
+        Ok(())
+    }
+}
+
+/// The folder in which an earlier day's journal is collected before it gets the name of its day.
+const MOVING: &str = "moving";
+
+/// Opens the journal. One whose last record is of an earlier day is moved away first.
+///
+/// # Errors
+/// A journal that cannot be opened or moved.
+pub fn open(folder: &Path, options: JournalOptions, now: Nanos) -> Result<OpenJournal, JournalError> {
+    let moving = &folder.join(MOVING);
+    let (writer, opened) = JournalWriter::open(folder, options)?;
+    // Begun, and not ended: the process was killed.
+    let mut is_old = moving.exists();
+    if opened.next > opened.first
+        && let Some(last) = last_time(folder)?
+        && let (Some(day), Some(today)) = (clock::date_at(Nanos(last)), clock::date_at(now))
+    {
+        is_old |= day < today;
+    }
+    if !is_old {
+        return Ok(OpenJournal { writer, opened });
+    }
+    drop(writer);
+    move_away(folder, moving)?;
+    let (writer, opened) = JournalWriter::open(folder, options)?;
+    Ok(OpenJournal { writer, opened })
+}
+
+/// Moves the journal in `folder` into a folder in it, named by the day of its last record. It is collected in `moving`, so that
+/// a move that was interrupted is ended at the next start.
+fn move_away(folder: &Path, moving: &Path) -> Result<(), JournalError> {
+    let failed = |path: &Path, what| {
+        let path = path.to_owned();
+        move |source| JournalError::Io { path, what, source }
+    };
+    let sync = |folder: &Path| sync_folder(folder).map_err(failed(folder, "cannot be synced"));
+    fs::create_dir_all(moving).map_err(failed(moving, "cannot be created"))?;
+    let entries = fs::read_dir(folder).map_err(failed(folder, "cannot list the journal"))?;
+    for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
+        if is_journal_file(&path)
+            && let Some(name) = path.file_name()
+        {
+            fs::rename(&path, moving.join(name)).map_err(failed(&path, "cannot be moved away"))?;
+        }
+    }
+    let first = segment_starts(moving)?.first().copied().unwrap_or_default();
+    folder::move_away(folder, first, moving).map_err(failed(folder, "old snapshots cannot be moved away"))?;
+    let Some(day) = last_time(moving)?.and_then(|last| clock::date_at(Nanos(last))) else {
+        // Nothing was in it.
+        return fs::remove_dir_all(moving).map_err(failed(moving, "cannot be removed"));
+    };
+    let mut names = (1..).map(|part| folder.join(name_of_day(day, part)));
+    // What is there of the same day already, as when the clock was wrong, stays.
+    let to = names.find(|to| !to.exists()).unwrap_or_else(|| folder.join(day.to_string()));
+    sync(moving)?;
+    fs::rename(moving, &to).map_err(failed(&to, "cannot get its name"))?;
+    sync(folder)
+}
+
+/// The name of the folder of a day, or of one more of the same day.
+pub fn name_of_day(day: Date, part: u32) -> String {
+    if part > 1 { format!("{day}.{part}") } else { day.to_string() }
+}
+
+/// The day that a folder is named by, and which of that day it is.
+pub fn day_of_name(name: &str) -> Option<(Date, u32)> {
+    let (day, part) = match name.split_once('.') {
+        Some((day, part)) => (day, part.parse().ok().filter(|part| *part > 1)?),
+        None => (name, 1),
+    };
+    Some((day.parse().ok()?, part))
+}
+
+/// The days, in New York, of which a journal has records, in order. Cost: a look into each segment's header for each day, and a
+/// read of a segment.
+///
+/// # Errors
+/// A journal that cannot be read.
+pub fn days_of(journal: &Path) -> Result<Vec<Date>, JournalError> {
+    let (mut days, mut from) = (Vec::new(), Nanos(0));
+    loop {
+        let mut reader = JournalReader::from_time(journal, from.0)?;
+        let mut found = None;
+        while let Some(record) = reader.next()? {
+            if record.time >= from.0 {
+                found = clock::date_at(Nanos(record.time));
+                break;
+            }
+        }
+        let Some(date) = found else { return Ok(days) };
+        days.push(date);
+        match clock::day_after(date).and_then(clock::midnight_of) {
+            Some(midnight) if midnight > from => from = midnight,
+            _ => return Ok(days),
+        }
+    }
+}
+
+/// A journal that a plant has moved away.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct EarlierJournal {
+    /// The day of its last record, in New York.
+    pub date: Date,
+    /// Which of that day it is, from 1: more than one there is when the clock was wrong.
+    pub part: u32,
+    /// Where it is.
+    pub folder: PathBuf,
+}
+
+/// The journals that a plant has moved away: the folders in the journal's that are named by dates, in order.
+///
+/// # Errors
+/// A folder that cannot be listed.
+pub fn earlier_journals(journal: &Path) -> Result<Vec<EarlierJournal>, JournalError> {
+    let failed = |source| JournalError::Io { path: journal.to_owned(), what: "cannot be listed", source };
+    let entries = match fs::read_dir(journal) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(failed)?,
+    };
+    let mut journals = Vec::new();
+    for entry in entries {
+        let folder = entry.map_err(failed)?.path();
+        let day = folder.file_name().and_then(|name| day_of_name(name.to_str()?));
+        if let Some((date, part)) = day.filter(|_| folder.is_dir()) {
+            journals.push(EarlierJournal { date, part, folder });
+        }
+    }
+    journals.sort();
+    Ok(journals)
+}
+
+/// A day to make files of, the journal that it is in, and the name of its folder.
+pub type Due = (Date, PathBuf, String);
+
+/// The days before `today` of which the journal in `folder`, or one that was moved away from there, has records, in order; and of
+/// the journals that cannot be read the day of each and why.
+pub fn days_before(today: Date, folder: &Path) -> (Vec<Due>, Vec<(Date, String)>) {
+    let (mut due, mut unreadable) = (Vec::new(), Vec::new());
+    let mut journals = earlier_journals(folder).unwrap_or_else(|error| {
+        unreadable.push((today, error.to_string()));
+        Vec::new()
+    });
+    journals.push(EarlierJournal { date: today, part: 1, folder: folder.to_owned() });
+    for EarlierJournal { date: of, part, folder } in journals {
+        match days_of(&folder) {
+            Ok(days) => {
+                let over = days.into_iter().filter(|date| *date < today);
+                due.extend(over.map(|date| (date, folder.clone(), name_of_day(date, part))));
+            }
+            Err(error) => unreadable.push((of, error.to_string())),
+        }
+    }
+    due.sort();
+    (due, unreadable)
+}
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_journal::Record;
+
+    use super::*;
+    use crate::tests::Temporary;
+
+    const DAY: u64 = 86_400 * Nanos::SECOND;
+
+    /// Noon in New York of 2026-01-05, a Monday, and so many days later.
+    fn noon(days: u64) -> Nanos {
+        Nanos(1_767_632_400 * Nanos::SECOND + days * DAY)
+    }
+
+    const SMALL: JournalOptions = JournalOptions { segment_bytes: 1_024, keep_bytes: None };
+
+    /// Opens the journal at this time, and appends so many records of it. Returns what was there.
+    fn keep(folder: &Temporary, time: Nanos, records: u64) -> Opened {
+        let OpenJournal { mut writer, opened } = open(&folder.0, SMALL, time).unwrap();
+        for _ in 0..records {
+            writer
+                .append(&Record { kind: 5, time: time.0, payload: &[1; 100], ..Record::default() })
+                .unwrap();
+        }
+        writer.sync().unwrap();
+        opened
+    }
+
+    fn records(folder: &Path) -> u64 {
+        tapeworks_journal::verify(folder, || true).unwrap().records
+    }
+
+    #[test]
+    fn a_journal_goes_on_over_days_until_a_start_finds_its_last_record_of_an_earlier_one() {
+        let folder = Temporary::new();
+        keep(&folder, noon(0), 20);
+        // The plant runs into the next day.
+        let mut running = open(&folder.0, SMALL, noon(0)).unwrap();
+        for days in [0, 1] {
+            let record = Record { kind: 5, time: noon(days).0, ..Record::default() };
+            running.writer.append(&record).unwrap();
+        }
+        drop(running);
+        // It is started again on that day: nothing is lost, and numbers go on.
+        assert_eq!(keep(&folder, noon(1), 1).next, 22);
+        assert!(!folder.0.join("2026-01-05").exists());
+        // And on the next one.
+        assert_eq!(keep(&folder, noon(2), 3).next, 0);
+        assert_eq!((records(&folder.0), records(&folder.0.join("2026-01-06"))), (3, 23));
+        // A clock that is wrong, before the journal's day: it stays.
+        assert_eq!(keep(&folder, noon(1), 0).next, 3);
+        assert_eq!(records(&folder.0), 3);
+    }
+
+    #[test]
+    fn a_second_journal_of_a_day_leaves_the_first_alone() {
+        let folder = Temporary::new();
+        for part in 1..4u64 {
+            keep(&folder, noon(0), part);
+            keep(&folder, noon(1), 0);
+        }
+        let of = |name: &str| records(&folder.0.join(name));
+        assert_eq!((of("2026-01-05"), of("2026-01-05.2"), of("2026-01-05.3")), (1, 2, 3));
+        assert_eq!(records(&folder.0), 0);
+    }
+
+    #[test]
+    fn a_move_that_was_interrupted_is_ended_by_the_next_start() {
+        let folder = Temporary::new();
+        keep(&folder, noon(0), 40);
+        let starts = segment_starts(&folder.0).unwrap();
+        assert!(starts.len() > 3);
+        let moving = folder.0.join(MOVING);
+        fs::create_dir_all(&moving).unwrap();
+        for start in &starts[..2] {
+            let name = format!("{start:020}.journal");
+            fs::rename(folder.0.join(&name), moving.join(&name)).unwrap();
+        }
+        assert_eq!(keep(&folder, noon(1), 0), Opened::default());
+        assert!(!moving.exists());
+        let verified = tapeworks_journal::verify(&folder.0.join("2026-01-05"), || true).unwrap();
+        assert_eq!((verified.records, verified.damage.len()), (40, 0));
+        // As one that had not begun.
+        fs::create_dir_all(&moving).unwrap();
+        keep(&folder, noon(1), 1);
+        assert!(!moving.exists());
+    }
+
+    #[test]
+    fn the_names_of_days_are_read_as_they_are_written() {
+        let day: Date = "2026-01-05".parse().unwrap();
+        for part in [1, 2, 17] {
+            assert_eq!(day_of_name(&name_of_day(day, part)), Some((day, part)));
+        }
+        let none = ["moving", "2026-01-05.1", "2026-01-05.x", "2026-01-05.2.3", "2026-13-05", ""];
+        assert!(none.into_iter().all(|name| day_of_name(name).is_none()));
+    }
+}

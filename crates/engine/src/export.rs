@@ -1,0 +1,395 @@
+//! A journal as files: one for each schema and venue of a day.
+//!
+//! The journal is replayed through the engine, books and NBBO as a plant with the same options would, so the files hold what
+//! its clients got. They are `DATE/VENUE/SCHEMA.ENDING`: a date in New York, the venue by the name of its feed (`XNAS.ITCH`), and
+//! `nbbo` for what is computed across venues. All of a day is made in `DATE.partial`, which gets its name when the disk has
+//! all of it; a file without records is left out.
+//!
+//! A journal may span days. The files of one hold what was received on it; books, last trades and intervals that run are made of what
+//! was before, from the newest checkpoint of an earlier day on, or from the journal's beginning.
+//!
+//! Where the journal lost inputs, the files go on from the checkpoint behind them, as a client's replay does.
+//!
+//! A journal that has lost its beginning to make room is replayed from the oldest checkpoint that is kept with it. Its
+//! files hold what the whole day's would from some time on, which [`Exported::from`] tells.
+//!
+//! Cost: what a replay costs; one thread, and a file for each schema and venue at once.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::civil::Date;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+use tapeworks_feed::clock;
+use tapeworks_journal::{JournalError, JournalReader, LOST, sync_folder};
+use tapeworks_market::{BookStage, Event, EventKind, Instruments, Nanos, NbboStage, NbboUpdate, Publisher};
+use tapeworks_packet::new_file::{self, NewFileError};
+use tapeworks_stage::{Stage as _, Through};
+use tapeworks_store::live::State;
+use tapeworks_store::{Format, Options, Schema, StoreError, Summary, Writer};
+
+use crate::checkpoint::{Restored, folder};
+use crate::days::{day_of_name, name_of_day};
+use crate::records::input_of;
+use crate::{Engine, EngineOptions, Start};
+
+/// What is to be made of a journal.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExportOptions {
+    /// Where the day's folder goes.
+    pub folder: PathBuf,
+    /// What is written.
+    pub schemas: Vec<Schema>,
+    /// The ending of the files, which tells their format: `dbn.zst`, `parquet` and so on.
+    pub ending: String,
+    /// Whether the files of a day that are there already are replaced.
+    pub overwrite: bool,
+    /// The day whose records are written, in New York; that of the journal's first record unless given.
+    pub date: Option<Date>,
+}
+
+/// Whether `ending` is one that files may have, such as `dbn.zst`.
+pub fn is_ending(ending: &str) -> bool {
+    Format::ENDINGS.iter().any(|(known, _)| known.strip_prefix('.') == Some(ending))
+}
+
+/// Why a journal does not become files. What was written so far is removed.
+#[derive(thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// The journal cannot be read.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// A file cannot be written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A folder cannot be made, renamed or removed.
+    #[error("{}: {what}: {source}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another run makes files of the same day.
+    #[error(transparent)]
+    Locked(#[from] NewFileError),
+    /// The journal has no records, or they tell no date.
+    #[error("{}: the journal is empty", journal.display())]
+    Empty {
+        /// Its folder.
+        journal: PathBuf,
+    },
+    /// The journal does not begin with its first record, and no state is kept that could stand for those before.
+    #[error("{}: its first {records} records were removed to make room, and no checkpoint of this configuration is kept, \
+             without which no book would be right", journal.display())]
+    Beheaded {
+        /// Its folder.
+        journal: PathBuf,
+        /// Records that are gone.
+        records: u64,
+    },
+    /// The day's files are there already.
+    #[error("{}: the folder exists", path.display())]
+    Exists {
+        /// The day's folder.
+        path: PathBuf,
+    },
+    /// It was told to stop.
+    #[error("stopped before the end of the journal; nothing is written")]
+    Stopped,
+}
+
+/// A file that was written.
+#[derive(Clone, Debug)]
+pub struct ExportedFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What is in it, and what is not.
+    pub summary: Summary,
+}
+
+/// What came of a journal.
+#[derive(Clone, Debug)]
+pub struct Exported {
+    /// The day.
+    pub date: Date,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// The receive time from which on the files tell, where the journal has lost its beginning; `None` from the day's first
+    /// record in the journal. It is the first full second or minute, where a schema has such intervals, behind the oldest checkpoint.
+    pub from: Option<Nanos>,
+    /// Inputs that were read.
+    pub inputs: u64,
+    /// Events that they gave.
+    pub events: u64,
+    /// Inputs that the journal says it lost.
+    pub lost: u64,
+    /// The files, by venue and schema, but for those without records.
+    pub files: Vec<ExportedFile>,
+}
+
+/// The name of a feed as a folder.
+fn folder_of(feed: Publisher) -> String {
+    feed.feed().map_or_else(|| format!("publisher-{}", feed.0), |feed| feed.dataset.to_owned())
+}
+
+/// The earliest time from which on files of these schemas are whole, when nothing up to and including `last` is told.
+fn whole_from(last: Nanos, schemas: &[Schema]) -> Nanos {
+    // A bar of a day (UTC) begins in the evening of the day before in New York, so that a file's first is of a part of it.
+    let width = |schema: &Schema| schema.interval_ns().unwrap_or(1).min(3_600 * Nanos::SECOND);
+    let width = schemas.iter().map(width).max().unwrap_or(1);
+    Nanos((last.0 / width).saturating_add(1).saturating_mul(width))
+}
+
+struct Output {
+    /// The only feed whose updates it gets; all for `None`.
+    feed: Option<Publisher>,
+    path: PathBuf,
+    writer: Writer,
+}
+
+fn failed(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> ExportError {
+    move |source| ExportError::Folder { path: path.to_owned(), what, source }
+}
+
+/// Inputs between two looks whether to stop.
+const INPUTS_AT_ONCE: u64 = 1_024;
+
+/// Makes the files of the journal in `journal`, which a plant with these options has kept. `go_on` is told the inputs so far
+/// from time to time, and answers whether to go on.
+///
+/// # Errors
+/// [`ExportError`].
+pub fn export(
+    engine_options: &EngineOptions,
+    journal: &Path,
+    options: &ExportOptions,
+    mut go_on: impl FnMut(u64) -> bool,
+) -> Result<Exported, ExportError> {
+    let empty = || ExportError::Empty { journal: journal.to_owned() };
+    let first = JournalReader::open(journal)?.next()?.and_then(|record| clock::date_at(Nanos(record.time)));
+    let date = options.date.or(first).ok_or_else(empty)?;
+    let midnights = (clock::midnight_of(date), clock::day_after(date).and_then(clock::midnight_of));
+    let (Some(begin), Some(end)) = midnights else { return Err(empty()) };
+    let part = journal.file_name().and_then(|name| day_of_name(name.to_str()?)).map_or(1, |(_, part)| part);
+    let name = name_of_day(date, part);
+    let folder = options.folder.join(&name);
+    if folder.exists() && !options.overwrite {
+        return Err(ExportError::Exists { path: folder });
+    }
+    let partial = options.folder.join(format!("{name}.partial"));
+    let _locked_until_the_end = new_file::lock_folder(&folder, &partial)?;
+    // Another run may have finished it meanwhile.
+    if folder.exists() && !options.overwrite {
+        let _empty_at_worst = fs::remove_dir(&partial);
+        return Err(ExportError::Exists { path: folder });
+    }
+    let made = make(engine_options, journal, options, (begin, end), &partial, &mut go_on).and_then(
+        |mut exported| {
+            give_name(&partial, &folder)?;
+            for file in &mut exported.files {
+                if let Ok(rest) = file.path.strip_prefix(&partial) {
+                    file.path = folder.join(rest);
+                }
+            }
+            Ok(Exported { date, folder, ..exported })
+        },
+    );
+    if made.is_err() {
+        // The error says more than a folder that cannot be removed would.
+        let _left = fs::remove_dir_all(&partial);
+    }
+    made
+}
+
+/// Gives a day's folder, of which the disk has all, its name. One that has the name already is there until then.
+fn give_name(partial: &Path, folder: &Path) -> Result<(), ExportError> {
+    let named = |source| failed(folder, "cannot get its name")(source);
+    let parent = folder.parent().unwrap_or(folder);
+    // It gets the name of the partial folder for a moment, in which no other run may take it.
+    let _locked_until_the_end = fs::File::open(folder).and_then(|old| Ok(old.try_lock()?));
+    let exchanged = renameat_with(CWD, partial, CWD, folder, RenameFlags::EXCHANGE);
+    let old = match exchanged {
+        Ok(()) => Some(partial.to_owned()),
+        Err(Errno::NOENT) => {
+            fs::rename(partial, folder).map_err(named)?;
+            None
+        }
+        // A file system that cannot exchange names.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            let old = partial.with_extension("replaced");
+            remove(&old)?;
+            fs::rename(folder, &old).map_err(named)?;
+            fs::rename(partial, folder).map_err(named)?;
+            Some(old)
+        }
+        Err(error) => return Err(named(error.into())),
+    };
+    sync(parent)?;
+    old.map_or(Ok(()), |old| remove(&old))
+}
+
+/// Waits until the disk has the names in a folder.
+fn sync(folder: &Path) -> Result<(), ExportError> {
+    sync_folder(folder).map_err(failed(folder, "cannot be synced"))
+}
+
+fn remove(folder: &Path) -> Result<(), ExportError> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(failed(folder, "cannot be removed")(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// How far the times of records may be out of order, in ns.
+const SLACK: u64 = Nanos::SECOND;
+
+/// The state behind inputs that the journal lost at its record `record`, and the records behind it.
+fn state_behind(
+    journal: &Path,
+    record: u64,
+    engine_options: &EngineOptions,
+) -> Option<(JournalReader, Restored)> {
+    let behind = folder::behind(journal, record, engine_options)?;
+    Some((JournalReader::at_number(journal, behind.record).ok()??, behind))
+}
+
+/// The books and instruments of a state, which the files go on from.
+fn go_on_from(start: Start, outputs: &mut [Output]) -> (Through<BookStage, NbboStage>, Instruments) {
+    let now = start.time();
+    let Start { stages, instruments, carried, .. } = start;
+    let state = State { books: &stages.first, nbbo: &stages.second, instruments: &instruments, now };
+    outputs.iter_mut().for_each(|output| output.writer.restore(&state, &carried));
+    (stages, instruments)
+}
+
+/// Makes the files of what was received from `begin` on and before `end`.
+fn make(
+    engine_options: &EngineOptions,
+    journal: &Path,
+    options: &ExportOptions,
+    (begin, end): (Nanos, Nanos),
+    partial: &Path,
+    go_on: &mut impl FnMut(u64) -> bool,
+) -> Result<Exported, ExportError> {
+    let mut reader = JournalReader::open(journal)?;
+    let mut start = None;
+    let mut engine = Engine::new(engine_options);
+    let first = reader.next_number();
+    let beheaded = || ExportError::Beheaded { journal: journal.to_owned(), records: first };
+    // Of what was before the day books are made, and nothing else.
+    let mut state = folder::before(journal, first, begin, engine_options);
+    if state.is_none() && first > 0 {
+        state = Some(folder::oldest(journal, first, engine_options).ok_or_else(beheaded)?);
+    }
+    if let Some(Restored { record, engine: restored, market }) = state {
+        reader = JournalReader::at_number(journal, record)?.ok_or_else(beheaded)?;
+        (engine, start) = (restored, Some(market));
+    }
+    let whole = start.as_ref().map(|start| whole_from(start.time(), &options.schemas));
+    let from = whole.filter(|whole| *whole > begin);
+    let since = from.unwrap_or(begin);
+    let books = &engine_options.books;
+    let mut outputs = Vec::new();
+    for schema in &options.schemas {
+        let feeds: Vec<Option<Publisher>> = if schema.is_consolidated() {
+            vec![None]
+        } else {
+            books.feeds.iter().map(|(publisher, _)| Some(*publisher)).collect()
+        };
+        for feed in feeds {
+            let folder = partial.join(feed.map_or_else(|| "nbbo".to_owned(), folder_of));
+            fs::create_dir_all(&folder).map_err(failed(&folder, "cannot be created"))?;
+            let path = folder.join(format!("{schema}.{}", options.ending));
+            let writer = Writer::create(&path, *schema, &Options::default())?;
+            outputs.push(Output { feed, path, writer });
+        }
+    }
+    let mut market = books.stages();
+    let mut instruments = Instruments::default();
+    if let Some(start) = start {
+        (market, instruments) = go_on_from(start, &mut outputs);
+    }
+    let mut has_begun = false;
+    let (mut events, mut inputs, mut made, mut lost): (Vec<Event>, u64, u64, u64) = (Vec::new(), 0, 0, 0);
+    let mut written = Ok(());
+    while let Some(record) = reader.next()? {
+        let time = Nanos(record.time);
+        if time.0 >= end.0.saturating_add(SLACK) {
+            break;
+        }
+        let mut behind = None;
+        if record.kind == LOST {
+            lost += if (begin..end).contains(&time) { record.extra } else { 0 };
+            behind = state_behind(journal, record.number, engine_options);
+            match &behind {
+                Some((_, behind)) => engine.tell_missed(&behind.engine, time, &mut events),
+                None => engine.inputs_lost(time, &mut events),
+            }
+        } else {
+            let Some(input) = input_of(&record) else { continue };
+            engine.input(&input, &mut events);
+            inputs += 1;
+        }
+        made += events.len() as u64;
+        // Nobody sends what a replay would ask for.
+        while engine.take_ask().is_some() {}
+        // An instrument is known from its mapping on, and not before: what clears a venue concerns those that are.
+        for part in events.chunk_by(|_, next| next.kind != EventKind::SymbolMapping) {
+            if let Some(symbol) = part.first().and_then(Event::symbol) {
+                instruments.intern(symbol);
+            }
+            market.process(part, &mut |update: NbboUpdate<'_>| {
+                let Event { publisher: feed, ts_recv, .. } = *update.book.event;
+                has_begun = has_begun || ts_recv >= since;
+                for output in &mut outputs {
+                    if output.feed.is_some_and(|only| only != feed) {
+                        output.writer.pass(update.book.event);
+                    } else if !has_begun {
+                        output.writer.watch(&update);
+                    } else if written.is_ok() && ts_recv < end {
+                        written = output.writer.put(&update, &instruments);
+                    }
+                }
+            });
+        }
+        written?;
+        written = Ok(());
+        events.clear();
+        if let Some((behind_reader, Restored { engine: restored, market: start, .. })) = behind {
+            (reader, engine) = (behind_reader, restored);
+            (market, instruments) = go_on_from(start, &mut outputs);
+        }
+        if inputs.is_multiple_of(INPUTS_AT_ONCE) && !go_on(inputs) {
+            return Err(ExportError::Stopped);
+        }
+    }
+    let mut files = Vec::new();
+    for Output { path, writer, .. } in outputs {
+        let summary = writer.finish(&instruments)?;
+        if summary.records == 0 {
+            fs::remove_file(&path).map_err(failed(&path, "cannot be removed"))?;
+            // Where other files are it stays.
+            let _not_empty = path.parent().map(fs::remove_dir);
+        } else {
+            files.push(ExportedFile { path, summary });
+        }
+    }
+    files.sort_by(|one, other| one.path.cmp(&other.path));
+    // Folders without files are gone.
+    for entry in fs::read_dir(partial).map_err(failed(partial, "cannot be listed"))? {
+        sync(&entry.map_err(failed(partial, "cannot be listed"))?.path())?;
+    }
+    sync(partial)?;
+    Ok(Exported { date: Date::default(), folder: PathBuf::new(), from, inputs, events: made, lost, files })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+//! Journals as files of days.
+
+use std::collections::BTreeMap;
+
+use tapeworks_feed::live::Input;
+use tapeworks_journal::{JournalOptions, JournalWriter};
+use tapeworks_market::{Line, Nanos};
+
+use super::*;
+use crate::checkpoint::Checkpoint;
+use crate::days::{days_before, days_of};
+use crate::records::record_of;
+use crate::tests::{Temporary, options as engine_options, records, session};
+
+/// Keeps a session as a plant would, and answers its events.
+fn keep(journal: &Path) -> Vec<Event> {
+    let (mut writer, _) = JournalWriter::open(journal, JournalOptions::default()).unwrap();
+    let (mut engine, mut events) = (Engine::new(&engine_options()), Vec::new());
+    for (channel, received, payload) in &session() {
+        let input = Input::Packet { channel: *channel, line: Line::A, received: *received, payload };
+        writer.append(&record_of(&input, &mut [0; 8])).unwrap();
+        engine.input(&input, &mut events);
+    }
+    writer.sync().unwrap();
+    events
+}
+
+/// What a file of all venues holds.
+fn whole(events: &[Event], schema: Schema, path: &Path) -> BTreeMap<u16, Vec<Vec<u8>>> {
+    let mut writer = Writer::create(path, schema, &Options::default()).unwrap();
+    let (mut instruments, mut market) = (Instruments::default(), engine_options().books.stages());
+    for event in events {
+        event
+            .symbol()
+            .filter(|_| event.kind == EventKind::SymbolMapping)
+            .map(|symbol| instruments.intern(symbol));
+        market.process(&[*event], &mut |update: NbboUpdate<'_>| writer.put(&update, &instruments).unwrap());
+    }
+    writer.finish(&instruments).unwrap();
+    records(path)
+}
+
+fn options(folder: &Path) -> ExportOptions {
+    ExportOptions {
+        folder: folder.to_owned(),
+        schemas: vec![Schema::Mbo, Schema::Trades, Schema::Imbalance, Schema::Cmbp1],
+        ending: "dbn".to_owned(),
+        overwrite: false,
+        date: None,
+    }
+}
+
+#[test]
+fn a_journal_becomes_the_files_of_each_venue_and_of_the_nbbo() {
+    let (journal, out) = (Temporary::new(), Temporary::new());
+    let events = keep(&journal.0);
+    let exported = export(&engine_options(), &journal.0, &options(&out.0), |_| true).unwrap();
+    assert_eq!(exported.events, events.len() as u64);
+    let day = out.0.join(exported.date.to_string());
+    assert_eq!((&exported.folder, exported.lost), (&day, 0));
+    let mut expected = BTreeMap::new();
+    for schema in options(&out.0).schemas {
+        let all = whole(&events, schema, &out.0.join(format!("{schema}.dbn")));
+        if schema.is_consolidated() {
+            assert_eq!(all.len(), 2, "of both venues");
+            expected.insert(format!("nbbo/{schema}.dbn"), all);
+            continue;
+        }
+        for (feed, of_feed) in all {
+            let venue = folder_of(Publisher(feed));
+            expected.insert(format!("{venue}/{schema}.dbn"), BTreeMap::from([(feed, of_feed)]));
+        }
+    }
+    assert!(expected.contains_key("IEXG.DEEP/trades.dbn") && expected["XNAS.ITCH/mbo.dbn"][&2].len() > 1_000);
+    // What has no records has no file.
+    assert!(!day.join("XBOS.ITCH").exists());
+    let name = |file: &ExportedFile| file.path.strip_prefix(&day).unwrap().to_str().unwrap().to_owned();
+    let files: BTreeMap<_, _> = exported.files.iter().map(|file| (name(file), records(&file.path))).collect();
+    assert!(files == expected, "{:?} and {:?}", files.keys(), expected.keys());
+}
+
+#[test]
+fn a_day_is_there_whole_or_not_at_all() {
+    let (journal, out) = (Temporary::new(), Temporary::new());
+    keep(&journal.0);
+    let mut wanted = options(&out.0);
+    let mut looks = 0;
+    let stopped = export(&engine_options(), &journal.0, &wanted, |_| {
+        looks += 1;
+        false
+    });
+    assert!(matches!(stopped, Err(ExportError::Stopped)) && looks == 1);
+    assert_eq!(fs::read_dir(&out.0).unwrap().count(), 0, "nothing is left of it");
+    let first = export(&engine_options(), &journal.0, &wanted, |_| true).unwrap();
+    let again = export(&engine_options(), &journal.0, &wanted, |_| true);
+    assert!(matches!(&again, Err(ExportError::Exists { path }) if *path == first.folder), "{again:?}");
+    (wanted.overwrite, wanted.schemas) = (true, vec![Schema::Status]);
+    let replaced = export(&engine_options(), &journal.0, &wanted, |_| true).unwrap();
+    assert!(!replaced.folder.join("XNAS.ITCH/mbo.dbn").exists());
+    let nothing = export(&engine_options(), &out.0, &wanted, |_| true);
+    assert!(matches!(nothing, Err(ExportError::Empty { .. })), "{nothing:?}");
+    let endings = ["dbn.zst", "parquet", "xlsx", ".dbn", ""];
+    assert_eq!(endings.map(is_ending), [true, true, false, false, false]);
+}
+
+const DAY: u64 = 86_400 * Nanos::SECOND;
+
+/// Keeps a session whose second half is received at the times that `later` gives, and a state of the first half if it is so
+/// wanted. Returns the events.
+fn keep_over_days(journal: &Path, has_state: bool, later: impl Fn(Nanos) -> Nanos) -> Vec<Event> {
+    let (mut writer, _) = JournalWriter::open(journal, JournalOptions::default()).unwrap();
+    let (mut state, mut events) = (Checkpoint::new(&engine_options()), Vec::new());
+    let mut packets = session();
+    packets.retain(|(_, _, payload)| payload.len() > 40);
+    let half = packets.len() / 2;
+    for (at, (channel, received, payload)) in packets.iter().enumerate() {
+        if has_state && at == half - 20 {
+            let path = journal.join(format!("{at:020}.snapshot"));
+            fs::write(path, state.write().unwrap()).unwrap();
+        }
+        let received = if at < half { *received } else { later(*received) };
+        let input = Input::Packet { channel: *channel, line: Line::A, received, payload };
+        writer.append(&record_of(&input, &mut [0; 8])).unwrap();
+        state.input(&input, &mut events);
+    }
+    writer.sync().unwrap();
+    events
+}
+
+#[test]
+fn a_journal_over_days_becomes_the_files_of_each() {
+    for has_state in [false, true] {
+        let (journal, out) = (Temporary::new(), Temporary::new());
+        let events = keep_over_days(&journal.0, has_state, |received| Nanos(received.0 + 2 * DAY));
+        let days = days_of(&journal.0).unwrap();
+        let [first, last] = days[..] else { panic!("the day between has no records: {days:?}") };
+        let mut wanted = options(&out.0);
+        let export_of = |date, wanted: &ExportOptions| {
+            let wanted = ExportOptions { date, ..wanted.clone() };
+            export(&engine_options(), &journal.0, &wanted, |_| true).unwrap()
+        };
+        let (one, other) = (export_of(None, &wanted), export_of(Some(last), &wanted));
+        assert_eq!((one.date, other.date, one.from, other.from), (first, last, None, None));
+        // The second day begins with the state of the first that is kept.
+        assert_eq!(other.inputs < one.inputs + 100, has_state, "{} {}", one.inputs, other.inputs);
+        for schema in &wanted.schemas {
+            let mut all = whole(&events, *schema, &out.0.join(format!("{schema}.dbn")));
+            let mut parts: BTreeMap<u16, Vec<Vec<u8>>> = BTreeMap::new();
+            for exported in [&one, &other] {
+                for file in exported
+                    .files
+                    .iter()
+                    .filter(|file| file.path.file_stem().is_some_and(|stem| *stem == *schema.to_string()))
+                {
+                    for (feed, records) in records(&file.path) {
+                        assert!(!records.is_empty());
+                        parts.entry(feed).or_default().extend(records);
+                    }
+                }
+            }
+            all.retain(|_, records| !records.is_empty());
+            assert!(parts == all && !all.is_empty(), "{schema}");
+        }
+        // A day of which there is nothing is made, and empty.
+        wanted.overwrite = true;
+        let between = export_of(clock::day_after(first), &wanted);
+        assert_eq!(between.files.len(), 0);
+    }
+}
+
+#[test]
+fn the_days_that_are_over_are_those_before_today_of_every_journal() {
+    let folder = Temporary::new();
+    keep_over_days(&folder.0.join("2024-03-01.2"), false, |received| Nanos(received.0 + DAY));
+    keep_over_days(&folder.0, false, |received| Nanos(received.0 + DAY));
+    let [first, second] = days_of(&folder.0).unwrap()[..] else { panic!("two days") };
+    let names = |today| -> Vec<String> {
+        let (due, unreadable) = days_before(today, &folder.0);
+        assert_eq!(unreadable, []);
+        due.into_iter().map(|(.., name)| name).collect()
+    };
+    assert!(names(first).is_empty());
+    assert_eq!(names(second), [first.to_string(), format!("{first}.2")]);
+    assert_eq!(names(clock::day_after(second).unwrap()).len(), 4);
+    // One that cannot be read is told, and the others are there.
+    let segment = folder.0.join("2024-03-01.2").join(format!("{:020}.journal", 0));
+    fs::remove_file(&segment).unwrap();
+    fs::create_dir(&segment).unwrap();
+    let (due, unreadable) = days_before(second, &folder.0);
+    assert_eq!(due.len(), 1);
+    assert!(unreadable[0].0 == "2024-03-01".parse().unwrap(), "{unreadable:?}");
+    assert!(unreadable[0].1.contains("cannot be read"), "{unreadable:?}");
+}

@@ -1,0 +1,126 @@
+//! The events of a journal as a history.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tapeworks_journal::{JournalError, JournalReader, LOST};
+use tapeworks_market::{Event, Nanos};
+
+use crate::checkpoint::{Restored, folder};
+use crate::history::{History, HistoryError, HistoryReader, Read};
+use crate::records::input_of;
+use crate::{Engine, EngineOptions, Start};
+
+/// The events of the journal, made once more: the same, with the same numbers. A reader begins with the newest state snapshot that is
+/// early enough, or else with the first record; behind inputs that the journal lost it goes on from the next snapshot.
+#[derive(Clone, Debug)]
+pub struct JournalHistory {
+    options: Arc<EngineOptions>,
+    folder: PathBuf,
+}
+
+impl JournalHistory {
+    /// The history that the journal in `folder` holds, which an engine with these options has kept.
+    pub fn new(options: EngineOptions, folder: impl Into<PathBuf>) -> Self {
+        Self { options: Arc::new(options), folder: folder.into() }
+    }
+
+    fn events(&self, reader: JournalReader, engine: Engine, start: Option<Start>) -> JournalEvents {
+        JournalEvents { history: self.clone(), reader, engine, start, hole: None }
+    }
+}
+
+impl History for JournalHistory {
+    fn open(&self, from: Nanos) -> Result<Box<dyn HistoryReader>, HistoryError> {
+        let failed = |error: JournalError| HistoryError::unreadable(error.to_string());
+        let whole = JournalReader::open(&self.folder).map_err(failed)?;
+        let first = whole.next_number();
+        if let Some(Restored { record, engine, market }) =
+            folder::before(&self.folder, first, from, &self.options)
+        {
+            let reader = JournalReader::at_number(&self.folder, record).map_err(failed)?;
+            let removed =
+                || HistoryError::unreadable(format!("the journal's record {record} was removed just now"));
+            let reader = reader.ok_or_else(removed)?;
+            return Ok(Box::new(self.events(reader, engine, Some(market))));
+        }
+        if first > 0 {
+            return Err(match folder::oldest(&self.folder, first, &self.options) {
+                Some(oldest) => {
+                    HistoryError::NotKept { earliest: Nanos(oldest.market.time().0.saturating_add(1)) }
+                }
+                None => HistoryError::unreadable(format!(
+                    "the journal's first {first} records were removed to make room"
+                )),
+            });
+        }
+        let engine = Engine::new(&self.options);
+        Ok(Box::new(self.events(whole, engine, None)))
+    }
+}
+
+/// Inputs made events at one read.
+const INPUTS_AT_ONCE: usize = 512;
+
+struct JournalEvents {
+    history: JournalHistory,
+    reader: JournalReader,
+    engine: Engine,
+    start: Option<Start>,
+    /// The record that says that inputs were lost, and its time, as long as the state behind them is not there.
+    hole: Option<(u64, Nanos)>,
+}
+
+impl JournalEvents {
+    /// Goes on from the state behind a record that says that inputs were lost. What the engine made of them is not known, so their
+    /// events are missing; from the state on everything is as it was. `false` when there is no such state yet.
+    fn pass(&mut self, (record, time): (u64, Nanos), into: &mut Vec<Event>) -> Result<bool, HistoryError> {
+        let JournalHistory { options, folder } = &self.history;
+        let Some(behind) = folder::behind(folder, record, options) else { return Ok(false) };
+        let reader = JournalReader::at_number(folder, behind.record)
+            .map_err(|error| HistoryError::unreadable(error.to_string()))?
+            .filter(|_| behind.engine.counters().events >= self.engine.counters().events);
+        let Some(reader) = reader else {
+            return Err(HistoryError::unreadable(format!(
+                "the journal lost inputs at its record {record}, and the state snapshot behind it is of record {}, which does \
+                 not follow",
+                behind.record
+            )));
+        };
+        self.engine.tell_missed(&behind.engine, time, into);
+        (self.reader, self.engine, self.start, self.hole) =
+            (reader, behind.engine, Some(behind.market), None);
+        Ok(true)
+    }
+}
+
+impl HistoryReader for JournalEvents {
+    fn start(&mut self) -> Option<Start> {
+        self.start.take()
+    }
+
+    fn read(&mut self, into: &mut Vec<Event>) -> Result<Read, HistoryError> {
+        if let Some(hole) = self.hole {
+            let is_passed = self.pass(hole, into)?;
+            return Ok(if is_passed { Read::Events } else { Read::CaughtUp });
+        }
+        for _ in 0..INPUTS_AT_ONCE {
+            match self.reader.next() {
+                Ok(Some(record)) if record.kind == LOST => {
+                    self.hole = Some((record.number, Nanos(record.time)));
+                    return Ok(Read::Events);
+                }
+                Ok(Some(record)) => {
+                    if let Some(input) = input_of(&record) {
+                        self.engine.input(&input, into);
+                    }
+                }
+                Ok(None) => return Ok(Read::CaughtUp),
+                Err(error) => return Err(HistoryError::unreadable(error.to_string())),
+            }
+        }
+        // Nobody sends what a replay would ask for.
+        while self.engine.take_ask().is_some() {}
+        Ok(Read::Events)
+    }
+}

@@ -1,0 +1,26 @@
+#![doc = include_str!("../README.md")]
+
+mod books;
+pub mod checkpoint;
+mod contradicted;
+pub mod days;
+mod engine;
+pub mod export;
+pub mod history;
+mod journal_history;
+mod options;
+pub mod records;
+mod replay;
+pub mod replica;
+mod state;
+
+pub use books::{MarketStage, Publish};
+pub use contradicted::Contradicted;
+pub use engine::{Engine, EngineCounters};
+pub use journal_history::JournalHistory;
+pub use options::EngineOptions;
+pub use replay::{JournalReplayed, replay};
+pub use state::{MarketImage, Start};
+
+#[cfg(test)]
+mod tests;

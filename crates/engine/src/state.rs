@@ -1,0 +1,76 @@
+//! A market's state between two events.
+
+use serde::{Deserialize, Serialize};
+use tapeworks_market::image::{BooksImage, NbboImage};
+use tapeworks_market::{BookOptions, BookStage, InstrumentId, Instruments, Nanos, NbboStage, Symbol};
+use tapeworks_stage::Through;
+use tapeworks_store::live::{Carried, CarriedImage};
+
+/// Books, NBBO, instruments and last trades before the first event that a reader gives.
+#[derive(Debug)]
+pub struct Start {
+    /// The number of that event.
+    pub(crate) next: u64,
+    pub(crate) stages: Through<BookStage, NbboStage>,
+    pub(crate) instruments: Instruments,
+    pub(crate) carried: Carried,
+    /// The latest receive time of the events before.
+    pub(crate) now: Nanos,
+}
+
+impl Start {
+    /// Empty books before the event `next`, and symbols that are known by then.
+    pub fn new(
+        options: &BookOptions,
+        next: u64,
+        now: Nanos,
+        symbols: impl IntoIterator<Item = Symbol>,
+    ) -> Self {
+        let mut instruments = Instruments::default();
+        for symbol in symbols {
+            instruments.intern(symbol);
+        }
+        Self { next, stages: options.stages(), instruments, carried: Carried::default(), now }
+    }
+
+    /// The number of the first event that the reader gives.
+    pub const fn first_event(&self) -> u64 {
+        self.next
+    }
+
+    /// The latest receive time of the events before it.
+    pub const fn time(&self) -> Nanos {
+        self.now
+    }
+
+    /// The instruments of the events before it.
+    pub fn symbols(&self) -> impl Iterator<Item = (InstrumentId, Symbol)> {
+        // Instruments are numbered by 32 bits.
+        self.instruments.symbols().iter().zip(0..).map(|(symbol, index)| (InstrumentId(index), *symbol))
+    }
+}
+
+/// Books, NBBO, the symbols of their instruments, and last trades.
+#[derive(PartialEq, Default, Debug, Serialize, Deserialize)]
+pub struct MarketImage {
+    pub(crate) books: Vec<BooksImage>,
+    pub(crate) nbbo: NbboImage,
+    pub(crate) symbols: Vec<[u8; Symbol::MOST]>,
+    pub(crate) carried: CarriedImage,
+    /// The latest receive time of the events, in ns.
+    pub(crate) now: u64,
+}
+
+impl MarketImage {
+    /// The latest receive time of the events.
+    pub const fn time(&self) -> Nanos {
+        Nanos(self.now)
+    }
+
+    /// The same bytes for the same state. Not while the books wait.
+    #[must_use]
+    pub fn sorted(mut self) -> Self {
+        self.books.iter_mut().for_each(BooksImage::sort);
+        self
+    }
+}

@@ -1,0 +1,106 @@
+//! What the tests of this crate share.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use dbn::decode::dbn::Decoder;
+use tapeworks_exchange::{Packets, Scenario, VenueConfig, VenueKind};
+use tapeworks_feed::Application;
+use tapeworks_feed::live::{Input, LiveChannelOptions};
+use tapeworks_market::{BookOptions, Capacity, Event, Line, Nanos, Publisher};
+
+use crate::{Engine, EngineOptions, MarketStage};
+
+/// A folder that is removed in the end.
+pub(crate) struct Temporary(pub(crate) PathBuf);
+
+impl Temporary {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tapeworks-engine-{}-{number}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _left = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The last of them says nothing in the session.
+const KINDS: [(VenueKind, Application, Publisher); 3] = [
+    (VenueKind::Nasdaq, Application::TotalViewItch50, Publisher::XNAS_ITCH),
+    (VenueKind::IexDeep, Application::IexDeep10, Publisher::IEXG_DEEP),
+    (VenueKind::Bx, Application::TotalViewItch50, Publisher::XBOS_ITCH),
+];
+
+/// An engine of three venues, of which the last says nothing in the session.
+pub(crate) fn options() -> EngineOptions {
+    let channel = |(kind, application, publisher): (VenueKind, Application, Publisher)| LiveChannelOptions {
+        name: kind.name().to_owned(),
+        application,
+        publisher,
+        arbiter: Default::default(),
+        snapshot: None,
+    };
+    let capacity = Capacity::for_orders(1 << 16);
+    let feeds = KINDS.map(|(_, _, publisher)| (publisher, capacity)).to_vec();
+    let books = BookOptions { feeds, capacity, ..BookOptions::default() };
+    EngineOptions { channels: KINDS.map(channel).to_vec(), symbols: None, books, keeps_last_trades: true }
+}
+
+/// A session without the heartbeats of a whole day.
+pub(crate) fn without_heartbeats() -> Vec<(u16, Nanos, Vec<u8>)> {
+    let mut packets = session();
+    packets.retain(|(_, _, payload)| payload.len() > 40);
+    packets
+}
+
+/// Inputs of these packets into the engine, and its events into the books.
+pub(crate) fn run(
+    engine: &mut Engine,
+    stage: &mut MarketStage,
+    packets: &[(u16, Nanos, Vec<u8>)],
+) -> Vec<Event> {
+    let mut events = Vec::new();
+    for (channel, received, payload) in packets {
+        let before = events.len();
+        let input = Input::Packet { channel: *channel, line: Line::A, received: *received, payload };
+        engine.input(&input, &mut events);
+        stage.apply(&events[before..]);
+    }
+    events
+}
+
+/// A session's packets: the channel, the receive time, the payload.
+pub(crate) fn session() -> Vec<(u16, Nanos, Vec<u8>)> {
+    // A day of heartbeats takes seconds to make.
+    static SESSION: OnceLock<Vec<(u16, Nanos, Vec<u8>)>> = OnceLock::new();
+    SESSION.get_or_init(make_session).clone()
+}
+
+fn make_session() -> Vec<(u16, Nanos, Vec<u8>)> {
+    let venues = KINDS[..2].iter().map(|(kind, ..)| VenueConfig { kind: *kind, share: 1 }).collect();
+    let scenario = Scenario { venues, seed: 71, ..Scenario::full_session(3_000, 8) };
+    let mut packets = Packets::new(&scenario).unwrap();
+    let mut all = Vec::new();
+    while let Some(packet) = packets.next_packet() {
+        all.push((packet.venue as u16, Nanos(packet.timestamp_ns), packet.payload.to_vec()));
+    }
+    all
+}
+
+/// The records of a DBN file, by feed.
+pub(crate) fn records(path: &Path) -> BTreeMap<u16, Vec<Vec<u8>>> {
+    let mut records: BTreeMap<u16, Vec<Vec<u8>>> = BTreeMap::new();
+    let mut decoder = Decoder::from_file(path).unwrap();
+    while let Some(record) = decoder.decode_ref().unwrap() {
+        records.entry(record.header().publisher_id).or_default().push(record.as_ref().to_vec());
+    }
+    records
+}

@@ -1,0 +1,43 @@
+//! How books and NBBO are made.
+
+use tapeworks_stage::Through;
+
+use crate::book::{BookStage, Capacity};
+use crate::nbbo::{NbboRules, NbboStage};
+use crate::venue::Publisher;
+
+/// How books and NBBO are made. Two that are made alike and get the same events give the same updates.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BookOptions {
+    /// The feeds, in the order in which ties of the NBBO are broken, and the size of each one's tables at the start.
+    pub feeds: Vec<(Publisher, Capacity)>,
+    /// The size of the tables of any other feed.
+    pub capacity: Capacity,
+    /// The rules of the NBBO.
+    pub rules: NbboRules,
+}
+
+impl Default for BookOptions {
+    /// Feeds join as they appear, in tables of [`Capacity::default`].
+    fn default() -> Self {
+        Self { feeds: Vec::new(), capacity: Capacity::default(), rules: NbboRules::default() }
+    }
+}
+
+impl BookOptions {
+    /// The size of a feed's tables at the start.
+    pub fn capacity_of(&self, publisher: Publisher) -> Capacity {
+        self.feeds
+            .iter()
+            .find(|(known, _)| *known == publisher)
+            .map_or(self.capacity, |(_, capacity)| *capacity)
+    }
+
+    /// Empty books and NBBO.
+    pub fn stages(&self) -> Through<BookStage, NbboStage> {
+        let books = BookStage::with_unnamed(self.feeds.iter().copied(), self.capacity);
+        let publishers = self.feeds.iter().map(|(publisher, _)| *publisher);
+        let nbbo = NbboStage::new(self.rules, publishers, self.capacity.instruments);
+        Through::new(books, nbbo)
+    }
+}
