@@ -6,13 +6,15 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::chore::{Chore, Finished};
 use crate::chore::{Outcome, Work};
-use crate::scan::{scan, torn_bytes};
-use crate::{
-    BUFFER_BYTES, Chore, DAMAGED, Finished, Head, JournalError, LOST, MAX_PAYLOAD_BYTES, NUMBERED,
-    RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, TORN, failed, segment_path,
-    segments, set_aside, sync_folder,
+use crate::error::{JournalError, failed};
+use crate::folder::{DAMAGED, Segment, TORN, segment_path, segments, set_aside, sync_folder};
+use crate::format::{
+    BUFFER_BYTES, Head, LOST, MAX_PAYLOAD_BYTES, NUMBERED, RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES,
+    SegmentHeader,
 };
+use crate::scan::{scan, torn_bytes};
 
 /// How a journal is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -304,7 +306,7 @@ impl JournalWriter {
 
     fn try_append(&mut self, record: &Record<'_>) -> Result<u64, JournalError> {
         if record.payload.len() > MAX_PAYLOAD_BYTES {
-            return Err(JournalError::TooLong { bytes: record.payload.len() });
+            return Err(JournalError::TooLong { bytes: record.payload.len(), limit: MAX_PAYLOAD_BYTES });
         }
         if self.lost_since > 0 {
             // Either both have room or neither, so that one loss is told once.

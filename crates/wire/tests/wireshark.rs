@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use capture_files::{captures, payloads};
-use tapeworks_wire::schema::{Decoded, Schema, Value, wireshark};
+use tapeworks_wire::schema::{Decoded, Schema, Value};
 use tapeworks_wire::{iex, nasdaq, protocols};
 
 fn tshark(script: &Path, arguments: &[&str]) -> String {
@@ -39,7 +39,7 @@ struct Script(PathBuf);
 impl Script {
     fn new(name: &str) -> Self {
         let file = std::env::temp_dir().join(format!("tapeworks-{}-{name}.lua", std::process::id()));
-        std::fs::write(&file, wireshark(protocols())).unwrap();
+        std::fs::write(&file, tapeworks_wire::wireshark(protocols())).unwrap();
         Self(file)
     }
 }
