@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`steps`] | `test`: everything that must hold before a change lands, step by step, with a summary |
 //! | [`deps`] | `deps`: which crate may use which |
+//! | [`modules`] | `deps` too: no circle between the modules of a crate |
 //! | [`tidy`] | `tidy`: house rules that text alone can break |
 //! | [`instructions`] | `instructions`: instructions per message under callgrind, compared with the ones kept |
 //! | [`interop`] | other people's programs over our files |
@@ -14,6 +15,7 @@ mod deps;
 mod instructions;
 mod interop;
 mod licences;
+mod modules;
 mod process;
 mod steps;
 mod tidy;
@@ -36,7 +38,8 @@ Chores:
       --all                All of other people's programs, whatever changed.
   hostile [SECONDS] [SEED] The program as a hostile world meets it, for ten minutes unless told: damaged captures,
                            journals and configurations, signals at any moment, two of everything, outages.
-  deps                     Check which crate uses which against the rule of the house.
+  deps                     Check which crate uses which against the rule of the house, and that no circle joins
+                           the modules of a crate.
   tidy                     Check the house rules that text alone can break.
   bench [ARGUMENTS]        Run the benches (release build).
   golden [--bless]         Compare the golden outputs; with --bless write them anew.
@@ -68,7 +71,7 @@ fn main() -> ExitCode {
         }
         ["test", rest @ ..] => wanted(rest).and_then(|wanted| steps::test(&wanted)),
         ["hostile", rest @ ..] => hostile(rest),
-        ["deps"] => deps::run().map(told),
+        ["deps"] => deps::run().map(told).and_then(|()| modules::run().map(told)),
         ["tidy"] => tidy::run().map(told),
         ["bench", rest @ ..] => bench(rest),
         ["golden"] => golden(false),

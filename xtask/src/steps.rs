@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::process::{self, cargo};
 use crate::tools::{self, Lack};
-use crate::{deploy, deps, instructions, interop, licences, tidy};
+use crate::{deploy, deps, instructions, interop, licences, modules, tidy};
 
 /// One step.
 struct Step {
@@ -103,10 +103,14 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "deps",
-        what: "each crate uses only what it may",
+        what: "each crate uses only what it may, and no circle joins the modules of a crate",
         when: When::Always,
         needs: nothing,
-        run: || deps::run().map_err(Lack::Failed),
+        run: || {
+            let crates = deps::run().map_err(Lack::Failed)?;
+            let modules = modules::run().map_err(Lack::Failed)?;
+            Ok(format!("{crates}; {modules}"))
+        },
     },
     Step {
         name: "licences",

@@ -916,20 +916,21 @@ mod tests {
 
     #[test]
     fn message_files_are_walked_as_one_by_time_so_that_nobody_waits_for_the_other_file() {
-        let folder = std::env::temp_dir().join(format!("tapeworks-merge-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = tempfile::tempdir().unwrap();
         let morning = 34_200_000_000_000;
         // Both span the same second, a message of one between two messages of the other.
-        let one = events_at(&folder, "a.itch", (0..500).map(|number| morning + number * 2_000_000));
-        let other =
-            events_at(&folder, "b.itch", (0..500).map(|number| morning + number * 2_000_000 + 1_000_000));
+        let one = events_at(folder.path(), "a.itch", (0..500).map(|number| morning + number * 2_000_000));
+        let other = events_at(
+            folder.path(),
+            "b.itch",
+            (0..500).map(|number| morning + number * 2_000_000 + 1_000_000),
+        );
         let open = || input::open_all(&[&one, &other], Some(Application::TotalViewItch50)).unwrap();
         let everything = Nanos(0)..Nanos(u64::MAX);
         assert!(input::of_one_day(&open()).is_ok());
         let study =
             study::study(&mut open(), None, &[1_000], None, everything, &mut |_| ControlFlow::Continue(()));
         let stats = stats::count(&mut open(), None, &mut |_| ControlFlow::Continue(()));
-        std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!((study.messages, study.servers[0].longest_queue), (1_000, 1));
         assert_eq!(study.peaks[0].messages, 1, "one message a millisecond");
         assert_eq!(stats.messages(), 1_000);

@@ -9,24 +9,6 @@ use tapeworks_exchange::{LineFaults, Scenario, VenueConfig, VenueKind};
 use tapeworks_market::Nanos;
 use tapeworks_store::Schema;
 
-/// A folder that goes when the test ends.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tapeworks-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What cannot be removed stays in the temporary folder.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 fn session(path: &Path, kinds: &[VenueKind], seed: u64) {
     let venues = kinds.iter().map(|kind| VenueConfig { kind: *kind, share: 1 }).collect();
     let scenario = Scenario { venues, seed, ..Scenario::full_session(20_000, 20) };
@@ -41,11 +23,11 @@ const VENUES: [VenueKind; 3] = [VenueKind::Nasdaq, VenueKind::Bx, VenueKind::Iex
 
 #[test]
 fn every_schema_of_a_whole_session_has_records_and_nothing_is_left_over() {
-    let folder = Folder::new("schemas");
-    let input = folder.0.join("session.pcap");
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("session.pcap");
     session(&input, &VENUES, 1);
     let outputs = Schema::ALL.into_iter().map(|schema| Output {
-        path: folder.0.join(format!("{schema}.csv")),
+        path: folder.path().join(format!("{schema}.csv")),
         schema,
         options: tapeworks_store::Options::default(),
     });
@@ -62,8 +44,8 @@ fn every_schema_of_a_whole_session_has_records_and_nothing_is_left_over() {
 
 #[test]
 fn a_capture_from_mid_day_says_that_its_books_are_incomplete() {
-    let folder = Folder::new("mid-day");
-    let (whole, rest) = (folder.0.join("whole.pcap"), folder.0.join("rest.pcap"));
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, rest) = (folder.path().join("whole.pcap"), folder.path().join("rest.pcap"));
     session(&whole, &[VenueKind::Nasdaq], 11);
     let mut reader = tapeworks_packet::capture::CaptureReader::open(&whole).unwrap();
     let file = std::fs::File::create(&rest).unwrap();
@@ -78,7 +60,7 @@ fn a_capture_from_mid_day_says_that_its_books_are_incomplete() {
     writer.finish().unwrap();
     // The flags of the levels' records, in order.
     let flags = |input: PathBuf| {
-        let path = folder.0.join("levels.csv");
+        let path = folder.path().join("levels.csv");
         let options = tapeworks_store::Options { overwrite: true, ..Default::default() };
         let output = Output { path: path.clone(), schema: Schema::Mbp1, options };
         let summary = run(&Options { inputs: vec![input], outputs: vec![output], ..Options::default() });
@@ -105,14 +87,14 @@ fn a_capture_from_mid_day_says_that_its_books_are_incomplete() {
 
 #[test]
 fn files_of_one_venue_each_merge_to_what_one_file_of_all_gives() {
-    let folder = Folder::new("merge");
+    let folder = tempfile::tempdir().unwrap();
     let both = [VenueKind::Nasdaq, VenueKind::Bx];
-    let whole = folder.0.join("whole.pcap");
+    let whole = folder.path().join("whole.pcap");
     session(&whole, &both, 7);
     // The same packets, told apart by their destination.
     let mut parts = Vec::new();
     for (index, kind) in both.into_iter().enumerate() {
-        let path = folder.0.join(format!("part-{index}.pcap"));
+        let path = folder.path().join(format!("part-{index}.pcap"));
         let mut reader = tapeworks_packet::capture::CaptureReader::open(&whole).unwrap();
         let file = std::fs::File::create(&path).unwrap();
         let mut writer = tapeworks_packet::capture::Writer::new(file, Default::default()).unwrap();
@@ -126,7 +108,7 @@ fn files_of_one_venue_each_merge_to_what_one_file_of_all_gives() {
         parts.push(path);
     }
     let out = |name: &str, inputs: Vec<PathBuf>| {
-        let path = folder.0.join(name);
+        let path = folder.path().join(name);
         let options = tapeworks_store::Options::default();
         let output = Output { path: path.clone(), schema: Schema::Cmbp1, options };
         run(&Options { inputs, outputs: vec![output], ..Options::default() });
@@ -139,8 +121,8 @@ fn files_of_one_venue_each_merge_to_what_one_file_of_all_gives() {
 
 #[test]
 fn a_window_writes_its_own_records_over_books_that_began_before() {
-    let folder = Folder::new("window");
-    let input = folder.0.join("session.pcap");
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("session.pcap");
     session(&input, &VENUES, 3);
     let all = run(&Options { inputs: vec![input.clone()], ..Options::default() });
     let (first, last) = all.times.unwrap();
@@ -148,7 +130,7 @@ fn a_window_writes_its_own_records_over_books_that_began_before() {
     let middle = Nanos((first.0 + (last.0 - first.0) / 2).next_multiple_of(3_600_000_000_000));
     assert!(middle < last);
     let write = |name: &str, schema, from, to| {
-        let path = folder.0.join(name);
+        let path = folder.path().join(name);
         let options = tapeworks_store::Options { overwrite: true, ..Default::default() };
         let output = Output { path: path.clone(), schema, options };
         let summary = run(&Options {
@@ -179,8 +161,8 @@ fn a_window_writes_its_own_records_over_books_that_began_before() {
 
 #[test]
 fn a_limit_and_an_observer_end_a_replay_early_and_whole() {
-    let folder = Folder::new("limit");
-    let input = folder.0.join("session.itch");
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("session.itch");
     let scenario = Scenario::full_session(20_000, 20);
     tapeworks_exchange::write_itch(&scenario, std::fs::File::create(&input).unwrap()).unwrap();
     let limited = run(&Options { inputs: vec![input.clone()], limit: Some(1_234), ..Options::default() });
@@ -194,12 +176,12 @@ fn a_limit_and_an_observer_end_a_replay_early_and_whole() {
 
 #[test]
 fn message_files_that_are_merged_or_looked_ahead_lose_nothing() {
-    let folder = Folder::new("framed");
+    let folder = tempfile::tempdir().unwrap();
     let mut inputs = Vec::new();
     let mut messages = 0;
     for seed in [1, 2] {
         // The date in the name is the day's.
-        let path = folder.0.join(format!("day-{seed}-2025-11-14.itch"));
+        let path = folder.path().join(format!("day-{seed}-2025-11-14.itch"));
         let scenario = Scenario { seed, ..Scenario::full_session(5_000, 10) };
         let report =
             tapeworks_exchange::write_itch(&scenario, std::fs::File::create(&path).unwrap()).unwrap();
@@ -217,10 +199,10 @@ fn message_files_that_are_merged_or_looked_ahead_lose_nothing() {
 
 #[test]
 fn every_file_is_counted_wherever_it_ends() {
-    let folder = Folder::new("counted");
+    let folder = tempfile::tempdir().unwrap();
     let mut inputs = Vec::new();
     for (seed, messages) in [(1, 500), (2, 2_000)] {
-        let path = folder.0.join(format!("{seed}-2025-11-1{seed}.itch"));
+        let path = folder.path().join(format!("{seed}-2025-11-1{seed}.itch"));
         let scenario = Scenario { seed, ..Scenario::full_session(messages, 10) };
         let mut bytes = Vec::new();
         tapeworks_exchange::write_itch(&scenario, &mut bytes).unwrap();
@@ -239,8 +221,8 @@ fn every_file_is_counted_wherever_it_ends() {
 
 #[test]
 fn times_without_a_day_are_not_compared_with_others() {
-    let folder = Folder::new("undated");
-    let input = folder.0.join("session.itch");
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("session.itch");
     let scenario = Scenario::full_session(1_000, 10);
     tapeworks_exchange::write_itch(&scenario, std::fs::File::create(&input).unwrap()).unwrap();
     let alone = Options { inputs: vec![input.clone()], ..Options::default() };
@@ -254,7 +236,7 @@ fn times_without_a_day_are_not_compared_with_others() {
     let fails = |options: &Options| replay::replay(options, &mut |_| ControlFlow::Continue(())).unwrap_err();
     let windowed = Options { from: Some(Nanos(1)), ..alone.clone() };
     assert!(fails(&windowed).to_string().contains("--date"), "{}", fails(&windowed));
-    let dated = folder.0.join("2025-11-14.itch");
+    let dated = folder.path().join("2025-11-14.itch");
     std::fs::copy(&input, &dated).unwrap();
     let beside = Options { inputs: vec![dated, input.clone()], ..Options::default() };
     assert!(fails(&beside).to_string().contains("merging"), "{}", fails(&beside));
@@ -264,8 +246,8 @@ fn times_without_a_day_are_not_compared_with_others() {
 
 #[test]
 fn what_the_generator_lost_and_doubled_is_what_the_replay_counts() {
-    let folder = Folder::new("faults");
-    let input = folder.0.join("faulty.pcap");
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("faulty.pcap");
     let faults =
         LineFaults { lost_per_million: 20_000, duplicated_per_million: 20_000, ..LineFaults::default() };
     let venues = vec![

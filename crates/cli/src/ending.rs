@@ -133,7 +133,7 @@ impl From<StoreError> for Failure {
             }
             StoreError::UnknownEnding { .. }
             | StoreError::UnknownSchema { .. }
-            | StoreError::NoFormat
+            | StoreError::NoFormat { .. }
             | StoreError::NeedsSchema { .. }
             | StoreError::Terminal { .. } => Self::Usage(error.to_string()),
             error => Self::Failed(error.to_string()),

@@ -18,6 +18,7 @@ use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcomma
 use tapeworks_packet::new_file;
 
 use crate::ending::{EXIT_CODES, Failure, Result};
+use crate::terminal::complain;
 
 /// Market data in, order books and a synthetic NBBO out.
 ///
@@ -114,13 +115,6 @@ fn run(command: Command) -> Result {
         Command::Tap(arguments) => commands::tap::run(&arguments),
         Command::Top(arguments) => commands::top::run(&arguments),
     }
-}
-
-/// One line on standard error.
-pub(crate) fn complain(text: &str) {
-    use std::io::Write as _;
-    // Where standard error is closed there is nobody to tell.
-    let _ = writeln!(std::io::stderr(), "tapeworks: {text}");
 }
 
 /// Help and version are answers; everything else is one line that says what is wrong.

@@ -7,8 +7,8 @@ use flate2::write::GzEncoder;
 use tapeworks_packet::new_file::{self, Handle};
 
 use crate::ending::{Failure, Result};
-use crate::terminal::Bar;
-use crate::{complain, interrupt};
+use crate::interrupt;
+use crate::terminal::{Bar, complain};
 
 /// Buffer before standard output, in bytes.
 const STDOUT_BUFFER_BYTES: usize = 64 << 10;

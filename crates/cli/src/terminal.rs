@@ -18,6 +18,13 @@ const DEFAULT_HEIGHT: usize = 24;
 /// Work shorter than this shows nothing of its progress.
 pub(crate) const QUIET_TIME: Duration = Duration::from_secs(1);
 
+/// One line on standard error.
+pub(crate) fn complain(text: &str) {
+    use std::io::Write as _;
+    // Where standard error is closed there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "tapeworks: {text}");
+}
+
 /// The columns of standard output.
 pub(crate) fn width() -> usize {
     if std::io::stdout().is_terminal()

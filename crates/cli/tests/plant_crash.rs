@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -25,23 +25,6 @@ mod support;
 use support::free_port;
 
 const KEY: &str = "db-TapeworksDemoKey0000000000000";
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: u8) -> Self {
-        let path = std::env::temp_dir().join(format!("tapeworks-crash-{}-{test}", std::process::id()));
-        let _not_there = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _gone = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// A running plant; killed when it is dropped.
 struct Plant(Child);
@@ -175,16 +158,16 @@ fn a_plant_that_is_killed_has_lost_and_doubled_nothing_for_who_resumes() {
 #[test]
 fn a_pipeline_that_is_killed_goes_on_from_its_snapshots_and_nobody_sees_a_difference() {
     let folder = kill(1, "topology = \"pipeline\"\nwarm = true\n", "snapshot_every = \"200ms\"\n");
-    let snapshots = std::fs::read_dir(folder.0.join("journal")).unwrap().filter_map(Result::ok);
+    let snapshots = std::fs::read_dir(folder.path().join("journal")).unwrap().filter_map(Result::ok);
     let snapshots =
         snapshots.filter(|file| file.path().extension().is_some_and(|ending| ending == "snapshot"));
     assert!(snapshots.count() >= 2);
 }
 
 /// Kills a plant with these lines in its configuration, and in that of its journal.
-fn kill(test: u8, top: &str, of_journal: &str) -> Folder {
+fn kill(test: u8, top: &str, of_journal: &str) -> tempfile::TempDir {
     let kills: u32 = std::env::var("TAPEWORKS_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(5);
-    let folder = Folder::new(test);
+    let folder = tempfile::tempdir().unwrap();
     let port = 12_000 + (std::process::id() % 10_000) as u16;
     let base = 60 * u32::from(test);
     let mut text = String::new();
@@ -209,7 +192,7 @@ fn kill(test: u8, top: &str, of_journal: &str) -> Folder {
         venues.push(venue);
     }
     let clients = free_port(base + 50);
-    let config = folder.0.join("plant.toml");
+    let config = folder.path().join("plant.toml");
     let text = format!(
         "interface = \"127.0.0.1\"\n{top}[journal]\nfolder = \"journal\"\nsegment_mb = 4\n{of_journal}[clients]\nlisten = \"{clients}\"\ndataset = [{{ name = \"TAPEWORKS.DEMO\" }}]\nkey = [{{ name = \"demo\", key = \"{KEY}\" }}]\n{text}"
     );
@@ -266,7 +249,7 @@ fn kill(test: u8, top: &str, of_journal: &str) -> Folder {
             break;
         }
         // A kill leaves a torn record at the very end at most, and the plant cuts it off when it starts.
-        let journal = folder.0.join("journal");
+        let journal = folder.path().join("journal");
         let left = verify(&journal, || true).unwrap().damage;
         let last = segment_starts(&journal).unwrap().pop().map(|first| format!("{first:020}.journal"));
         let is_last =
@@ -299,7 +282,7 @@ fn kill(test: u8, top: &str, of_journal: &str) -> Folder {
     );
     assert!(whole.len() >= collected.len());
     // The files of the journal have every record that a client got in any of the plant's lives, byte for byte.
-    let days = folder.0.join("days");
+    let days = folder.path().join("days");
     let exported = Command::new(env!("CARGO_BIN_EXE_tapeworks"))
         .args([
             "journal",

@@ -1,7 +1,8 @@
 //! A market's state between two events.
 
 use serde::{Deserialize, Serialize};
-use tapeworks_market::image::{BooksImage, NbboImage};
+use tapeworks_market::book::BooksImage;
+use tapeworks_market::nbbo::NbboImage;
 use tapeworks_market::{BookOptions, BookStage, InstrumentId, Instruments, Nanos, NbboStage, Symbol};
 use tapeworks_stage::Through;
 use tapeworks_store::live::{Carried, CarriedImage};

@@ -3,8 +3,10 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use crate::error::{JournalError, failed};
+use crate::folder::{Segment, segments};
+use crate::format::{Head, LOST, SegmentHeader};
 use crate::scan::scan;
-use crate::{Head, JournalError, LOST, Segment, SegmentHeader, failed, segments};
 
 /// Something in a journal that does not hold together.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -6,7 +6,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{JournalError, failed, segments, set_aside_of};
+use crate::error::{JournalError, failed};
+use crate::folder::{segments, set_aside_of};
 
 /// Work of a journal that waits for the disk: see [`JournalWriter::begin_sync`](crate::JournalWriter::begin_sync) and
 /// [`JournalWriter::begin_removal`](crate::JournalWriter::begin_removal).

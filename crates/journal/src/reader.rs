@@ -4,11 +4,13 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::scan::{Sound, next_sound};
-use crate::{
-    Found, Head, JournalError, LOST, NUMBERED, RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES, Segment,
-    SegmentHeader, failed, find, read_at, segment_path, segments,
+use crate::error::{JournalError, failed};
+use crate::folder::{Segment, segment_path, segments};
+use crate::format::{
+    Found, Head, LOST, NUMBERED, RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES, SegmentHeader, find,
+    read_at,
 };
+use crate::scan::{Sound, next_sound};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 1 << 20;
@@ -306,4 +308,23 @@ impl JournalReader {
     fn successor(&self) -> Result<Option<Segment>, JournalError> {
         Ok(segments(&self.folder)?.into_iter().find(|segment| segment.first > self.next))
     }
+}
+
+/// The time of a journal's last record; `None` when it has none. Cost: a read of the last segment.
+///
+/// # Errors
+/// As [`JournalReader::next`].
+pub fn last_time(folder: &Path) -> Result<Option<u64>, JournalError> {
+    for segment in segments(folder)?.iter().rev() {
+        let mut reader = JournalReader::at_segment(folder, segment.first);
+        let mut last = None;
+        while let Some(record) = reader.next()? {
+            last = Some(record.time);
+        }
+        // A segment may have begun without a record.
+        if last.is_some() {
+            return Ok(last);
+        }
+    }
+    Ok(None)
 }

@@ -4,12 +4,13 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::scan::{DamagedPlace, scan};
-use crate::{
-    DAMAGED, Head, JournalError, JournalOptions, JournalWriter, LOST, MAX_PAYLOAD_BYTES, NUMBERED,
-    RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, failed, segment_path,
-    segments, set_aside, set_aside_of, sync_folder,
+use crate::error::{JournalError, failed};
+use crate::folder::{DAMAGED, Segment, segment_path, segments, set_aside, set_aside_of, sync_folder};
+use crate::format::{
+    Head, LOST, MAX_PAYLOAD_BYTES, NUMBERED, RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES, SegmentHeader,
 };
+use crate::scan::{DamagedPlace, scan};
+use crate::writer::{JournalOptions, JournalWriter};
 
 /// What was mended.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

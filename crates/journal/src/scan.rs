@@ -14,9 +14,10 @@ use std::{fmt, io};
 
 use rustix::fs::SeekFrom;
 
-use crate::{
-    BUFFER_BYTES, Found, JournalError, MAX_PAYLOAD_BYTES, RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES,
-    failed, find, first_number, read_at, u32_at, u64_at,
+use crate::error::{JournalError, failed};
+use crate::format::{
+    BUFFER_BYTES, Found, MAX_PAYLOAD_BYTES, RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES, find,
+    first_number, read_at, u32_at, u64_at,
 };
 
 /// Bytes that the search reads at once.

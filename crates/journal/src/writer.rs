@@ -6,13 +6,15 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::chore::{Chore, Finished};
 use crate::chore::{Outcome, Work};
-use crate::scan::{scan, torn_bytes};
-use crate::{
-    BUFFER_BYTES, Chore, DAMAGED, Finished, Head, JournalError, LOST, MAX_PAYLOAD_BYTES, NUMBERED,
-    RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, TORN, failed, segment_path,
-    segments, set_aside, sync_folder,
+use crate::error::{JournalError, failed};
+use crate::folder::{DAMAGED, Segment, TORN, segment_path, segments, set_aside, sync_folder};
+use crate::format::{
+    BUFFER_BYTES, Head, LOST, MAX_PAYLOAD_BYTES, NUMBERED, RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES,
+    SegmentHeader,
 };
+use crate::scan::{scan, torn_bytes};
 
 /// How a journal is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -304,7 +306,7 @@ impl JournalWriter {
 
     fn try_append(&mut self, record: &Record<'_>) -> Result<u64, JournalError> {
         if record.payload.len() > MAX_PAYLOAD_BYTES {
-            return Err(JournalError::TooLong { bytes: record.payload.len() });
+            return Err(JournalError::TooLong { bytes: record.payload.len(), limit: MAX_PAYLOAD_BYTES });
         }
         if self.lost_since > 0 {
             // Either both have room or neither, so that one loss is told once.
@@ -508,25 +510,6 @@ mod tests {
     use super::*;
     use crate::{JournalReader, verify};
 
-    /// A folder of its own that goes with the test.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new() -> Self {
-            static NEXT: AtomicU64 = AtomicU64::new(0);
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path = std::env::temp_dir().join(format!("tapeworks-writer-{}-{number}", std::process::id()));
-            let _not_there = fs::remove_dir_all(&path);
-            Self(path)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _gone = fs::remove_dir_all(&self.0);
-        }
-    }
-
     const SMALL: JournalOptions = JournalOptions { segment_bytes: 1_024, keep_bytes: None };
 
     /// A record of a hundred bytes, so many ms after the beginning.
@@ -557,8 +540,8 @@ mod tests {
 
     #[test]
     fn a_disk_that_refuses_room_is_asked_again_when_a_second_is_over() {
-        let folder = Folder::new();
-        let (mut writer, _) = JournalWriter::open(&folder.0, SMALL).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
         append(&mut writer, 9, 0);
         writer.options.segment_bytes = 1 << 60;
         let first = writer.append(&record(1)).unwrap_err();
@@ -581,13 +564,13 @@ mod tests {
         writer.tell_lost(8_000_000_000).unwrap();
         assert_eq!((writer.lost(), writer.holes()), (6, 2));
         drop(writer);
-        assert_eq!(found(&folder.0), ((0..20).collect(), 6));
+        assert_eq!(found(folder.path()), ((0..20).collect(), 6));
     }
 
     #[test]
     fn what_a_failed_sync_leaves_in_doubt_is_counted_and_nothing_more_goes_into_the_segment() {
-        let folder = Folder::new();
-        let (mut writer, _) = JournalWriter::open(&folder.0, SMALL).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
         append(&mut writer, 2, 0);
         writer.sync().unwrap();
         append(&mut writer, 3, 0);
@@ -600,7 +583,7 @@ mod tests {
         assert_eq!(writer.append(&record(1)).unwrap(), 5);
         writer.sync().unwrap();
         assert_eq!((writer.in_doubt(), writer.lost()), (3, 0));
-        assert!(segment_path(&folder.0, 5).exists());
+        assert!(segment_path(folder.path(), 5).exists());
         // One that fails when a segment is full costs no record either, and is told.
         append(&mut writer, 8, 1);
         fn at_first(file: &File) -> io::Result<()> {
@@ -613,15 +596,15 @@ mod tests {
         assert!(writer.take_trouble().unwrap().to_string().contains("cannot be synced"));
         assert_eq!((writer.in_doubt(), writer.lost()), (3 + 8, 0));
         drop(writer);
-        assert_eq!(found(&folder.0), ((0..15).collect(), 0));
-        assert_eq!(verify(&folder.0, || true).unwrap().damage, []);
+        assert_eq!(found(folder.path()), ((0..15).collect(), 0));
+        assert_eq!(verify(folder.path(), || true).unwrap().damage, []);
     }
 
     #[test]
     fn what_another_thread_does_for_the_disk_is_counted_as_if_it_were_done_here() {
-        let folder = Folder::new();
+        let folder = tempfile::tempdir().unwrap();
         let options = JournalOptions { keep_bytes: Some(2_048), ..SMALL };
-        let (mut writer, _) = JournalWriter::open(&folder.0, options).unwrap();
+        let (mut writer, _) = JournalWriter::open(folder.path(), options).unwrap();
         writer.leave_removals();
         assert!(writer.begin_sync().unwrap().is_none(), "there is nothing");
         append(&mut writer, 3, 0);
@@ -635,7 +618,7 @@ mod tests {
         let chore = writer.begin_sync().unwrap().unwrap();
         writer.sync_file = File::sync_all;
         append(&mut writer, 5, 0);
-        assert!(segment_path(&folder.0, 9).exists());
+        assert!(segment_path(folder.path(), 9).exists());
         writer.finish(chore.run()).unwrap_err();
         assert_eq!((writer.in_doubt(), writer.is_over), (2, false), "the segment is another's by now");
         // One and the same records in doubt by two syncs, each of which failed.
@@ -649,39 +632,39 @@ mod tests {
         writer.sync_file = File::sync_all;
         append(&mut writer, 30, 0);
         // Nothing is removed but by what is asked for, once for each segment at most.
-        assert!(segment_path(&folder.0, 0).exists());
+        assert!(segment_path(folder.path(), 0).exists());
         let removal = writer.begin_removal().unwrap();
         assert!(writer.begin_removal().is_none());
         writer.finish(removal.run()).unwrap();
         assert_eq!((writer.removed_segments(), writer.failed_removals()), (4, 0));
         drop(writer);
-        assert_eq!(found(&folder.0).0.last(), Some(&41));
-        assert_eq!(verify(&folder.0, || true).unwrap().damage, []);
+        assert_eq!(found(folder.path()).0.last(), Some(&41));
+        assert_eq!(verify(folder.path(), || true).unwrap().damage, []);
     }
 
     #[test]
     fn a_segment_that_could_not_begin_leaves_nothing_behind() {
-        let folder = Folder::new();
-        let (mut writer, _) = JournalWriter::open(&folder.0, SMALL).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
         append(&mut writer, 9, 0);
         writer.sync().unwrap();
         // Reserved, with its header, and not synced.
         writer.sync_file = refuse;
         writer.append(&record(1)).unwrap_err();
-        assert!(!segment_path(&folder.0, 9).exists());
+        assert!(!segment_path(folder.path(), 9).exists());
         drop(writer);
-        let (mut writer, opened) = JournalWriter::open(&folder.0, SMALL).unwrap();
+        let (mut writer, opened) = JournalWriter::open(folder.path(), SMALL).unwrap();
         assert_eq!(opened.next, 9);
         assert_eq!(writer.append(&record(2)).unwrap(), 9);
     }
 
     #[test]
     fn a_segment_that_cannot_be_removed_costs_no_record_and_is_told() {
-        let folder = Folder::new();
+        let folder = tempfile::tempdir().unwrap();
         let options = JournalOptions { keep_bytes: Some(3_000), ..SMALL };
-        let (mut writer, _) = JournalWriter::open(&folder.0, options).unwrap();
+        let (mut writer, _) = JournalWriter::open(folder.path(), options).unwrap();
         append(&mut writer, 18, 0);
-        let oldest = segment_path(&folder.0, 0);
+        let oldest = segment_path(folder.path(), 0);
         fs::remove_file(&oldest).unwrap();
         fs::create_dir(&oldest).unwrap();
         for number in 18..60 {

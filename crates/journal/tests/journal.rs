@@ -12,23 +12,6 @@ use tapeworks_journal::{
     segment_starts, verify,
 };
 
-/// A folder of its own that goes with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tapeworks-journal-{}-{name}", std::process::id()));
-        let _not_there = fs::remove_dir_all(&path);
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _gone = fs::remove_dir_all(&self.0);
-    }
-}
-
 const SMALL: JournalOptions = JournalOptions { segment_bytes: 4_096, keep_bytes: None };
 
 fn payload(number: u64) -> Vec<u8> {
@@ -74,31 +57,31 @@ fn segments(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn what_was_appended_is_read_over_many_segments_and_writing_goes_on_where_it_ended() {
-    let folder = Folder::new("segments");
+    let folder = tempfile::tempdir().unwrap();
     for round in 0..3u64 {
-        let (mut writer, opened) = JournalWriter::open(&folder.0, SMALL).unwrap();
+        let (mut writer, opened) = JournalWriter::open(folder.path(), SMALL).unwrap();
         assert_eq!((opened.next, opened.torn_bytes), (round * 100, 0));
         for number in round * 100..round * 100 + 100 {
             append(&mut writer, number);
         }
         writer.sync().unwrap();
     }
-    assert!(segments(&folder.0).len() > 10);
-    assert_eq!(read(&mut JournalReader::open(&folder.0).unwrap()), (0..300).collect::<Vec<_>>());
+    assert!(segments(folder.path()).len() > 10);
+    assert_eq!(read(&mut JournalReader::open(folder.path()).unwrap()), (0..300).collect::<Vec<_>>());
     assert_eq!(
-        read(&mut JournalReader::from_number(&folder.0, 123).unwrap()),
+        read(&mut JournalReader::from_number(folder.path(), 123).unwrap()),
         (123..300).collect::<Vec<_>>()
     );
-    let verified = verify(&folder.0, || true).unwrap();
+    let verified = verify(folder.path(), || true).unwrap();
     assert_eq!((verified.records, verified.numbers, verified.damage.len()), (300, Some((0, 300)), 0));
     assert_eq!(verified.times, Some((0, 299_000_000)));
 }
 
 #[test]
 fn a_reader_follows_a_writer() {
-    let folder = Folder::new("follow");
-    let (mut writer, _) = JournalWriter::open(&folder.0, SMALL).unwrap();
-    let mut reader = JournalReader::open(&folder.0).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
+    let mut reader = JournalReader::open(folder.path()).unwrap();
     assert_eq!(reader.next().unwrap(), None);
     let mut expected = 0;
     for number in 0..500 {
@@ -116,59 +99,59 @@ fn a_reader_follows_a_writer() {
 
 #[test]
 fn one_process_writes_at_a_time() {
-    let folder = Folder::new("lock");
-    let (writer, _) = JournalWriter::open(&folder.0, SMALL).unwrap();
-    let error = JournalWriter::open(&folder.0, SMALL).unwrap_err();
+    let folder = tempfile::tempdir().unwrap();
+    let (writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
+    let error = JournalWriter::open(folder.path(), SMALL).unwrap_err();
     assert!(matches!(error, JournalError::Locked { .. }), "{error}");
     drop(writer);
-    JournalWriter::open(&folder.0, SMALL).unwrap();
+    JournalWriter::open(folder.path(), SMALL).unwrap();
 }
 
 #[test]
 fn the_oldest_segments_go_when_there_are_too_many() {
-    let folder = Folder::new("retention");
+    let folder = tempfile::tempdir().unwrap();
     let options = JournalOptions { segment_bytes: 4_096, keep_bytes: Some(20_000) };
-    let (mut writer, _) = JournalWriter::open(&folder.0, options).unwrap();
+    let (mut writer, _) = JournalWriter::open(folder.path(), options).unwrap();
     (0..400).for_each(|number| append(&mut writer, number));
     assert!(writer.removed_segments() > 0);
     drop(writer);
-    let bytes: u64 = segments(&folder.0).iter().map(|path| fs::metadata(path).unwrap().len()).sum();
+    let bytes: u64 = segments(folder.path()).iter().map(|path| fs::metadata(path).unwrap().len()).sum();
     assert!(bytes <= 20_000 + 4_096);
-    let kept = read(&mut JournalReader::open(&folder.0).unwrap());
+    let kept = read(&mut JournalReader::open(folder.path()).unwrap());
     assert_eq!(kept.last(), Some(&399));
     assert_eq!(kept.len() as u64, 400 - kept[0]);
-    let (_, opened) = JournalWriter::open(&folder.0, options).unwrap();
+    let (_, opened) = JournalWriter::open(folder.path(), options).unwrap();
     assert_eq!((opened.first, opened.next), (kept[0], 400));
 }
 
 #[test]
 fn segments_that_are_needed_stay_until_they_are_not() {
-    let folder = Folder::new("needed");
+    let folder = tempfile::tempdir().unwrap();
     let options = JournalOptions { segment_bytes: 4_096, keep_bytes: Some(20_000) };
-    let (mut writer, _) = JournalWriter::open(&folder.0, options).unwrap();
+    let (mut writer, _) = JournalWriter::open(folder.path(), options).unwrap();
     writer.need_from(0);
     (0..400).for_each(|number| append(&mut writer, number));
     assert_eq!(writer.removed_segments(), 0);
     writer.need_from(150);
     (400..600).for_each(|number| append(&mut writer, number));
-    let starts = segment_starts(&folder.0).unwrap();
+    let starts = segment_starts(folder.path()).unwrap();
     assert!(starts[0] <= 150 && starts[1] > 150, "what holds record 150 is the first: {starts:?}");
     writer.need_from(590);
     (600..700).for_each(|number| append(&mut writer, number));
-    let bytes: u64 = segments(&folder.0).iter().map(|path| fs::metadata(path).unwrap().len()).sum();
+    let bytes: u64 = segments(folder.path()).iter().map(|path| fs::metadata(path).unwrap().len()).sum();
     assert!(bytes <= 20_000 + 4_096);
 }
 
 #[test]
 fn a_time_is_found_by_the_segments() {
-    let folder = Folder::new("time");
-    let (mut writer, _) = JournalWriter::open(&folder.0, SMALL).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
     for number in 0..10_000 {
         append(&mut writer, number);
     }
     drop(writer);
     for wanted in [0u64, 1, 4_000, 9_999, 20_000] {
-        let mut reader = JournalReader::from_time(&folder.0, wanted * 1_000_000).unwrap();
+        let mut reader = JournalReader::from_time(folder.path(), wanted * 1_000_000).unwrap();
         let numbers = read(&mut reader);
         assert!(numbers[0] <= wanted && numbers.last() == Some(&9_999), "{wanted}: from {}", numbers[0]);
         assert!(wanted < 2_000 || numbers[0] > 0, "{wanted}: the index helps");
@@ -177,27 +160,27 @@ fn a_time_is_found_by_the_segments() {
 
 #[test]
 fn a_disk_that_is_full_costs_the_records_that_it_cannot_take_and_says_so() {
-    let folder = Folder::new("full");
-    let (mut writer, _) = JournalWriter::open(&folder.0, SMALL).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
     (0..5).for_each(|number| append(&mut writer, number));
     drop(writer);
     // A segment that no disk has room for; the one that was begun is taken up first.
     let options = JournalOptions { segment_bytes: 1 << 60, keep_bytes: None };
-    let (mut writer, opened) = JournalWriter::open(&folder.0, options).unwrap();
+    let (mut writer, opened) = JournalWriter::open(folder.path(), options).unwrap();
     assert_eq!(opened.next, 5);
     let long = vec![0; 4_096];
     let error = writer.append(&Record { payload: &long, ..Record::default() }).unwrap_err();
     assert!(matches!(error, JournalError::Io { what: "cannot reserve its room", .. }), "{error}");
     assert_eq!(writer.lost(), 1);
-    assert_eq!(segments(&folder.0).len(), 1, "nothing is left of what was tried");
+    assert_eq!(segments(folder.path()).len(), 1, "nothing is left of what was tried");
     // What fits is taken, behind a record that tells of the loss.
     assert_eq!(writer.append(&Record { kind: 9, ..Record::default() }).unwrap(), 6);
     drop(writer);
-    let mut reader = JournalReader::from_number(&folder.0, 5).unwrap();
+    let mut reader = JournalReader::from_number(folder.path(), 5).unwrap();
     let lost = reader.next().unwrap().unwrap();
     assert_eq!((lost.kind, lost.extra), (LOST, 1));
     assert_eq!(reader.next().unwrap().unwrap().kind, 9);
-    assert_eq!(verify(&folder.0, || true).unwrap().lost, 1);
+    assert_eq!(verify(folder.path(), || true).unwrap().lost, 1);
 }
 
 /// What a reader finds: the numbers of sound records, and the ranges of those that are lost.
@@ -225,15 +208,15 @@ fn first_of(segment: &Path) -> u64 {
 
 #[test]
 fn one_damaged_byte_costs_one_record_wherever_it_is() {
-    let folder = Folder::new("damage");
-    let (mut writer, _) = JournalWriter::open(&folder.0, SMALL).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
     let mut count = 0;
-    while count < 200 || first_of(segments(&folder.0).last().unwrap()) + 4 > count {
+    while count < 200 || first_of(segments(folder.path()).last().unwrap()) + 4 > count {
         append(&mut writer, count);
         count += 1;
     }
     drop(writer);
-    let all = segments(&folder.0);
+    let all = segments(folder.path());
     // The first record of a segment in the middle, and one in the last.
     let (second, last) = (&all[1], all.last().unwrap());
     let in_last = first_of(last) + 2;
@@ -243,120 +226,120 @@ fn one_damaged_byte_costs_one_record_wherever_it_is() {
     overwrite(last, at + 30, b"?");
 
     let lost = [first_of(second), in_last];
-    let verified = verify(&folder.0, || true).unwrap();
+    let verified = verify(folder.path(), || true).unwrap();
     assert_eq!((verified.records, verified.damaged, verified.damage.len()), (count - 2, 2, 2));
     assert_eq!((&verified.damage[0].path, verified.damage[0].offset), (second, 64));
     assert_eq!(verified.damage[1].offset, at);
     assert!(verified.damage[1].what.starts_with(&format!("record {in_last} is damaged: ")));
     let sound: Vec<u64> = (0..count).filter(|number| !lost.contains(number)).collect();
-    let (numbers, ranges) = found(&folder.0);
+    let (numbers, ranges) = found(folder.path());
     assert_eq!((numbers, ranges), (sound.clone(), lost.map(|number| number..number + 1).to_vec()));
 
     // A writer goes on behind it, and cuts nothing off.
-    let (mut writer, opened) = JournalWriter::open(&folder.0, SMALL).unwrap();
+    let (mut writer, opened) = JournalWriter::open(folder.path(), SMALL).unwrap();
     assert_eq!((opened.next, opened.torn_bytes, opened.damaged), (count, 0, 1));
     append(&mut writer, count);
     drop(writer);
-    assert_eq!(*segments(&folder.0).last().unwrap(), folder.0.join(format!("{count:020}.journal")));
-    assert_eq!(found(&folder.0).0.len() as u64, count - 1);
+    assert_eq!(*segments(folder.path()).last().unwrap(), folder.path().join(format!("{count:020}.journal")));
+    assert_eq!(found(folder.path()).0.len() as u64, count - 1);
     // A reader that is put where a lost record was tells of it first.
-    let mut reader = JournalReader::at_number(&folder.0, in_last).unwrap().unwrap();
+    let mut reader = JournalReader::at_number(folder.path(), in_last).unwrap().unwrap();
     let first = reader.next().unwrap().unwrap();
     assert_eq!((first.kind, first.extra, first.time), (LOST, 1, (in_last + 1) * 1_000_000));
     assert_eq!(reader.next().unwrap().unwrap().number, in_last + 1);
 
-    let repaired = repair(&folder.0, || true).unwrap();
+    let repaired = repair(folder.path(), || true).unwrap();
     assert_eq!((repaired.places, repaired.records, repaired.torn_bytes, repaired.left), (2, 2, 0, 0));
     assert_eq!(repaired.set_aside.len(), 2);
-    let verified = verify(&folder.0, || true).unwrap();
+    let verified = verify(folder.path(), || true).unwrap();
     assert_eq!((verified.records, verified.lost, verified.damage), (count + 1, 2, vec![]));
-    assert_eq!(found(&folder.0).1, lost.map(|number| number..number + 1));
-    assert_eq!(repair(&folder.0, || true).unwrap(), Default::default());
+    assert_eq!(found(folder.path()).1, lost.map(|number| number..number + 1));
+    assert_eq!(repair(folder.path(), || true).unwrap(), Default::default());
 }
 
 #[test]
 fn a_segment_that_is_gone_or_has_no_header_costs_what_it_had_and_no_more() {
-    let folder = Folder::new("segment");
-    let (mut writer, _) = JournalWriter::open(&folder.0, SMALL).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
     (0..300).for_each(|number| append(&mut writer, number));
     drop(writer);
-    let all = segments(&folder.0);
+    let all = segments(folder.path());
     fs::remove_file(&all[3]).unwrap();
     overwrite(&all[5], 0, &[0; 64]);
     overwrite(&all[7], 10, b"??");
     // Cut in its middle, as a file system check may leave it.
     let length = fs::metadata(&all[9]).unwrap().len();
     OpenOptions::new().write(true).open(&all[9]).unwrap().set_len(length / 2).unwrap();
-    let (numbers, lost) = found(&folder.0);
+    let (numbers, lost) = found(folder.path());
     assert_eq!(lost.len(), 2);
     assert_eq!(lost[0], first_of(&all[3])..first_of(&all[4]));
     assert!(lost[1].start > first_of(&all[9]) && lost[1].end == first_of(&all[10]));
     let missing: u64 = lost.iter().map(|range| range.end - range.start).sum();
     assert_eq!(numbers.len() as u64, 300 - missing);
-    let verified = verify(&folder.0, || true).unwrap();
+    let verified = verify(folder.path(), || true).unwrap();
     assert_eq!((verified.records, verified.damaged), (300 - missing, missing));
     // A time is found all the same.
     for wanted in [first_of(&all[5]), first_of(&all[8])] {
-        let mut reader = JournalReader::from_time(&folder.0, wanted * 1_000_000).unwrap();
+        let mut reader = JournalReader::from_time(folder.path(), wanted * 1_000_000).unwrap();
         assert!(reader.next().unwrap().unwrap().number <= wanted);
     }
-    let repaired = repair(&folder.0, || true).unwrap();
+    let repaired = repair(folder.path(), || true).unwrap();
     assert_eq!((repaired.records, repaired.headers), (missing, 2));
-    let verified = verify(&folder.0, || true).unwrap();
+    let verified = verify(folder.path(), || true).unwrap();
     assert_eq!((verified.lost, verified.damage), (missing, vec![]));
-    assert_eq!(found(&folder.0), (numbers, lost));
+    assert_eq!(found(folder.path()), (numbers, lost));
 }
 
 #[test]
 fn zeros_before_sound_records_are_damage_and_not_the_end() {
-    let folder = Folder::new("zeros");
+    let folder = tempfile::tempdir().unwrap();
     let options = JournalOptions { segment_bytes: 4 << 20, keep_bytes: None };
-    let (mut writer, _) = JournalWriter::open(&folder.0, options).unwrap();
+    let (mut writer, _) = JournalWriter::open(folder.path(), options).unwrap();
     (0..20_000).for_each(|number| append(&mut writer, number));
     drop(writer);
-    let path = segments(&folder.0).pop().unwrap();
+    let path = segments(folder.path()).pop().unwrap();
     // A page that the disk forgot, and more than one record that says so has room for.
     overwrite(&path, 64 + 40_960, &[0; 4_096]);
-    let (_, before) = found(&folder.0);
+    let (_, before) = found(folder.path());
     assert_eq!(before.len(), 1);
     // A second page ends the reading no more than the first.
     overwrite(&path, 64 + 614_400, &[0; 8_192]);
-    let (numbers, before) = found(&folder.0);
+    let (numbers, before) = found(folder.path());
     assert_eq!((before.len(), numbers.last()), (2, Some(&19_999)));
-    let (mut writer, opened) = JournalWriter::open(&folder.0, options).unwrap();
+    let (mut writer, opened) = JournalWriter::open(folder.path(), options).unwrap();
     assert_eq!((opened.next, opened.torn_bytes), (20_000, 0));
     assert_eq!(opened.damaged, before.iter().map(|range| range.end - range.start).sum::<u64>());
     append(&mut writer, 20_000);
     drop(writer);
     overwrite(&path, 64 + 81_920, &vec![7; 1_200_000]);
-    let (numbers, lost) = found(&folder.0);
+    let (numbers, lost) = found(folder.path());
     assert!(lost.len() == 2 && *numbers.last().unwrap() == 20_000, "the third place lies over the second");
-    let repaired = repair(&folder.0, || true).unwrap();
+    let repaired = repair(folder.path(), || true).unwrap();
     assert_eq!((repaired.places, repaired.left), (2, 0));
-    let (after, _) = found(&folder.0);
+    let (after, _) = found(folder.path());
     assert_eq!(after, numbers);
-    assert_eq!(verify(&folder.0, || true).unwrap().damage, []);
+    assert_eq!(verify(folder.path(), || true).unwrap().damage, []);
 }
 
 #[test]
 fn what_is_torn_is_kept_beside_the_segment() {
-    let folder = Folder::new("torn");
-    let (mut writer, _) = JournalWriter::open(&folder.0, SMALL).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
     (0..3).for_each(|number| append(&mut writer, number));
     drop(writer);
-    let path = segments(&folder.0).pop().unwrap();
-    let end = verify(&folder.0, || true).unwrap();
+    let path = segments(folder.path()).pop().unwrap();
+    let end = verify(folder.path(), || true).unwrap();
     let at = 64 + 3 * 40 + end.payload_bytes;
     for round in 0..2u8 {
         overwrite(&path, at, &[b'a' + round; 50]);
-        assert_eq!(verify(&folder.0, || true).unwrap().damage.len(), 1);
-        let (_, opened) = JournalWriter::open(&folder.0, SMALL).unwrap();
+        assert_eq!(verify(folder.path(), || true).unwrap().damage.len(), 1);
+        let (_, opened) = JournalWriter::open(folder.path(), SMALL).unwrap();
         assert_eq!((opened.next, opened.torn_bytes), (3, 50));
         let again = if round == 0 { "" } else { ".1" };
         let aside = path.with_extension(format!("torn-{at}{again}"));
         assert_eq!(fs::read(aside).unwrap(), [b'a' + round; 50]);
     }
-    assert_eq!(verify(&folder.0, || true).unwrap().damage, []);
+    assert_eq!(verify(folder.path(), || true).unwrap().damage, []);
 }
 
 proptest! {
@@ -368,12 +351,12 @@ proptest! {
         cut in 0usize..2_000,
         garbage in prop::collection::vec(any::<u8>(), 0..100),
     ) {
-        let folder = Folder::new(&format!("crash-{count}-{cut}-{}", garbage.len()));
-        let (mut writer, _) = JournalWriter::open(&folder.0, SMALL).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
         (0..count).for_each(|number| append(&mut writer, number));
         drop(writer);
         // From some place on the last segment is not what was written.
-        let last = segments(&folder.0).pop().unwrap();
+        let last = segments(folder.path()).pop().unwrap();
         let mut bytes = fs::read(&last).unwrap();
         let from = (64 + cut).min(bytes.len());
         bytes[from..].fill(0);
@@ -381,14 +364,14 @@ proptest! {
         bytes[from..until].copy_from_slice(&garbage[..until - from]);
         fs::write(&last, &bytes).unwrap();
 
-        let (mut writer, opened) = JournalWriter::open(&folder.0, SMALL).unwrap();
+        let (mut writer, opened) = JournalWriter::open(folder.path(), SMALL).unwrap();
         prop_assert!(opened.next <= count);
         let first_of_last: u64 = last.file_stem().unwrap().to_str().unwrap().parse().unwrap();
         prop_assert!(opened.next >= first_of_last, "what lies in whole segments stays");
         (opened.next..opened.next + 50).for_each(|number| append(&mut writer, number));
         drop(writer);
-        prop_assert_eq!(read(&mut JournalReader::open(&folder.0).unwrap()), (0..opened.next + 50).collect::<Vec<_>>());
-        prop_assert_eq!(verify(&folder.0, || true).unwrap().damage, []);
+        prop_assert_eq!(read(&mut JournalReader::open(folder.path()).unwrap()), (0..opened.next + 50).collect::<Vec<_>>());
+        prop_assert_eq!(verify(folder.path(), || true).unwrap().damage, []);
     }
 
     #[test]
@@ -397,11 +380,11 @@ proptest! {
         places in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 1usize..300, any::<u8>()), 1..5),
         reopened in any::<bool>(),
     ) {
-        let folder = Folder::new(&format!("anywhere-{count}-{}-{reopened}", places.len()));
-        let (mut writer, _) = JournalWriter::open(&folder.0, SMALL).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
         (0..count).for_each(|number| append(&mut writer, number));
         drop(writer);
-        let all = segments(&folder.0);
+        let all = segments(folder.path());
         // Where each record lies, before anything is damaged.
         let mut sound = std::collections::BTreeMap::new();
         for path in &all {
@@ -428,47 +411,47 @@ proptest! {
             sound.retain(|_, (of, range)| of != path || bytes[range.clone()] == before[range.clone()]);
         }
         let sound: Vec<u64> = sound.into_keys().collect();
-        prop_assert_eq!(&found(&folder.0).0, &sound);
-        let verified = verify(&folder.0, || true).unwrap();
+        prop_assert_eq!(&found(folder.path()).0, &sound);
+        let verified = verify(folder.path(), || true).unwrap();
         prop_assert_eq!(verified.records, sound.len() as u64);
         if reopened {
-            let (mut writer, opened) = JournalWriter::open(&folder.0, SMALL).unwrap();
+            let (mut writer, opened) = JournalWriter::open(folder.path(), SMALL).unwrap();
             prop_assert!(sound.last().is_none_or(|last| opened.next > *last));
             append(&mut writer, opened.next);
             drop(writer);
             let mut expected = sound.clone();
             expected.push(opened.next);
-            prop_assert_eq!(&found(&folder.0).0, &expected);
+            prop_assert_eq!(&found(folder.path()).0, &expected);
         }
-        let before = found(&folder.0).0;
-        let repaired = repair(&folder.0, || true).unwrap();
-        prop_assert_eq!(&found(&folder.0).0, &before);
-        prop_assert!(repaired.left > 0 || verify(&folder.0, || true).unwrap().damage.is_empty());
+        let before = found(folder.path()).0;
+        let repaired = repair(folder.path(), || true).unwrap();
+        prop_assert_eq!(&found(folder.path()).0, &before);
+        prop_assert!(repaired.left > 0 || verify(folder.path(), || true).unwrap().damage.is_empty());
     }
 
     #[test]
     fn no_file_makes_a_reader_or_a_check_panic(bytes in prop::collection::vec(any::<u8>(), 0..600), has_header in any::<bool>()) {
-        let folder = Folder::new(&format!("junk-{}-{has_header}", bytes.len()));
-        let (mut writer, _) = JournalWriter::open(&folder.0, SMALL).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
         append(&mut writer, 0);
         drop(writer);
-        let path = segments(&folder.0).pop().unwrap();
+        let path = segments(folder.path()).pop().unwrap();
         let mut whole = fs::read(&path).unwrap();
         whole.truncate(if has_header { 64 } else { 0 });
         whole.extend(bytes);
         fs::write(&path, whole).unwrap();
-        let mut reader = JournalReader::open(&folder.0).unwrap();
+        let mut reader = JournalReader::open(folder.path()).unwrap();
         while let Ok(Some(_)) = reader.next() {}
-        let _checked = verify(&folder.0, || true);
-        let _opened = JournalWriter::open(&folder.0, SMALL);
+        let _checked = verify(folder.path(), || true);
+        let _opened = JournalWriter::open(folder.path(), SMALL);
     }
 }
 
 #[test]
 fn long_works_end_before_the_segment_at_which_nobody_wants_them() {
-    let folder = Folder::new("stopped");
+    let folder = tempfile::tempdir().unwrap();
     let options = JournalOptions { segment_bytes: 4_096, keep_bytes: None };
-    let (mut writer, _) = JournalWriter::open(&folder.0, options).unwrap();
+    let (mut writer, _) = JournalWriter::open(folder.path(), options).unwrap();
     for number in 0..100 {
         writer.append(&Record { time: number, payload: &[1; 100], ..Record::default() }).unwrap();
     }
@@ -479,8 +462,11 @@ fn long_works_end_before_the_segment_at_which_nobody_wants_them() {
             asked += 1;
             asked <= 2
         };
-        let ended =
-            if is_repair { repair(&folder.0, twice).map(drop) } else { verify(&folder.0, twice).map(drop) };
+        let ended = if is_repair {
+            repair(folder.path(), twice).map(drop)
+        } else {
+            verify(folder.path(), twice).map(drop)
+        };
         assert!(matches!(ended, Err(JournalError::Stopped)));
         assert_eq!(asked, 3);
     }
@@ -499,17 +485,17 @@ fn a_segment_without_a_sound_record_costs_its_own_records_and_no_others() {
         ("copy-of-a-later", &|all| fs::copy(&all[4], &all[2]).map(|_| ()).unwrap()),
     ];
     for (name, damage) in damages {
-        let folder = Folder::new(&format!("no-sound-record-{name}"));
-        let (mut writer, _) = JournalWriter::open(&folder.0, SMALL).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
         (0..200).for_each(|number| append(&mut writer, number));
         drop(writer);
-        let all = segments(&folder.0);
+        let all = segments(folder.path());
         damage(&all);
         let lost = first_of(&all[2])..first_of(&all[3]);
         let expected = ((0..200).filter(|number| !lost.contains(number)).collect(), vec![lost.clone()]);
-        assert_eq!(found(&folder.0), expected, "{name}");
+        assert_eq!(found(folder.path()), expected, "{name}");
         // As who is put behind it finds it.
-        let mut reader = JournalReader::from_number(&folder.0, lost.end).unwrap();
+        let mut reader = JournalReader::from_number(folder.path(), lost.end).unwrap();
         assert_eq!(reader.next().unwrap().unwrap().number, lost.end, "{name}");
     }
 }

@@ -22,18 +22,23 @@
 //! a gap ([`EventKind::Recovered`]) does not mend that; a clear does, or both sides of a quote. An order whose reference is taken also
 //! contradicts the book that has the reference.
 
+mod image;
+
 use std::hint::select_unpredictable;
 
 use tapeworks_stage::{Sink, Stage};
 
 use crate::event::{Event, EventKind, Flags, Session, Side};
-use crate::image::{BookImage, BooksImage, OrderImage, UnsoundImage, ensure};
+use crate::image::{UnsoundImage, ensure};
 use crate::instrument::InstrumentId;
 use crate::levels::{Ladder, Level, LevelError, LevelStore};
 use crate::orders::{MAX_INSTRUMENTS, Order, OrderIndex, Refused};
 use crate::price::Price;
 use crate::state::InstrumentState;
 use crate::venue::Publisher;
+
+pub use image::BooksImage;
+use image::{BookImage, OrderImage};
 
 /// The longest batch worth handing to [`BookStage`]: the look-ahead begins anew with each, and the events of this one
 /// take a third of a 48 KiB first-level cache.

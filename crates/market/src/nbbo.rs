@@ -15,15 +15,19 @@
 //! contribution is computed anew (usually from one level a side) and, if it changed, compared with the others'. The
 //! lines of what a batch will touch are asked for while the books look ahead.
 
+mod image;
+
 use tapeworks_stage::{Sink, Stage};
 
 use crate::book::{BestMoved, BookRef, BookUpdate, DEFAULT_ROUND_LOT, round_lot_best};
 use crate::event::{Event, EventKind, Flags, Side};
-use crate::image::{NbboImage, UnsoundImage, ensure};
+use crate::image::{UnsoundImage, ensure};
 use crate::instrument::InstrumentId;
 use crate::orders::MAX_INSTRUMENTS;
 use crate::price::Price;
 use crate::venue::Publisher;
+
+pub use image::NbboImage;
 
 /// The most venues one NBBO can have: the bits of a mask.
 pub const MAX_VENUES: usize = 32;

@@ -3,7 +3,7 @@
 
 use std::{fmt, io};
 
-use crate::source::Compression;
+use crate::compression::Compression;
 use crate::stop;
 
 /// Why a capture or framed file cannot be opened, or cannot be read any further.

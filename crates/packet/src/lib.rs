@@ -32,6 +32,7 @@
 //! ```
 
 pub mod capture;
+mod compression;
 mod error;
 pub mod framed;
 #[cfg(target_os = "linux")]

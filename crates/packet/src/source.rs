@@ -31,6 +31,8 @@ use std::path::Path;
 use flate2::bufread::MultiGzDecoder;
 use memmap2::{Advice, Mmap};
 
+pub use crate::compression::Compression;
+
 use crate::error::CaptureError;
 use crate::stop;
 
@@ -42,40 +44,6 @@ const COMPRESSED_READ_BYTES: usize = 128 << 10;
 
 /// How much of a mapped file is shown at a time: after so many bytes its length is looked at again.
 const MAPPED_STEP_BYTES: usize = 2 << 20;
-
-/// How a file is compressed, told by its first bytes and never by its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compression {
-    /// Not compressed.
-    None,
-    /// gzip (RFC 1952), of one or several members.
-    Gzip,
-    /// Zstandard (RFC 8878), of one or several frames.
-    Zstd,
-}
-
-impl Compression {
-    /// Recognises the magic number at the start of `first_bytes`.
-    pub fn detect(first_bytes: &[u8]) -> Self {
-        match first_bytes {
-            // RFC 1952, section 2.3.1: ID1, ID2, and the only compression method in use.
-            [0x1f, 0x8b, 0x08, ..] => Self::Gzip,
-            // RFC 8878, section 3.1.1: a Zstandard frame; 3.1.2: a skippable frame, which pzstd puts first.
-            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
-            _ => Self::None,
-        }
-    }
-}
-
-impl fmt::Display for Compression {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::None => "uncompressed",
-            Self::Gzip => "gzip",
-            Self::Zstd => "zstd",
-        })
-    }
-}
 
 /// A file's (decompressed) bytes, seen through a window that moves forward.
 ///

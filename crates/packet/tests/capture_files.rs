@@ -12,6 +12,7 @@ use tapeworks_packet::capture::{
     CaptureReader, Format, LinkType, MAX_CAPTURED_BYTES, Resolution, Tally, Writer, WriterOptions,
 };
 use tapeworks_packet::source::{ByteSource, STREAM_BUFFER_BYTES};
+use tempfile::TempDir;
 
 /// A packet, owned: number, offset, time, link type, original length, bytes.
 type Owned = (u64, u64, u64, u16, u32, Vec<u8>);
@@ -318,36 +319,20 @@ fn an_empty_compressed_file_is_empty() {
     }
 }
 
-/// A folder of this test's own, removed at its end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tapeworks-packet-{}-{name}", std::process::id()));
-        fs::create_dir_all(&path).expect("a folder for temporary files");
-        Self(path)
-    }
-
-    fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
-        let path = self.0.join(name);
-        fs::write(&path, bytes).expect("a temporary file");
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// A file of these bytes in a test's folder.
+fn file(folder: &TempDir, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = folder.path().join(name);
+    fs::write(&path, bytes).expect("a temporary file");
+    path
 }
 
 #[test]
 fn a_file_is_read_again_from_its_first_packet() {
-    let folder = Folder::new("rewind");
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
     let packets: Vec<_> = (0..100).map(|index| (index, vec![index as u8; 60])).collect();
     for format in [Format::Pcap, Format::PcapNg] {
         let bytes = write(WriterOptions { format, ..WriterOptions::default() }, &packets);
-        let path = folder.file("plain", &bytes);
+        let path = file(&folder, "plain", &bytes);
         for mut reader in [
             CaptureReader::open(&path).expect("opens"),
             CaptureReader::new(ByteSource::from_bytes("memory", bytes.clone())).expect("opens"),
@@ -364,14 +349,14 @@ fn a_file_is_read_again_from_its_first_packet() {
                 assert!(reader.rewind());
             }
         }
-        let mut streamed = CaptureReader::open(&folder.file("gzip", &gzip(&bytes))).expect("opens");
+        let mut streamed = CaptureReader::open(&file(&folder, "gzip", &gzip(&bytes))).expect("opens");
         streamed.next_packet().expect("is whole");
         assert!(!streamed.rewind(), "a stream does not go back");
         assert_eq!(streamed.next_packet().expect("is whole").map(|packet| packet.timestamp_ns), Some(1));
     }
 
     // What was cut since is told, not read.
-    let path = folder.file("cut", &write(WriterOptions::default(), &packets));
+    let path = file(&folder, "cut", &write(WriterOptions::default(), &packets));
     let mut reader = CaptureReader::open(&path).expect("opens");
     fs::File::options().write(true).open(&path).and_then(|file| file.set_len(10)).expect("is cut");
     assert!(reader.rewind());
@@ -381,38 +366,38 @@ fn a_file_is_read_again_from_its_first_packet() {
 
 #[test]
 fn files_that_cannot_be_read_say_why_in_one_line() {
-    let folder = Folder::new("errors");
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
     let open = |path: &Path| CaptureReader::open(path).expect_err("cannot be read");
     let line = |error: &CaptureError| error.to_string();
 
-    let missing = open(&folder.0.join("missing.pcap"));
+    let missing = open(&folder.path().join("missing.pcap"));
     assert!(matches!(missing, CaptureError::Missing { .. }), "{missing:?}");
     assert!(line(&missing).ends_with("missing.pcap: no such file"));
 
-    let directory = open(&folder.0);
+    let directory = open(folder.path());
     assert!(matches!(directory, CaptureError::Directory { .. }), "{directory:?}");
 
-    let empty = open(&folder.file("empty.pcap", b""));
+    let empty = open(&file(&folder, "empty.pcap", b""));
     assert!(matches!(empty, CaptureError::Empty { .. }), "{empty:?}");
 
-    let text = open(&folder.file("text.pcap", b"hello, world"));
+    let text = open(&file(&folder, "text.pcap", b"hello, world"));
     assert!(line(&text).ends_with("neither pcap nor pcapng: starts with 68 65 6c 6c 6f 2c 20 77"), "{text}");
 
-    let tiny = open(&folder.file("tiny.pcap", &[0xd4]));
+    let tiny = open(&file(&folder, "tiny.pcap", &[0xd4]));
     assert!(line(&tiny).ends_with("starts with d4"), "{tiny}");
 
-    let header = open(&folder.file("header.pcap", &write(WriterOptions::default(), &[])[..20]));
+    let header = open(&file(&folder, "header.pcap", &write(WriterOptions::default(), &[])[..20]));
     assert!(line(&header).ends_with("the file header needs 24 bytes, the file has 20"), "{header}");
 }
 
 #[test]
 fn a_mapped_file_and_its_compressed_forms_give_the_same() {
-    let folder = Folder::new("same");
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
     let plain = write(WriterOptions::default(), &three_packets());
     let expected = in_memory(&plain).0;
     // Names are no guide: the bytes are.
     for (name, bytes) in [("a.gz", plain.clone()), ("b.pcap", gzip(&plain)), ("c", zstd(&plain))] {
-        let source = ByteSource::open(&folder.file(name, &bytes)).expect("opens");
+        let source = ByteSource::open(&file(&folder, name, &bytes)).expect("opens");
         assert_eq!(source.total_len(), Some(bytes.len() as u64));
         assert_eq!(read_all(source).0, expected, "{name}");
     }
@@ -420,9 +405,9 @@ fn a_mapped_file_and_its_compressed_forms_give_the_same() {
 
 #[test]
 fn a_file_that_is_truncated_while_it_is_read_gives_an_error() {
-    let folder = Folder::new("truncated");
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
     let packets: Vec<_> = (0..5_000).map(|index| (index, vec![0; 1_000])).collect();
-    let path = folder.file("shrinking.pcap", &write(WriterOptions::default(), &packets));
+    let path = file(&folder, "shrinking.pcap", &write(WriterOptions::default(), &packets));
     let mut reader = CaptureReader::open(&path).expect("opens");
     reader.next_packet().expect("reads").expect("has packets");
     // To what has been brought in already, so that no page in use vanishes.

@@ -10,31 +10,13 @@ use std::sync::{Barrier, Mutex};
 use std::thread;
 
 use tapeworks_ring::broadcast::{AttachError, CreateError, Read, Reader, Start, Writer};
+use tempfile::TempDir;
 
 const MEANING: u64 = 77;
 
-/// A folder of its own, removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name =
-            format!("tapeworks-broadcast-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self) -> PathBuf {
-        self.0.join("items")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).unwrap();
-    }
+/// The file of a broadcast in a test's folder.
+fn items_in(folder: &TempDir) -> PathBuf {
+    folder.path().join("items")
 }
 
 /// A child process has the descriptors of all tests, and so their locks, until it runs its own program.
@@ -48,10 +30,10 @@ fn item(number: u64) -> [u64; 5] {
 #[test]
 fn a_reader_gets_every_item_in_order_and_then_the_end() {
     let _alone = FORKING.lock().unwrap();
-    let folder = Folder::new();
-    let mut writer = Writer::create(&folder.file(), 10, MEANING).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(&items_in(&folder), 10, MEANING).unwrap();
     assert_eq!(writer.capacity(), 16);
-    let mut reader = Reader::attach(&folder.file(), MEANING, Start::Newest).unwrap();
+    let mut reader = Reader::attach(&items_in(&folder), MEANING, Start::Newest).unwrap();
     assert_eq!(reader.read(), Read::Empty);
     for number in 0..100 {
         writer.publish(&item(number));
@@ -68,9 +50,9 @@ fn a_reader_gets_every_item_in_order_and_then_the_end() {
 
 #[test]
 fn a_slow_reader_learns_how_much_it_lost_and_goes_on() {
-    let folder = Folder::new();
-    let mut writer = Writer::create(&folder.file(), 16, MEANING).unwrap();
-    let mut reader = Reader::attach(&folder.file(), MEANING, Start::Oldest).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(&items_in(&folder), 16, MEANING).unwrap();
+    let mut reader = Reader::attach(&items_in(&folder), MEANING, Start::Oldest).unwrap();
     for number in 0..50 {
         writer.publish(&item(number));
     }
@@ -84,12 +66,12 @@ fn a_slow_reader_learns_how_much_it_lost_and_goes_on() {
 
 #[test]
 fn what_is_read_and_what_is_lost_add_up_under_fire() {
-    let folder = Folder::new();
-    let mut writer = Writer::create(&folder.file(), 64, MEANING).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(&items_in(&folder), 64, MEANING).unwrap();
     let items = 300_000;
     let readers: Vec<_> = (0..2)
         .map(|_| {
-            let mut reader = Reader::<[u64; 5]>::attach(&folder.file(), MEANING, Start::Oldest).unwrap();
+            let mut reader = Reader::<[u64; 5]>::attach(&items_in(&folder), MEANING, Start::Oldest).unwrap();
             thread::spawn(move || {
                 let (mut next, mut read) = (0, 0);
                 loop {
@@ -142,11 +124,11 @@ fn another_process_reads_what_this_one_writes() {
         assert_eq!(next, 1000);
         return;
     }
-    let folder = Folder::new();
-    let mut writer = Writer::create(&folder.file(), 2048, MEANING).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(&items_in(&folder), 2048, MEANING).unwrap();
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["another_process_reads_what_this_one_writes", "--exact"])
-        .env("TAPEWORKS_BROADCAST_FILE", folder.file())
+        .env("TAPEWORKS_BROADCAST_FILE", items_in(&folder))
         .spawn();
     let mut child = child.unwrap();
     for number in 0..1000 {
@@ -170,8 +152,8 @@ fn another_process_reads_what_this_one_writes() {
 #[test]
 fn a_file_that_is_not_right_is_refused_with_the_reason() {
     let _alone = FORKING.lock().unwrap();
-    let folder = Folder::new();
-    let path = folder.file();
+    let folder = tempfile::tempdir().unwrap();
+    let path = items_in(&folder);
     let attach = || Reader::<[u64; 5]>::attach(&path, MEANING, Start::Newest).unwrap_err();
     assert!(matches!(attach(), AttachError::Io { .. }), "missing");
     for junk in [&b""[..], b"short", &[7; 5000]] {
@@ -209,43 +191,43 @@ fn a_file_that_is_not_right_is_refused_with_the_reason() {
 
 #[test]
 fn a_new_writer_takes_the_place_of_one_that_is_gone() {
-    let folder = Folder::new();
-    let mut first = Writer::create(&folder.file(), 16, MEANING).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = Writer::create(&items_in(&folder), 16, MEANING).unwrap();
     first.publish(&item(1));
-    let mut reader = Reader::attach(&folder.file(), MEANING, Start::Oldest).unwrap();
+    let mut reader = Reader::attach(&items_in(&folder), MEANING, Start::Oldest).unwrap();
     drop(first);
-    let mut second = Writer::create(&folder.file(), 16, MEANING).unwrap();
+    let mut second = Writer::create(&items_in(&folder), 16, MEANING).unwrap();
     second.publish(&item(2));
     assert_eq!(reader.read(), Read::Item(item(1)), "the old file stays readable");
     assert_eq!(reader.read(), Read::Closed);
-    let mut again = Reader::attach(&folder.file(), MEANING, Start::Oldest).unwrap();
+    let mut again = Reader::attach(&items_in(&folder), MEANING, Start::Oldest).unwrap();
     assert!(again.session() >= reader.session());
     assert_eq!(again.read(), Read::Item(item(2)));
 }
 
 #[test]
 fn what_cannot_be_made_is_refused() {
-    let folder = Folder::new();
+    let folder = tempfile::tempdir().unwrap();
     assert!(matches!(
-        Writer::<[u8; 9]>::create(&folder.file(), 1, 0),
+        Writer::<[u8; 9]>::create(&items_in(&folder), 1, 0),
         Err(CreateError::ItemSize { bytes: 9 })
     ));
     assert!(matches!(
-        Writer::<[u64; 0]>::create(&folder.file(), 1, 0),
+        Writer::<[u64; 0]>::create(&items_in(&folder), 1, 0),
         Err(CreateError::ItemSize { bytes: 0 })
     ));
-    let huge = Writer::<[u64; 5]>::create(&folder.file(), usize::MAX, 0);
+    let huge = Writer::<[u64; 5]>::create(&items_in(&folder), usize::MAX, 0);
     assert!(matches!(huge, Err(CreateError::TooLarge { .. })));
-    let nowhere = folder.0.join("no/such/folder");
+    let nowhere = folder.path().join("no/such/folder");
     assert!(matches!(Writer::<[u64; 5]>::create(&nowhere, 1, 0), Err(CreateError::Io { .. })));
-    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0, "nothing is left behind");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
 }
 
 #[test]
 fn large_items_and_items_of_bytes_pass_whole() {
-    let folder = Folder::new();
-    let mut writer = Writer::create(&folder.file(), 4, 0).unwrap();
-    let mut reader = Reader::attach(&folder.file(), 0, Start::Newest).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(&items_in(&folder), 4, 0).unwrap();
+    let mut reader = Reader::attach(&items_in(&folder), 0, Start::Newest).unwrap();
     let large: [u8; 4096] = std::array::from_fn(|at| at as u8);
     writer.publish(&large);
     assert_eq!(reader.read(), Read::Item(large));
@@ -254,8 +236,8 @@ fn large_items_and_items_of_bytes_pass_whole() {
 #[test]
 fn of_writers_that_begin_at_once_one_has_the_file() {
     let _alone = FORKING.lock().unwrap();
-    let folder = Folder::new();
-    let path = folder.file();
+    let folder = tempfile::tempdir().unwrap();
+    let path = items_in(&folder);
     for _ in 0..100 {
         let barrier = Barrier::new(4);
         let made: Vec<_> = thread::scope(|scope| {
@@ -276,48 +258,48 @@ fn of_writers_that_begin_at_once_one_has_the_file() {
         writers[0].publish(&item(7));
         assert!(matches!(reader.read(), Read::Item(read) if read == item(7)));
     }
-    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1, "nothing is left beside the file");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside the file");
 }
 
 #[test]
 fn a_reader_that_locks_the_file_or_its_folder_keeps_no_writer_from_starting() {
     let _alone = FORKING.lock().unwrap();
-    let folder = Folder::new();
-    let first = Writer::<[u64; 5]>::create(&folder.file(), 16, MEANING).unwrap();
-    let held = fs::File::open(folder.file()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let first = Writer::<[u64; 5]>::create(&items_in(&folder), 16, MEANING).unwrap();
+    let held = fs::File::open(items_in(&folder)).unwrap();
     held.lock().unwrap();
-    let folder_held = fs::File::open(&folder.0).unwrap();
+    let folder_held = fs::File::open(folder.path()).unwrap();
     folder_held.lock().unwrap();
     // It keeps neither the writer's file from being known as in use, nor as left behind.
-    let in_use = Writer::<[u64; 5]>::create(&folder.file(), 16, MEANING);
+    let in_use = Writer::<[u64; 5]>::create(&items_in(&folder), 16, MEANING);
     assert!(matches!(in_use, Err(CreateError::InUse { .. })), "{in_use:?}");
-    let reader = Reader::<[u64; 5]>::attach(&folder.file(), MEANING, Start::Newest).unwrap();
+    let reader = Reader::<[u64; 5]>::attach(&items_in(&folder), MEANING, Start::Newest).unwrap();
     assert!(reader.is_writer_alive());
     drop(first);
     assert!(!reader.is_writer_alive());
-    let mut second = Writer::<[u64; 5]>::create(&folder.file(), 16, MEANING).unwrap();
-    let mut reader = Reader::attach(&folder.file(), MEANING, Start::Newest).unwrap();
+    let mut second = Writer::<[u64; 5]>::create(&items_in(&folder), 16, MEANING).unwrap();
+    let mut reader = Reader::attach(&items_in(&folder), MEANING, Start::Newest).unwrap();
     second.publish(&item(1));
     assert_eq!(reader.read(), Read::Item(item(1)));
-    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1, "nothing is left beside the file");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside the file");
 }
 
 #[test]
 fn what_is_no_regular_file_is_refused_without_waiting() {
-    let folder = Folder::new();
-    let path = folder.0.join("pipe");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pipe");
     {
         let _alone = FORKING.lock().unwrap();
         assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     }
-    for path in [&path, &folder.0] {
+    for path in [&path, folder.path()] {
         let made = Writer::<[u64; 5]>::create(path, 16, MEANING);
         assert!(matches!(made, Err(CreateError::Io { .. })), "{made:?}");
         let attached = Reader::<[u64; 5]>::attach(path, MEANING, Start::Newest);
         assert!(matches!(attached, Err(AttachError::Io { .. })), "{attached:?}");
     }
-    let link = folder.0.join("link");
-    std::os::unix::fs::symlink(folder.0.join("nowhere"), &link).unwrap();
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(folder.path().join("nowhere"), &link).unwrap();
     let made = Writer::<[u64; 5]>::create(&link, 16, MEANING);
     assert!(matches!(made, Err(CreateError::Io { .. })), "{made:?}");
 }
@@ -326,16 +308,16 @@ fn what_is_no_regular_file_is_refused_without_waiting() {
 fn counters_that_somebody_has_scribbled_over_are_no_panic() {
     use std::os::unix::fs::FileExt;
 
-    let folder = Folder::new();
-    let mut writer = Writer::<[u64; 5]>::create(&folder.file(), 16, MEANING).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = Writer::<[u64; 5]>::create(&items_in(&folder), 16, MEANING).unwrap();
     writer.publish(&item(0));
-    let file = fs::OpenOptions::new().write(true).open(folder.file()).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(items_in(&folder)).unwrap();
     let words_of_a_slot = 6;
     for value in [u64::MAX, u64::MAX - 1, 1 << 63, 1 << 62, 0, 1, 15, 17] {
         // The writer's cursor, and the sequence of each slot.
         file.write_all_at(&value.to_ne_bytes(), 16 * 8).unwrap();
         for start in [Start::Newest, Start::Oldest] {
-            let mut reader = Reader::<[u64; 5]>::attach(&folder.file(), MEANING, start).unwrap();
+            let mut reader = Reader::<[u64; 5]>::attach(&items_in(&folder), MEANING, start).unwrap();
             for sequence in [u64::MAX, u64::MAX - 1, 0, 2, 1 << 63] {
                 for slot in 0..16 {
                     let at = (512 + slot * words_of_a_slot) * 8;

@@ -1,10 +1,8 @@
 //! Batches to bytes: one encoder per format.
 
 mod binary;
-pub(crate) mod parquet;
+mod parquet;
 mod text;
-
-use std::collections::HashMap;
 
 use tapeworks_market::Instruments;
 
@@ -42,28 +40,6 @@ impl<F: Into<Failure>> From<F> for Ending {
 impl From<StoreError> for Ending {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
-    }
-}
-
-/// The symbols of the instruments in a batch, by their numbers in the file.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Symbols<'a> {
-    /// Ours: the number is an instrument's plus one.
-    Interned(&'a Instruments),
-    /// A server's, as it has told them.
-    Received(&'a HashMap<u32, String>),
-}
-
-impl<'a> Symbols<'a> {
-    /// The symbol of an instrument that has one.
-    pub(crate) fn of(self, number: u32) -> Option<&'a str> {
-        let symbol = match self {
-            Self::Interned(instruments) => {
-                instruments.symbols().get(number.checked_sub(1)? as usize).map(|symbol| symbol.as_str())
-            }
-            Self::Received(symbols) => symbols.get(&number).map(String::as_str),
-        };
-        symbol.filter(|symbol| !symbol.is_empty())
     }
 }
 

@@ -5,29 +5,29 @@ use std::path::PathBuf;
 
 use tapeworks_packet::new_file::NewFileError;
 
-use crate::format::Format;
-use crate::schema::Schema;
-
 /// Why a file could not be written. What was written so far is removed when the writer is dropped, unless it is a whole
 /// file that cannot have its name ([`NewFileError::Name`]).
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum StoreError {
     /// No schema has this name.
-    #[error("unknown schema '{name}': expected one of {}", list(Schema::ALL.iter().map(|schema| schema.as_str())))]
+    #[error("unknown schema '{name}': expected one of {expected}")]
     UnknownSchema {
         /// The name given.
         name: String,
+        /// The names that there are.
+        expected: String,
     },
     /// The ending of the file's name tells no format.
     #[error(
-        "{}: cannot tell the format from the file's name: expected one ending in {}",
-        path.display(),
-        list(Format::ENDINGS.iter().map(|(ending, _)| *ending))
+        "{}: cannot tell the format from the file's name: expected one ending in {expected}",
+        path.display()
     )]
     UnknownEnding {
         /// The file.
         path: PathBuf,
+        /// The endings that there are.
+        expected: String,
     },
     /// The file cannot be begun, or cannot have its name.
     #[error(transparent)]
@@ -39,8 +39,11 @@ pub enum StoreError {
         format: &'static str,
     },
     /// Standard output has no ending that tells the format.
-    #[error("standard output has no ending that tells the format: name it, one of {}", list(Format::names()))]
-    NoFormat,
+    #[error("standard output has no ending that tells the format: name it, one of {expected}")]
+    NoFormat {
+        /// The formats that there are.
+        expected: String,
+    },
     /// The format holds records of one schema, and none is named.
     #[error("{}: {format} holds records of one schema: name one, or put {{schema}} into the name", path.display())]
     NeedsSchema {
@@ -50,10 +53,12 @@ pub enum StoreError {
         format: &'static str,
     },
     /// No format has this name.
-    #[error("unknown format '{name}': expected one of {}", list(Format::names()))]
+    #[error("unknown format '{name}': expected one of {expected}")]
     UnknownFormat {
         /// The name given.
         name: String,
+        /// The names that there are.
+        expected: String,
     },
     /// Writing failed: the disk is full, or was taken away.
     #[error("{}: writing failed after {records} records: {source}", path.display())]
@@ -83,7 +88,8 @@ pub enum StoreError {
     },
 }
 
-fn list<'a>(items: impl Iterator<Item = &'a str>) -> String {
+/// The names of what there is, for an error.
+pub(crate) fn list<'a>(items: impl Iterator<Item = &'a str>) -> String {
     items.collect::<Vec<_>>().join(", ")
 }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use tapeworks_packet::new_file;
 
-use crate::error::StoreError;
+use crate::error::{StoreError, list};
 
 /// The encoding of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -46,7 +46,7 @@ impl Format {
     /// [`StoreError::UnknownEnding`] for any other, [`StoreError::NoFormat`] for standard output.
     pub fn from_path(path: &Path) -> Result<Self, StoreError> {
         if new_file::is_stdout(path) {
-            return Err(StoreError::NoFormat);
+            return Err(StoreError::NoFormat { expected: list(Self::names()) });
         }
         let name =
             path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
@@ -54,7 +54,10 @@ impl Format {
             .iter()
             .find(|(ending, _)| name.len() > ending.len() && name.ends_with(ending))
             .map(|(_, format)| *format)
-            .ok_or_else(|| StoreError::UnknownEnding { path: path.to_owned() })
+            .ok_or_else(|| StoreError::UnknownEnding {
+                path: path.to_owned(),
+                expected: list(Self::ENDINGS.iter().map(|(ending, _)| *ending)),
+            })
     }
 
     /// The name of every format, for users to choose one.
@@ -92,7 +95,8 @@ impl FromStr for Format {
     fn from_str(name: &str) -> Result<Self, StoreError> {
         let known = |(ending, _): &&(&str, Self)| ending.strip_prefix('.') == Some(name);
         let found = Self::ENDINGS.iter().find(known).map(|(_, format)| *format);
-        found.ok_or_else(|| StoreError::UnknownFormat { name: name.to_owned() })
+        found
+            .ok_or_else(|| StoreError::UnknownFormat { name: name.to_owned(), expected: list(Self::names()) })
     }
 }
 

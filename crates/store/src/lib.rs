@@ -77,7 +77,7 @@
 //!
 //! The same input gives the same bytes: no file holds the time of its making.
 
-mod columns;
+mod chunk;
 mod encode;
 mod error;
 mod format;
@@ -88,7 +88,9 @@ mod records;
 mod rows;
 mod schema;
 mod shape;
+mod state;
 mod summary;
+mod symbols;
 mod target;
 mod writer;
 

@@ -16,11 +16,10 @@ use dbn::{Cmbp1Msg, FlagSet, MboMsg, Mbp1Msg, Mbp10Msg, Metadata, SType, SymbolM
 use tapeworks_market::event::{Event, EventKind, Flags};
 use tapeworks_market::orders::Order;
 use tapeworks_market::price::UNDEFINED_PRICE;
-use tapeworks_market::{
-    Action, BookRef, BookStage, Books, InstrumentId, Instruments, Nanos, NbboStage, NbboUpdate, Side, Symbol,
-};
+use tapeworks_market::{Action, BookRef, Books, InstrumentId, Instruments, Nanos, NbboUpdate, Side, Symbol};
 
 pub use crate::shape::{Carried, CarriedImage, LastImage};
+pub use crate::state::State;
 
 use crate::records::{Change, PriceRow, header, instrument_number, letter, sequence};
 use crate::rows::Rows;
@@ -228,26 +227,6 @@ impl<S: Shape> Making for MakingOf<S> {
         let mut rows = Rows::with_capacity(0);
         self.shape.snapshot(now, wanted, &mut rows);
         rows.records.iter().for_each(|record| batch.push(u64::MAX, record));
-    }
-}
-
-/// The state of books and NBBO of which a [`snapshot`] tells.
-#[derive(Clone, Copy, Debug)]
-pub struct State<'a> {
-    /// The books of every feed.
-    pub books: &'a BookStage,
-    /// The NBBO.
-    pub nbbo: &'a NbboStage,
-    /// The instruments.
-    pub instruments: &'a Instruments,
-    /// The receive time of the last event.
-    pub now: Nanos,
-}
-
-impl State<'_> {
-    /// Every instrument.
-    pub(crate) fn all_instruments(&self) -> impl Iterator<Item = InstrumentId> + use<> {
-        (0..self.instruments.len() as u32).map(InstrumentId)
     }
 }
 
@@ -529,7 +508,7 @@ pub const fn instrument_of(number: u32) -> Option<InstrumentId> {
 mod tests {
     use dbn::decode::DecodeRecordRef;
     use tapeworks_market::event::Gap;
-    use tapeworks_market::{Price, Publisher};
+    use tapeworks_market::{BookStage, NbboStage, Price, Publisher};
     use tapeworks_stage::{Stage, Through};
 
     use super::*;

@@ -11,13 +11,14 @@ use dbn::{
     SymbolMappingMsg, SystemMsg, TradeMsg,
 };
 
-use crate::encode::{Parquet, Symbols};
+use crate::encode::Parquet;
 use crate::error::{Failure, StoreError};
 use crate::format::Format;
 use crate::options::Options;
 use crate::rows::{Row, Rows};
 use crate::schema::Schema;
 use crate::shape::{self, Shape};
+use crate::symbols::Symbols;
 use crate::target::{Output, Target, on_disk};
 
 /// Writes received records to one file, in the format that its ending tells, as [`Writer`](crate::Writer) does with those

@@ -9,8 +9,8 @@ use dbn::{
 use tapeworks_market::event::Event;
 use tapeworks_market::{InstrumentId, Side};
 
-use crate::columns::Columns;
 use crate::rows::Row;
+use crate::rows::columns::Columns;
 
 /// The instrument's number in files: ours plus one, as DBN's numbers begin at 1; 0 for a whole venue.
 #[inline]

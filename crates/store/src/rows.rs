@@ -10,8 +10,11 @@ use dbn::FlagSet;
 use tapeworks_market::event::{Event, EventKind, Flags, Line};
 use tapeworks_market::{InstrumentId, Nanos, Publisher};
 
-use crate::columns::Columns;
 use crate::summary::Skip;
+
+pub(crate) mod columns;
+
+use columns::Columns;
 
 /// Records in a batch: half a megabyte of `mbo` records, which the second-level cache keeps between the loops.
 pub(crate) const BATCH: usize = 8192;

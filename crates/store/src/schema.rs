@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::StoreError;
+use crate::error::{StoreError, list};
 
 /// The kind of record in a file, with DBN's names.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -143,10 +143,12 @@ impl FromStr for Schema {
     type Err = StoreError;
 
     fn from_str(name: &str) -> Result<Self, StoreError> {
-        Self::ALL
-            .into_iter()
-            .find(|schema| schema.as_str() == name)
-            .ok_or_else(|| StoreError::UnknownSchema { name: name.to_owned() })
+        Self::ALL.into_iter().find(|schema| schema.as_str() == name).ok_or_else(|| {
+            StoreError::UnknownSchema {
+                name: name.to_owned(),
+                expected: list(Self::ALL.iter().map(|schema| schema.as_str())),
+            }
+        })
     }
 }
 

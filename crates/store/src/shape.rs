@@ -13,9 +13,9 @@ use tapeworks_market::event::{Event, EventKind, Flags, Session};
 use tapeworks_market::price::{UNDEFINED_PRICE, price_e9};
 use tapeworks_market::{BookRef, BookUpdate, InstrumentId, Instruments, Nanos, NbboUpdate, Publisher, Side};
 
-use crate::live::State;
 use crate::rows::{Row, Rows};
 use crate::schema::Schema;
+use crate::state::State;
 use crate::summary::Skip;
 
 pub use carried::{Carried, CarriedImage, LastImage};

@@ -308,15 +308,9 @@ mod tests {
         result
     }
 
-    fn directory(name: &str) -> PathBuf {
-        let directory = std::env::temp_dir().join(format!("tapeworks-store-{}-{name}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
-        directory
-    }
-
     #[test]
     fn a_full_disk_is_an_error_with_the_file_and_leaves_nothing_behind() {
-        let directory = directory("full");
+        let directory = tempfile::tempdir().unwrap();
         let mut instruments = Instruments::default();
         instruments.intern(Symbol::from_bytes(b"AAA").unwrap());
         let openers: Vec<(&str, Opener)> = vec![
@@ -328,7 +322,7 @@ mod tests {
         ];
         for (room, opener) in openers {
             for (ending, _) in Format::ENDINGS {
-                let path = directory.join(format!("orders{ending}"));
+                let path = directory.path().join(format!("orders{ending}"));
                 let what = format!("room for {room}, {ending}");
                 let result = Writer::create_with(&path, Schema::Mbo, &Options::default(), opener).and_then(
                     |mut writer| match put_until_error(&mut writer, &instruments) {
@@ -346,9 +340,8 @@ mod tests {
                     }
                     other => panic!("{what}: {other:?}"),
                 }
-                assert_eq!(fs::read_dir(&directory).unwrap().count(), 0, "{what}");
+                assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "{what}");
             }
         }
-        fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -178,9 +178,8 @@ fn lines_carry_what_the_report_says_and_retransmission_fills_every_gap() {
         venue.retransmission = loopback();
         venues.push(venue);
     }
-    let folder = std::env::temp_dir().join(format!("tapeworks-venues-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let injected = folder.join("injected.json");
+    let folder = tempfile::tempdir().unwrap();
+    let injected = folder.path().join("injected.json");
     let config = Config { injected: Some(injected.clone()), ..small(venues, 20_000) };
     let running = Venues::start(config).unwrap();
     let addresses = running.addresses().to_vec();
@@ -257,7 +256,6 @@ fn lines_carry_what_the_report_says_and_retransmission_fills_every_gap() {
     let written: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(&injected).unwrap()).unwrap();
     assert_eq!(written, report.to_json());
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// A feed with the books behind it.

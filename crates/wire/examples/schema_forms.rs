@@ -8,14 +8,14 @@ fn main() -> Result<(), String> {
     let name = arguments.next().unwrap_or_else(|| "itch".to_owned());
     let form = arguments.next().unwrap_or_else(|| "markdown".to_owned());
     if name == "all" && form == "wireshark" {
-        print!("{}", schema::wireshark(protocols()));
+        print!("{}", tapeworks_wire::wireshark(protocols()));
         return Ok(());
     }
     let protocol = protocol_by_name(&name).ok_or_else(|| format!("no protocol is called {name}"))?;
     let text = match form.as_str() {
         "markdown" => schema::markdown(protocol.schema),
         "json" => schema::json(protocol.schema),
-        "wireshark" => schema::wireshark(&[protocol]),
+        "wireshark" => tapeworks_wire::wireshark(&[protocol]),
         _ => return Err(format!("{form} is not one of markdown, json, wireshark")),
     };
     print!("{text}");

@@ -67,6 +67,7 @@ pub mod nasdaq;
 mod registry;
 pub mod schema;
 mod value;
+mod wireshark;
 
 /// The `COUNT` bytes at `OFFSET`: what the accessors that `protocol!` writes are made of. That they lie inside the
 /// array is checked at compile time.
@@ -91,3 +92,4 @@ pub use value::{
     Ascii, AsciiNumber, Decimal, Nanoseconds, NanosecondsSinceEpoch, NanosecondsSinceMidnight, RawPrice,
     SecondsSinceEpoch, SecondsSinceMidnight,
 };
+pub use wireshark::wireshark;

@@ -6,12 +6,13 @@
 mod capture_files;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use capture_files::{captures, payloads};
-use tapeworks_wire::schema::{Decoded, Schema, Value, wireshark};
+use tapeworks_wire::schema::{Decoded, Schema, Value};
 use tapeworks_wire::{iex, nasdaq, protocols};
+use tempfile::NamedTempFile;
 
 fn tshark(script: &Path, arguments: &[&str]) -> String {
     let output = Command::new("tshark")
@@ -33,21 +34,11 @@ fn is_installed() -> bool {
     found
 }
 
-/// A script file that is removed with the value.
-struct Script(PathBuf);
-
-impl Script {
-    fn new(name: &str) -> Self {
-        let file = std::env::temp_dir().join(format!("tapeworks-{}-{name}.lua", std::process::id()));
-        std::fs::write(&file, wireshark(protocols())).unwrap();
-        Self(file)
-    }
-}
-
-impl Drop for Script {
-    fn drop(&mut self) {
-        let _left_behind_at_worst = std::fs::remove_file(&self.0);
-    }
+/// The dissector's script, in a file that is removed with the value.
+fn script() -> NamedTempFile {
+    let file = tempfile::Builder::new().suffix(".lua").tempfile().unwrap();
+    std::fs::write(file.path(), tapeworks_wire::wireshark(protocols())).unwrap();
+    file
 }
 
 fn snake(title: &str) -> String {
@@ -84,7 +75,7 @@ fn tshark_shows_the_fields_that_the_decoder_reads() {
     if !is_installed() {
         return;
     }
-    let script = Script::new("fields");
+    let script = script();
     let mut compared = 0;
     for folder in ["nasdaq-itch50", "nasdaq-bx-itch50", "iex-tops15", "iex-tops16", "iex-deep"] {
         for file in captures(folder) {
@@ -111,7 +102,7 @@ fn tshark_shows_the_fields_that_the_decoder_reads() {
             for name in expected.keys() {
                 arguments.extend(["-e", name]);
             }
-            let printed = tshark(&script.0, &arguments);
+            let printed = tshark(script.path(), &arguments);
             let mut shown = vec![Vec::new(); expected.len()];
             for line in printed.lines() {
                 for (values, column) in shown.iter_mut().zip(line.split('|')) {
@@ -136,7 +127,7 @@ fn tshark_marks_cut_and_unknown_messages() {
     if !is_installed() {
         return;
     }
-    let script = Script::new("faults");
+    let script = script();
     let file = captures("nasdaq-itch50")
         .into_iter()
         .find(|file| file.ends_with("AddOrderNoMpidAttributionMessage.pcap"))
@@ -149,10 +140,9 @@ fn tshark_marks_cut_and_unknown_messages() {
     {
         let mut faulty = good.clone();
         faulty[start + 22] = fault;
-        let copy =
-            Script(std::env::temp_dir().join(format!("tapeworks-{}-{fault}.pcap", std::process::id())));
-        std::fs::write(&copy.0, faulty).unwrap();
-        let shown = tshark(&script.0, &["-r", copy.0.to_str().unwrap(), "-V"]);
+        let copy = tempfile::Builder::new().suffix(".pcap").tempfile().unwrap();
+        std::fs::write(copy.path(), faulty).unwrap();
+        let shown = tshark(script.path(), &["-r", copy.path().to_str().unwrap(), "-V"]);
         assert!(shown.contains(expert), "{expert} is not in:\n{shown}");
     }
 }

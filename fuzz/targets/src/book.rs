@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use tapeworks_market::book::BooksImage;
 use tapeworks_market::event::{Gap, Session, Status, StatusAction};
-use tapeworks_market::image::BooksImage;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{
     BookRef, BookStage, Capacity, Event, EventKind, InstrumentId, NbboStage, NbboUpdate, Price, Publisher,

@@ -15,6 +15,7 @@ mod feed;
 mod live;
 mod multicast;
 mod network;
+mod packets;
 pub mod seeds;
 mod take;
 mod venues;

@@ -11,7 +11,7 @@ use tapeworks_journal::{JournalOptions, JournalReader, JournalWriter, LOST, Reco
 use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Publisher};
 use tapeworks_plant::live::{JournalSetting, PlantOptions, ReceiveOptions, VenueOptions};
 
-use crate::seeds::itch_packets;
+use crate::packets::itch_packets;
 
 /// Inputs of two channels, each behind a byte of kind and line, two of time, one of length. Whatever comes, each message is told
 /// at most once, gaps included, within a session; the same inputs give the same events, also when the feed is kept and

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use tapeworks_packet::capture::CaptureReader;
 use tapeworks_packet::framed;
 use tapeworks_packet::net;
-use tapeworks_wire::framing::write_block_big_endian;
 use tapeworks_wire::schema::{Schema, SplitMix64, arbitrary};
 use tapeworks_wire::{Ascii, AsciiNumber, NanosecondsSinceEpoch, iex, nasdaq};
 
 use crate::live::checkpoints;
+use crate::packets::{itch_packets, messages, mold_packets, relate};
 use crate::venues::SESSION;
 
 /// The longest kept or captured file that becomes a seed, in bytes: mutations of longer ones find less.
@@ -191,19 +191,6 @@ fn noise(length: usize, random: &mut SplitMix64) -> Vec<u8> {
     (0..length).map(|_| random.next_u64() as u8).collect()
 }
 
-/// One of each message.
-fn messages(schema: &Schema, random: &mut SplitMix64) -> Vec<Vec<u8>> {
-    schema
-        .messages
-        .iter()
-        .map(|structure| {
-            let mut bytes = Vec::new();
-            arbitrary(schema, structure, random, &mut bytes);
-            bytes
-        })
-        .collect()
-}
-
 /// A few of each header.
 fn headers(schema: &Schema, random: &mut SplitMix64) -> Vec<Vec<u8>> {
     schema
@@ -262,38 +249,6 @@ fn framed_files(random: &mut SplitMix64) -> Vec<Vec<u8>> {
         framed::write_frame(&mut soup, &packet).expect("a message fits a frame");
     }
     vec![plain, soup]
-}
-
-/// Gives messages one stock and few order references, so that they are about the same things.
-fn relate(itch: &mut [Vec<u8>], random: &mut SplitMix64) {
-    for message in itch {
-        message[1..3].copy_from_slice(&[0, 1]);
-        if message.len() > 19 && b"AFECXDU".contains(&message[0]) {
-            message[11..19].copy_from_slice(&random.below(2).to_be_bytes());
-        }
-    }
-}
-
-/// MoldUDP64 packets of a message each, with consecutive numbers.
-fn mold_packets(itch: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let packet = |(number, message): (usize, &Vec<u8>)| {
-        let mut block = [0; 128];
-        let length = write_block_big_endian(&mut block, message).expect("a message fits a block");
-        let header = [&b"SESSION001"[..], &(number as u64 + 1).to_be_bytes(), &1u16.to_be_bytes()].concat();
-        [&header, &block[..length]].concat()
-    };
-    itch.iter().enumerate().map(packet).collect()
-}
-
-/// MoldUDP64 packets of ITCH messages about the same things, the last of them a hole away.
-pub(crate) fn itch_packets() -> Vec<Vec<u8>> {
-    let mut random = SplitMix64::new(0x1_7c4);
-    let mut itch = messages(&nasdaq::itch50::SCHEMA, &mut random);
-    itch.extend(messages(&nasdaq::itch50::SCHEMA, &mut random));
-    relate(&mut itch, &mut random);
-    let mut packets = mold_packets(&itch);
-    packets.remove(packets.len() - 2);
-    packets
 }
 
 /// Inputs of `feed_packets`: captured payloads one behind the other, MoldUDP64 packets with consecutive numbers and

@@ -14,8 +14,8 @@ use tapeworks_store::Schema;
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, bytes, counted, number, thousands};
-use crate::terminal::{self, Bar};
-use crate::{complain, interrupt, output, report, values};
+use crate::terminal::{self, Bar, complain};
+use crate::{interrupt, output, report, values};
 
 /// Show what Tapeworks does, on real packets, on a generated session, and live.
 ///

@@ -11,10 +11,10 @@ use tapeworks_feed::Application;
 
 use crate::commands::replay::complain_of_unseen;
 use crate::ending::{Ending, Failure, Result};
+use crate::output;
 use crate::table::counted;
-use crate::terminal::{self, Bar};
+use crate::terminal::{self, Bar, complain};
 use crate::values::{self, Symbols};
-use crate::{complain, output};
 
 /// Print every message, decoded field by field.
 ///

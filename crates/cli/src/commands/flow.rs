@@ -17,7 +17,8 @@ use tapeworks_runtime::config::ConfigError;
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, bytes, counted, number, thousands};
-use crate::{complain, interrupt, output, terminal};
+use crate::terminal::complain;
+use crate::{interrupt, output, terminal};
 
 /// Over which the live rates are taken.
 const RATE_INTERVAL: Duration = Duration::from_secs(1);

@@ -15,7 +15,8 @@ use tapeworks_store::Schema;
 use crate::commands::plant::load;
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{counted, thousands};
-use crate::{complain, interrupt, output};
+use crate::terminal::complain;
+use crate::{interrupt, output};
 
 /// Look at the journal of a plant, and mend it.
 #[derive(Debug, Args)]

@@ -12,9 +12,9 @@ use tapeworks_store::{Format, Schema};
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::thousands;
-use crate::terminal::{self, Bar};
+use crate::terminal::{self, Bar, complain};
 use crate::values::{self, Speed, Symbols};
-use crate::{complain, output, report};
+use crate::{output, report};
 
 /// Rebuild the books and the synthetic NBBO of captures, and write files.
 ///

@@ -62,7 +62,7 @@ fn page(name: &str, format: Format) -> Result<String> {
         vec![protocol]
     };
     Ok(match format {
-        Format::Wireshark => schema::wireshark(&chosen),
+        Format::Wireshark => tapeworks_wire::wireshark(&chosen),
         Format::Markdown => {
             chosen.iter().map(|protocol| schema::markdown(protocol.schema)).collect::<Vec<_>>().join("\n")
         }

@@ -11,8 +11,8 @@ use tapeworks_feed::Application;
 
 use crate::ending::{Ending, Result};
 use crate::table::{Align, Table, bytes, counted, number, percent, thousands};
-use crate::terminal::{self, Bar};
-use crate::{complain, output, report, values};
+use crate::terminal::{self, Bar, complain};
+use crate::{output, report, values};
 
 /// Problems shown with their places.
 const SHOWN_PROBLEMS: usize = 10;

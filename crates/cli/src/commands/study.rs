@@ -16,8 +16,8 @@ use tapeworks_market::Nanos;
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, counted, number, thousands};
-use crate::terminal::{self, Bar};
-use crate::{complain, interrupt, output, report, values};
+use crate::terminal::{self, Bar, complain};
+use crate::{interrupt, output, report, values};
 
 /// Study the queue before a server that needs a given time per message.
 ///

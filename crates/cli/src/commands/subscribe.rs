@@ -19,8 +19,9 @@ use tapeworks_store::{Format, RecordWriter, Schema, is_market, is_snapshot};
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{counted, number, thousands};
+use crate::terminal::complain;
 use crate::values::{self, Names};
-use crate::{complain, interrupt, output};
+use crate::{interrupt, output};
 
 /// Subscribe to a plant, or to any server of the DBN live protocol, and print or write what comes. With --multicast the
 /// records are those that a plant sends to a multicast group.

@@ -13,8 +13,9 @@ use tapeworks_ring::broadcast::{Read, Reader, Start};
 use super::replay::complain_of_unseen;
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{counted, number, thousands};
+use crate::terminal::complain;
 use crate::values::{self, Symbols};
-use crate::{complain, interrupt, output};
+use crate::{interrupt, output};
 
 /// Read a plant's events from its shared memory, on the same machine.
 ///

@@ -75,17 +75,17 @@ pub(crate) fn captures() -> Vec<String> {
 }
 
 /// A folder that goes when the test ends.
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct Folder(tempfile::TempDir);
 
 impl Folder {
+    /// `name` is part of the folder's.
     pub(crate) fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tapeworks-cli-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
+        let prefix = format!("tapeworks-cli-{name}-");
+        Self(tempfile::Builder::new().prefix(&prefix).tempdir().unwrap())
     }
 
     pub(crate) fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
+        self.0.path().join(name).to_str().unwrap().to_owned()
     }
 
     pub(crate) fn write(&self, name: &str, content: &[u8]) -> String {
@@ -96,18 +96,12 @@ impl Folder {
 
     /// Names of the files in it.
     pub(crate) fn files(&self) -> Vec<String> {
-        let mut names: Vec<String> = std::fs::read_dir(&self.0)
+        let mut names: Vec<String> = std::fs::read_dir(self.0.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().to_str().unwrap().to_owned())
             .collect();
         names.sort();
         names
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _left_behind_at_worst = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -2,26 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use tapeworks_dispatch_search::{Family, PerfectHash, Width, compare};
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tapeworks-dispatch-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _left_behind_at_worst = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Sets of which each family has some, in each width.
 fn hashes() -> Vec<PerfectHash> {
@@ -43,7 +26,7 @@ fn hashes() -> Vec<PerfectHash> {
 
 #[test]
 fn the_module_compiles_without_warnings_and_its_tests_pass() {
-    let folder = Folder::new("emitted");
+    let folder = tempfile::tempdir().unwrap();
     let hashes = hashes();
     for family in Family::ALL {
         assert!(hashes.iter().any(|hash| hash.formula().family() == family), "{family} is among them");
@@ -51,7 +34,7 @@ fn the_module_compiles_without_warnings_and_its_tests_pass() {
     // One crate with a module each, since starting the compiler takes longer than compiling.
     let mut root = String::from("//! All of them.\n#![deny(warnings, missing_docs)]\n");
     for (number, hash) in hashes.iter().enumerate() {
-        std::fs::write(folder.0.join(format!("hash_{number}.rs")), hash.rust_module()).unwrap();
+        std::fs::write(folder.path().join(format!("hash_{number}.rs")), hash.rust_module()).unwrap();
         root.push_str(&format!("pub mod hash_{number};\n"));
         // As the macro uses it, and in a constant.
         let items = hash.rust_items(Width::U64, "pub ").replace("#[inline]", "/// Items.\n#[inline]");
@@ -71,12 +54,12 @@ fn the_module_compiles_without_warnings_and_its_tests_pass() {
         }
         root.push_str("}\n");
     }
-    std::fs::write(folder.0.join("lib.rs"), root).unwrap();
+    std::fs::write(folder.path().join("lib.rs"), root).unwrap();
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let program = folder.0.join("tests");
+    let program = folder.path().join("tests");
     for arguments in [vec!["--crate-type", "lib", "--emit", "metadata"], vec!["--test", "-o"]] {
         let mut command = Command::new(&rustc);
-        command.args(["--edition", "2024", "lib.rs"]).args(&arguments).current_dir(&folder.0);
+        command.args(["--edition", "2024", "lib.rs"]).args(&arguments).current_dir(folder.path());
         if arguments.contains(&"-o") {
             command.arg(&program);
         }

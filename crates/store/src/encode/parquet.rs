@@ -9,9 +9,6 @@
 //! little for a compressor to do. Least and greatest values are kept for times only, per row group. A row group of
 //! [`ROW_GROUP`] records is kept in memory, encoded (15 to 20 bytes for an `mbo` record), until it is full.
 
-mod bits;
-mod chunk;
-
 use std::sync::Arc;
 
 use ::parquet::basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type as Physical};
@@ -22,15 +19,15 @@ use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::types::Type;
 use tapeworks_market::{Instruments, Price};
 
-use super::{Encode, Ending, Symbols};
-use crate::columns::{self, Description, Kind, Scratch};
+use super::{Encode, Ending};
+use crate::chunk::{Chunk, Compressor};
 use crate::error::Failure;
 use crate::options::{Compression, Options, Prices};
+use crate::rows::columns::{self, Description, Kind, Scratch};
 use crate::rows::{Row, Rows};
 use crate::schema::Schema;
+use crate::symbols::Symbols;
 use crate::target::{Output, Target};
-
-pub(crate) use chunk::{Chunk, Compressor, NO_KEY, Values};
 
 /// Records in a row group, to the batch.
 const ROW_GROUP: u64 = 1 << 18;

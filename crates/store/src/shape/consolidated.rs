@@ -12,9 +12,9 @@ use tapeworks_market::price::{UNDEFINED_PRICE, price_e9};
 use tapeworks_market::{Action, Instruments, Nbbo, NbboUpdate, Side};
 
 use super::{Carried, Shape, book_price, clears, trade_of, without_last};
-use crate::live::State;
 use crate::records::{header, letter};
 use crate::rows::Rows;
+use crate::state::State;
 use crate::summary::Skip;
 
 /// Makes `cmbp-1` records.

@@ -16,9 +16,9 @@ use super::carried::ALL_VENUES;
 use super::{
     Carried, Shape, Trade, clears, consolidated_pair, levels, levels_of, no_level, not_applied, trade_of,
 };
-use crate::live::State;
 use crate::records::{instrument_number, letter, sequence};
 use crate::rows::Rows;
+use crate::state::State;
 use crate::summary::Skip;
 
 /// Tells when an interval is over.

@@ -2,7 +2,7 @@
 //!
 //! - [`Schema::decode`]: the fields of a message with names, offsets and values, as text and JSON;
 //! - [`markdown`](fn@markdown), [`json`](fn@json): the reference page, the schema for programs;
-//! - [`wireshark`](fn@wireshark): a dissector;
+//! - [`wireshark`](fn@crate::wireshark): a dissector;
 //! - [`arbitrary`](fn@arbitrary): random valid messages for tests.
 //!
 //! The generated views do not use any of this: the hot path reads at constant offsets.
@@ -11,7 +11,6 @@ mod arbitrary;
 mod json;
 mod markdown;
 mod value;
-mod wireshark;
 
 use core::fmt;
 
@@ -19,7 +18,6 @@ pub use arbitrary::{SplitMix64, arbitrary};
 pub use json::json;
 pub use markdown::markdown;
 pub use value::{Decoded, FieldValue, Value};
-pub use wireshark::wireshark;
 
 /// Byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

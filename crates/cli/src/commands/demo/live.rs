@@ -17,7 +17,8 @@ use crate::commands::plant;
 use crate::commands::subscribe::{self, DEMO_KEY, Figures};
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, number, thousands};
-use crate::{complain, interrupt, output, terminal};
+use crate::terminal::complain;
+use crate::{interrupt, output, terminal};
 
 /// The configurations of `examples/`, in the program.
 const VENUES: &str = include_str!("../../../../../examples/exchange/loopback.toml");

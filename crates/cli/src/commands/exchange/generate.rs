@@ -14,7 +14,8 @@ use tapeworks_packet::new_file;
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, bytes, counted, number, percent, thousands};
-use crate::{complain, output, terminal, values};
+use crate::terminal::complain;
+use crate::{output, terminal, values};
 
 /// Generate a trading session: the same seed gives the same bytes.
 ///

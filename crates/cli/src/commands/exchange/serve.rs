@@ -9,8 +9,8 @@ use tapeworks_venues::{Config, Report, Venues, VenuesError};
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, counted, number, thousands};
-use crate::terminal::Bar;
-use crate::{complain, interrupt, output, terminal};
+use crate::terminal::{Bar, complain};
+use crate::{interrupt, output, terminal};
 
 /// How often it is looked whether the venues have ended.
 const LOOK: Duration = Duration::from_millis(20);

@@ -8,29 +8,12 @@ use tapeworks_packet::pool::{Description, Pool};
 use super::*;
 use crate::packets::Outbox;
 
-/// A folder of its own, gone with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tapeworks-flow-{}-{name}", std::process::id()));
-        let _there_was_none = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn files(&self) -> Vec<String> {
-        let names = fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name());
-        let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _left_behind_at_worst = fs::remove_dir_all(&self.0);
-    }
+/// The names of the files in a folder, in order.
+fn files(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    names
 }
 
 /// Hands `count` packets with these times and bytes through; what became of them.
@@ -64,8 +47,8 @@ fn times(path: &Path) -> Vec<u64> {
 
 #[test]
 fn a_second_run_is_refused_while_the_first_writes_and_harms_nothing() {
-    let folder = Folder::new("two");
-    let path = folder.0.join("out.pcap");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.pcap");
     let mut first = CaptureWriter::create(&path, true).unwrap();
     assert_eq!(write(&mut first, &[(1, b"one"), (2, b"two")]), [To::Consumed; 2]);
     let refused = CaptureWriter::create(&path, true).unwrap_err();
@@ -74,7 +57,7 @@ fn a_second_run_is_refused_while_the_first_writes_and_harms_nothing() {
     assert_eq!(write(&mut first, &[(3, b"three")]), [To::Consumed]);
     first.finish().unwrap();
     assert_eq!(times(&path), [1, 2, 3]);
-    assert_eq!(folder.files(), ["out.pcap"]);
+    assert_eq!(files(folder.path()), ["out.pcap"]);
 
     // Once it is whole, another run may replace it.
     let mut second = CaptureWriter::create(&path, true).unwrap();
@@ -86,8 +69,8 @@ fn a_second_run_is_refused_while_the_first_writes_and_harms_nothing() {
 
 #[test]
 fn many_runs_at_once_leave_one_whole_file() {
-    let folder = Folder::new("many");
-    let path = folder.0.join("out.pcap");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.pcap");
     let run = |number: u64| {
         let mut writer = CaptureWriter::create(&path, false).ok()?;
         let all: Vec<(u64, &[u8])> = vec![(number, b"packet"); 100];
@@ -100,41 +83,41 @@ fn many_runs_at_once_leave_one_whole_file() {
     });
     assert_eq!(finished.len(), 1, "who says that it has written the file has");
     assert_eq!(times(&path), vec![finished[0]; 100]);
-    assert_eq!(folder.files(), ["out.pcap"]);
+    assert_eq!(files(folder.path()), ["out.pcap"]);
 }
 
 #[test]
 fn what_a_killed_run_left_behind_is_set_aside() {
-    let folder = Folder::new("stale");
-    let path = folder.0.join("out.pcap");
-    fs::write(folder.0.join("out.pcap.partial"), [7; 100_000]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.pcap");
+    fs::write(folder.path().join("out.pcap.partial"), [7; 100_000]).unwrap();
     let mut writer = CaptureWriter::create(&path, false).unwrap();
     assert_eq!(write(&mut writer, &[(1, b"one")]), [To::Consumed]);
     writer.finish().unwrap();
     assert_eq!(times(&path), [1]);
-    assert_eq!(folder.files(), ["out.pcap", "out.pcap.partial.1"]);
-    assert_eq!(fs::read(folder.0.join("out.pcap.partial.1")).unwrap(), [7; 100_000]);
+    assert_eq!(files(folder.path()), ["out.pcap", "out.pcap.partial.1"]);
+    assert_eq!(fs::read(folder.path().join("out.pcap.partial.1")).unwrap(), [7; 100_000]);
 }
 
 #[cfg(unix)]
 #[test]
 fn a_whole_file_that_still_has_its_partial_name_is_not_emptied() {
-    let folder = Folder::new("linked");
-    let path = folder.0.join("out.pcap");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.pcap");
     fs::write(&path, b"whole").unwrap();
-    fs::hard_link(&path, folder.0.join("out.pcap.partial")).unwrap();
+    fs::hard_link(&path, folder.path().join("out.pcap.partial")).unwrap();
     let mut writer = CaptureWriter::create(&path, true).unwrap();
     assert_eq!(write(&mut writer, &[(1, b"one")]), [To::Consumed]);
     assert_eq!(fs::read(&path).unwrap(), b"whole", "until the new one is whole");
     writer.finish().unwrap();
     assert_eq!(times(&path), [1]);
-    assert_eq!(folder.files(), ["out.pcap"]);
+    assert_eq!(files(folder.path()), ["out.pcap"]);
 }
 
 #[test]
 fn a_file_that_came_into_being_meanwhile_is_kept() {
-    let folder = Folder::new("meanwhile");
-    let path = folder.0.join("out.pcap");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.pcap");
     let mut writer = CaptureWriter::create(&path, false).unwrap();
     assert_eq!(write(&mut writer, &[(1, b"one")]), [To::Consumed]);
     fs::write(&path, b"mine").unwrap();
@@ -142,20 +125,20 @@ fn a_file_that_came_into_being_meanwhile_is_kept() {
     assert!(told.contains("came into being meanwhile and is kept; what was written is in"), "{told}");
     assert_eq!(fs::read(&path).unwrap(), b"mine");
     drop(writer);
-    let partial = folder.0.join("out.pcap.partial");
-    fs::rename(partial, folder.0.join("kept.pcap")).unwrap();
-    assert_eq!(times(&folder.0.join("kept.pcap")), [1]);
+    let partial = folder.path().join("out.pcap.partial");
+    fs::rename(partial, folder.path().join("kept.pcap")).unwrap();
+    assert_eq!(times(&folder.path().join("kept.pcap")), [1]);
 }
 
 #[test]
 fn a_time_that_pcap_cannot_tell_costs_that_packet_only() {
-    let folder = Folder::new("time");
+    let folder = tempfile::tempdir().unwrap();
     let late = (1 << 32) * 1_000_000_000;
     for (name, kept, became) in [
         ("out.pcap", vec![1, late - 1, 2], To::Dropped(Reason::TimeRange)),
         ("out.pcapng", vec![1, late, late - 1, 2], To::Consumed),
     ] {
-        let path = folder.0.join(name);
+        let path = folder.path().join(name);
         let mut writer = CaptureWriter::create(&path, false).unwrap();
         let all = [(1, &b"one"[..]), (late, b"late"), (late - 1, b"last"), (2, b"two")];
         assert_eq!(write(&mut writer, &all), [To::Consumed, became, To::Consumed, To::Consumed]);
@@ -167,8 +150,8 @@ fn a_time_that_pcap_cannot_tell_costs_that_packet_only() {
 
 #[test]
 fn a_writer_that_nothing_came_into_leaves_nothing() {
-    let folder = Folder::new("unused");
-    let path = folder.0.join("out.pcap");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.pcap");
     drop(CaptureWriter::create(&path, false).unwrap());
-    assert_eq!(folder.files(), Vec::<String>::new());
+    assert_eq!(files(folder.path()), Vec::<String>::new());
 }

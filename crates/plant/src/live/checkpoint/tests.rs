@@ -13,7 +13,7 @@ use tapeworks_engine::replica::{Mode, Replica};
 use tapeworks_engine::{JournalHistory, MarketStage};
 use tapeworks_feed::live::Input;
 use tapeworks_journal::{JournalOptions, JournalWriter, Opened, segment_starts};
-use tapeworks_market::image::BooksImage;
+use tapeworks_market::book::BooksImage;
 use tapeworks_market::nbbo::{NbboRules, StaleBooks};
 use tapeworks_market::{BookStage, Event, Line, Nanos};
 use tapeworks_ring::disruptor::Builder;

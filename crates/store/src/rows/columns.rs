@@ -12,10 +12,10 @@ use dbn::{UNDEF_PRICE, UNDEF_TIMESTAMP};
 use parquet::errors::ParquetError;
 use tapeworks_market::Price;
 
-use crate::encode::Symbols;
-use crate::encode::parquet::{Chunk, Compressor, NO_KEY, Values};
+use super::{Row, Rows};
+use crate::chunk::{Chunk, Compressor, NO_KEY, Values};
 use crate::options::Prices;
-use crate::rows::{Row, Rows};
+use crate::symbols::Symbols;
 
 /// The first magnitude, in 1e-9, that a decimal of 18 digits does not hold.
 const DECIMAL_LIMIT: u64 = 1_000_000_000_000_000_000;

@@ -2,8 +2,8 @@
 
 use core::fmt::{self, Write as _};
 
-use super::{Endian, EnumSchema, Field, FlagsSchema, Kind, LengthRule, Schema, Structure};
 use crate::registry::{Protocol, Role, Transport, protocols};
+use crate::schema::{Endian, EnumSchema, Field, FlagsSchema, Kind, LengthRule, Schema, Structure};
 
 /// What is the same for every protocol.
 const RUNTIME: &str = include_str!("dissector.lua");

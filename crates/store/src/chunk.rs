@@ -12,7 +12,7 @@ use parquet::file::statistics::Statistics;
 use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
 
-use super::bits;
+mod bits;
 
 /// Compresses pages, or leaves them as they are.
 pub(crate) enum Compressor {
@@ -25,7 +25,7 @@ pub(crate) enum Compressor {
 }
 
 impl Compressor {
-    pub(super) fn codec(&self) -> Codec {
+    pub(crate) fn codec(&self) -> Codec {
         match self {
             Self::None => Codec::UNCOMPRESSED,
             Self::Snappy(_) => Codec::SNAPPY,
@@ -132,7 +132,7 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
-    pub(super) fn new(column: ColumnDescPtr) -> Self {
+    pub(crate) fn new(column: ColumnDescPtr) -> Self {
         Self {
             column,
             pages: TrackedWrite::new(Vec::new()),
@@ -201,7 +201,7 @@ impl Chunk {
     }
 
     /// Ends the column chunk: its bytes, and what the file's footer says of it. The next one begins.
-    pub(super) fn take(&mut self, compressor: &mut Compressor) -> Result<(Bytes, ColumnCloseResult)> {
+    pub(crate) fn take(&mut self, compressor: &mut Compressor) -> Result<(Bytes, ColumnCloseResult)> {
         let mut chunk = std::mem::replace(self, Self::new(self.column.clone()));
         let mut bytes = TrackedWrite::new(Vec::new());
         let mut dictionary_bytes = None;

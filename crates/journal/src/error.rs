@@ -1,0 +1,52 @@
+//! Why a journal cannot be used.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a journal cannot be used.
+#[derive(thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// The system refused.
+    #[error("{}: {what}: {source}", path.display())]
+    Io {
+        /// The folder or file.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another process writes to it.
+    #[error("{}: another process writes this journal", folder.display())]
+    Locked {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A payload that is too long.
+    #[error("a payload of {bytes} bytes is longer than {limit}")]
+    TooLong {
+        /// Its bytes.
+        bytes: usize,
+        /// The most bytes.
+        limit: usize,
+    },
+    /// Whoever asked for a long work wants it no more.
+    #[error("stopped")]
+    Stopped,
+}
+
+impl JournalError {
+    /// Whether the disk is full.
+    #[must_use]
+    pub fn is_full_disk(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
+    }
+}
+
+pub(crate) fn failed<'p>(
+    path: &'p Path,
+    what: &'static str,
+) -> impl FnOnce(io::Error) -> JournalError + use<'p> {
+    move |source| JournalError::Io { path: path.to_owned(), what, source }
+}

@@ -1,0 +1,106 @@
+//! The folder of a journal: its segments, and what was set aside of them.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::error::{JournalError, failed};
+use crate::scan;
+
+const ENDING: &str = "journal";
+
+/// Waits until the disk has the names in a folder. A file system that cannot sync folders keeps them as it can: that is no error.
+///
+/// # Errors
+/// What the operating system says.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    match File::open(folder)?.sync_all() {
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
+            Ok(())
+        }
+        synced => synced,
+    }
+}
+
+/// A segment's file, by the number of its first record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Segment {
+    pub(crate) path: PathBuf,
+    pub(crate) first: u64,
+}
+
+pub(crate) fn segment_path(folder: &Path, first: u64) -> PathBuf {
+    folder.join(format!("{first:020}.{ENDING}"))
+}
+
+/// The segments of a journal, in order.
+pub(crate) fn segments(folder: &Path) -> Result<Vec<Segment>, JournalError> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed(folder, "cannot list the journal"))? {
+        let path = entry.map_err(failed(folder, "cannot list the journal"))?.path();
+        if path.extension().is_some_and(|ending| ending == ENDING)
+            && let Some(first) = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok())
+        {
+            all.push(Segment { path, first });
+        }
+    }
+    all.sort_by_key(|segment| segment.first);
+    Ok(all)
+}
+
+/// The numbers of the first records of a journal's segments, in order.
+///
+/// # Errors
+/// A folder that cannot be listed.
+pub fn segment_starts(folder: &Path) -> Result<Vec<u64>, JournalError> {
+    Ok(segments(folder)?.into_iter().map(|segment| segment.first).collect())
+}
+
+/// Whether the journal has this file: a segment, or bytes of one that were set aside.
+#[must_use]
+pub fn is_journal_file(path: &Path) -> bool {
+    segment_of(path).is_some()
+}
+
+/// The number that a segment, or what was set aside of it, is named by.
+pub(crate) fn segment_of(path: &Path) -> Option<u64> {
+    let (number, rest) = path.file_name()?.to_str()?.split_once('.')?;
+    let is_ours = rest == ENDING || rest.starts_with(TORN) || rest.starts_with(DAMAGED);
+    number.parse().ok().filter(|_| is_ours && number.len() == 20)
+}
+
+/// The beginnings of the endings of files in which bytes of a segment are set aside; their offset in it follows.
+pub(crate) const TORN: &str = "torn-";
+pub(crate) const DAMAGED: &str = "damaged-";
+
+/// The files in which bytes of the segment that is named by `first` are set aside.
+pub(crate) fn set_aside_of(folder: &Path, first: u64) -> Result<Vec<PathBuf>, JournalError> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed(folder, "cannot list the journal"))? {
+        let path = entry.map_err(failed(folder, "cannot list the journal"))?.path();
+        if segment_of(&path) == Some(first) && path.extension().is_none_or(|ending| ending != ENDING) {
+            all.push(path);
+        }
+    }
+    Ok(all)
+}
+
+/// Copies `bytes` of the segment at `path` into a file beside it, and waits until the disk has it. Returns its path.
+pub(crate) fn set_aside(
+    file: &File,
+    path: &Path,
+    ending: &str,
+    bytes: std::ops::Range<u64>,
+) -> Result<PathBuf, JournalError> {
+    let mut tries = 0u32;
+    loop {
+        // The same place may be torn more than once.
+        let again = if tries == 0 { String::new() } else { format!(".{tries}") };
+        let to = path.with_extension(format!("{ending}{}{again}", bytes.start));
+        match scan::copy_aside(file, bytes.clone(), &to) {
+            Ok(()) => return Ok(to),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < 1_000 => tries += 1,
+            Err(error) => return Err(failed(&to, "cannot be written")(error)),
+        }
+    }
+}

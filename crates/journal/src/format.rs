@@ -1,0 +1,186 @@
+//! The bytes of segments and records: the table in the [crate's documentation](crate).
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::error::{JournalError, failed};
+
+/// Bytes collected before they are written.
+pub const BUFFER_BYTES: usize = 256 << 10;
+
+/// The longest payload of a record, in bytes.
+pub const MAX_PAYLOAD_BYTES: usize = 1 << 20;
+
+/// The kind of a record that stands for others which are not there; `extra` is how many.
+///
+/// They could not be written, and never had numbers; or they were damaged later, and `number` is that of the last of them
+/// (`line` is then [`NUMBERED`]).
+pub const LOST: u8 = u8::MAX;
+
+/// The `line` of a record of the kind [`LOST`] that stands for records which had numbers.
+pub const NUMBERED: u8 = 1;
+
+pub(crate) const SEGMENT_HEADER_BYTES: u64 = 64;
+pub(crate) const RECORD_HEADER_BYTES: usize = 40;
+pub(crate) const MAGIC: [u8; 8] = *b"TAPEJNL1";
+
+/// A record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Record<'a> {
+    /// Its number in the journal; given by the writer.
+    pub number: u64,
+    /// Its time. The index by time takes it to be in order, but for a second.
+    pub time: u64,
+    /// What it is.
+    pub kind: u8,
+    /// By kind.
+    pub line: u8,
+    /// By kind.
+    pub channel: u16,
+    /// By kind.
+    pub extra: u64,
+    /// The rest.
+    pub payload: &'a [u8],
+}
+
+/// What a segment's header says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SegmentHeader {
+    pub(crate) first: u64,
+    /// The time of its first record.
+    pub(crate) time: u64,
+}
+
+/// What lies at the beginning of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Head {
+    /// The header of the segment that its name says.
+    Sound(SegmentHeader),
+    /// Zeros, or too few bytes: not written yet.
+    Unwritten,
+    /// Something else, and what is wrong with it.
+    Damaged(&'static str),
+}
+
+impl SegmentHeader {
+    pub(crate) fn encode(self) -> [u8; SEGMENT_HEADER_BYTES as usize] {
+        let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..16].copy_from_slice(&self.first.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.time.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..24]);
+        bytes[24..28].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the header of the segment that is named by `first`.
+    pub(crate) fn read(file: &File, path: &Path, first: u64) -> Result<Head, JournalError> {
+        let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
+        let got = read_at(file, &mut bytes, 0).map_err(failed(path, "cannot be read"))?;
+        if got < bytes.len() || bytes == [0; SEGMENT_HEADER_BYTES as usize] {
+            return Ok(Head::Unwritten);
+        }
+        Ok(if bytes[..8] != MAGIC {
+            Head::Damaged("not the header of a segment")
+        } else if crc32fast::hash(&bytes[..24]) != u32_at(&bytes, 24) {
+            Head::Damaged("its header is damaged")
+        } else if u64_at(&bytes, 8) != first {
+            Head::Damaged("its header has another number than its name")
+        } else {
+            Head::Sound(Self { first, time: u64_at(&bytes, 16) })
+        })
+    }
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// Reads until the buffer is full or the file ends.
+pub(crate) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+impl Record<'_> {
+    /// Appends the record's bytes.
+    pub(crate) fn encode(&self, to: &mut Vec<u8>) {
+        let start = to.len();
+        to.extend_from_slice(&[0; 4]);
+        // Checked by the writer to be below 2^20.
+        to.extend_from_slice(&(self.payload.len() as u32).to_le_bytes());
+        to.extend_from_slice(&self.number.to_le_bytes());
+        to.extend_from_slice(&self.time.to_le_bytes());
+        to.extend_from_slice(&self.extra.to_le_bytes());
+        to.extend_from_slice(&self.channel.to_le_bytes());
+        to.extend_from_slice(&[self.kind, self.line, 0, 0, 0, 0]);
+        to.extend_from_slice(self.payload);
+        let crc = crc32fast::hash(&to[start + 4..]);
+        to[start..start + 4].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+/// What lies at a place of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Found<'b> {
+    /// The record numbered as expected, and its bytes with the header.
+    Record(Record<'b>, usize),
+    /// More bytes are needed to tell.
+    Cut { needed: usize },
+    /// Zeros: nothing was written here.
+    Nothing,
+    /// Something else.
+    Bad,
+}
+
+/// The number that the record with this header has, or the first of those that it stands for.
+pub(crate) fn first_number(header: &[u8]) -> Option<u64> {
+    let number = u64_at(header, 8);
+    match header.get(34..36) {
+        Some([LOST, NUMBERED]) => number.checked_sub(u64_at(header, 24).checked_sub(1)?),
+        _ => Some(number),
+    }
+}
+
+/// Looks at the bytes where the record `number` should begin, or one that stands for it and those behind it.
+pub(crate) fn find(bytes: &[u8], number: u64) -> Found<'_> {
+    let Some(header) = bytes.get(..RECORD_HEADER_BYTES) else {
+        return Found::Cut { needed: RECORD_HEADER_BYTES };
+    };
+    if header.iter().all(|byte| *byte == 0) {
+        return Found::Nothing;
+    }
+    let length = u32_at(header, 4) as usize;
+    if length > MAX_PAYLOAD_BYTES || first_number(header) != Some(number) {
+        return Found::Bad;
+    }
+    let needed = RECORD_HEADER_BYTES + length;
+    let Some(whole) = bytes.get(..needed) else { return Found::Cut { needed } };
+    if crc32fast::hash(&whole[4..]) != u32_at(header, 0) {
+        return Found::Bad;
+    }
+    let record = Record {
+        number: u64_at(header, 8),
+        time: u64_at(header, 16),
+        extra: u64_at(header, 24),
+        channel: u16::from_le_bytes([header[32], header[33]]),
+        kind: header[34],
+        line: header[35],
+        payload: &whole[RECORD_HEADER_BYTES..],
+    };
+    Found::Record(record, needed)
+}

@@ -1,0 +1,17 @@
+//! The NBBO as plain values: see [`image`](crate::image).
+
+use super::{Contribution, Nbbo, NbboCounts};
+use crate::venue::Publisher;
+
+/// The NBBO of every instrument: see [`NbboStage::image`](crate::NbboStage::image).
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct NbboImage {
+    pub(crate) venues: Vec<Publisher>,
+    pub(crate) contributions: Vec<Contribution>,
+    pub(crate) best: Vec<Nbbo>,
+    pub(crate) stride: usize,
+    pub(crate) ignored: u64,
+    pub(crate) counts: NbboCounts,
+    pub(crate) in_doubt: u32,
+}

@@ -1,0 +1,37 @@
+//! How a file is compressed.
+
+use std::fmt;
+
+/// How a file is compressed, told by its first bytes and never by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// Not compressed.
+    None,
+    /// gzip (RFC 1952), of one or several members.
+    Gzip,
+    /// Zstandard (RFC 8878), of one or several frames.
+    Zstd,
+}
+
+impl Compression {
+    /// Recognises the magic number at the start of `first_bytes`.
+    pub fn detect(first_bytes: &[u8]) -> Self {
+        match first_bytes {
+            // RFC 1952, section 2.3.1: ID1, ID2, and the only compression method in use.
+            [0x1f, 0x8b, 0x08, ..] => Self::Gzip,
+            // RFC 8878, section 3.1.1: a Zstandard frame; 3.1.2: a skippable frame, which pzstd puts first.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
+            _ => Self::None,
+        }
+    }
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::None => "uncompressed",
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        })
+    }
+}
