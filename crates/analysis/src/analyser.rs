@@ -18,7 +18,7 @@ use tapeworks_packet::CaptureError;
 use tapeworks_packet::capture::CapturedPacket;
 use tapeworks_packet::net::{self, Datagram, Transport};
 use tapeworks_packet::tcp::{Flow, Limits, Reassembler, StreamEvent};
-use tapeworks_wire::framing::{Blocks, FramingError, PrefixOrder};
+use tapeworks_wire::framing::{Blocks, FramingError, LengthPrefix};
 use tapeworks_wire::iex::tp;
 use tapeworks_wire::nasdaq::{glimpse50, moldudp64, soupbintcp};
 use tapeworks_wire::protocol_by_name;
@@ -631,7 +631,7 @@ impl Analyser {
 
 /// Shows a packet's header and the messages in it.
 #[expect(clippy::too_many_arguments, reason = "one call in each of two transports")]
-fn blocks<Order: PrefixOrder>(
+fn blocks<Order: LengthPrefix>(
     place: &Place,
     schema: &'static Schema,
     header: &Header<'_>,

@@ -10,8 +10,9 @@
 //! | [`write_pcap`] | those packets as a capture |
 //! | [`write_itch`] | a raw ITCH file of one venue |
 //! | [`live::Live`] | packets as they are due, for venues that serve live |
-//! | [`retransmission::Store`] | answers to requests for what was missed |
-//! | [`snapshot::SnapshotServer`] | where a venue stands, for who joins in mid-day |
+//!
+//! What keeps the packets for retransmission, and what serves the snapshots that [`live::Live::image`] makes, is in
+//! [`tapeworks_session`].
 //!
 //! What is generated is valid: orders are added before they change, no more is executed than rests, a venue's book is
 //! never crossed, executions hit the first in line, the directory comes first. It is like a real day in the mix of
@@ -34,20 +35,15 @@ mod packets;
 mod popularity;
 pub mod random;
 mod report;
-pub mod retransmission;
 mod scenario;
 mod schedule;
 mod script;
-pub mod snapshot;
-mod transport;
 
 pub use files::{write_itch, write_pcap};
 pub use generator::{Generated, Generator, MAX_MESSAGE_BYTES};
-pub use lines::Content;
 pub use packets::{Packet, Packets};
 pub use report::{Injected, Report, VenueReport};
 pub use scenario::{
     Burst, DEFAULT_MIDNIGHT_NS, FEWEST_ORDERS, LineFaults, MAX_MARKETS, MAX_VENUES, MOST_ORDERS, Popularity,
     Scenario, ScenarioError, USUAL_MOST_ORDERS, VenueConfig, VenueKind,
 };
-pub use transport::{MAX_PAYLOAD_BYTES, Session, Stream};

@@ -6,24 +6,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
+use tapeworks_session::Content;
+
 use crate::random::Random;
 use crate::report::VenueReport;
 use crate::scenario::LineFaults;
 
 /// How long after the first a repeated packet comes, in nanoseconds.
 const REPEAT_AFTER_NS: u64 = 1_000;
-
-/// What a packet is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Content {
-    /// It carries messages.
-    #[default]
-    Messages,
-    /// It tells the number of the next message.
-    Heartbeat,
-    /// It ends a session.
-    EndOfSession,
-}
 
 /// A packet that waits for its time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]

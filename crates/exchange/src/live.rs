@@ -14,15 +14,14 @@
 
 use std::collections::VecDeque;
 
-use tapeworks_wire::Ascii;
+use tapeworks_session::glimpse::Image;
+use tapeworks_session::transport::digits;
+use tapeworks_session::{Content, Made, SessionId, Stream};
 
 use crate::generator::{Generator, MAX_MESSAGE_BYTES};
-use crate::lines::{Content, LineOptions, Lines, Outgoing};
+use crate::lines::{LineOptions, Lines, Outgoing};
 use crate::report::{Injected, VenueReport};
-use crate::retransmission::Made;
 use crate::scenario::{LineFaults, Popularity, SECOND_NS, Scenario, ScenarioError, VenueConfig, VenueKind};
-use crate::snapshot::Image;
-use crate::transport::{Session, Stream};
 
 /// The most messages that one call of [`Live::advance`] makes.
 const MOST_AT_ONCE: usize = 4_096;
@@ -123,7 +122,7 @@ pub struct LivePacket<'a> {
 /// Who takes what [`Live`] makes.
 pub trait Outlet {
     /// A session of a venue begins.
-    fn session(&mut self, venue: usize, session: Session);
+    fn session(&mut self, venue: usize, session: SessionId);
     /// A packet was made, whatever its lines do to it; comes before its packets go.
     fn made(&mut self, venue: usize, made: &Made<'_>);
     /// A packet goes on a line.
@@ -148,8 +147,10 @@ pub struct LineReport {
 /// A session of a venue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionReport {
-    /// Its names.
-    pub session: Session,
+    /// Its name.
+    pub session: SessionId,
+    /// Its number: the second of its start, or one more than that of the session before.
+    pub number: u32,
     /// Messages in it so far.
     pub messages: u64,
 }
@@ -250,6 +251,8 @@ struct Held {
 
 #[derive(Debug)]
 struct Venue {
+    kind: VenueKind,
+    session_number: u32,
     stream: Stream,
     /// When the first message of the open packet was due, in nanoseconds since the epoch.
     opened_utc_ns: u64,
@@ -293,26 +296,14 @@ pub struct Live {
     worst_late_ns: u64,
 }
 
-/// Two capital letters and eight digits: every venue has its own, and every session.
-fn session_of(kind: VenueKind, venue: usize, number: u32) -> Session {
-    if !kind.is_itch() {
-        return Session { name: digits(number), number };
-    }
+/// The session of a venue: its number, or two capital letters and eight digits of it. Every venue has its own, and every
+/// session.
+fn session_of(kind: VenueKind, venue: usize, number: u32) -> SessionId {
     let mut name = digits(number);
     // At most 64 venues.
     name.0[0] = b'A' + (venue / 26) as u8;
     name.0[1] = b'A' + (venue % 26) as u8;
-    Session { name, number }
-}
-
-/// A number as ten digits.
-fn digits(mut number: u32) -> Ascii<10> {
-    let mut text = [b'0'; 10];
-    for digit in text.iter_mut().rev() {
-        *digit = b'0' + (number % 10) as u8;
-        number /= 10;
-    }
-    Ascii(text)
+    kind.session(name.0, number)
 }
 
 impl Live {
@@ -346,7 +337,9 @@ impl Live {
         let venue = |(index, venue): (usize, &LiveVenue)| {
             let session = session_of(venue.kind, index, number);
             Venue {
-                stream: Stream::new(venue.kind, session, 0),
+                kind: venue.kind,
+                session_number: number,
+                stream: Stream::new(session, 0),
                 opened_utc_ns: 0,
                 heartbeat_due_ns: if options.heartbeat_ns > 0 { options.heartbeat_ns } else { u64::MAX },
                 silent_until_ns: 0,
@@ -426,7 +419,7 @@ impl Live {
         for venue in 0..self.venues.len() {
             if self.venues[venue].heartbeat_due_ns <= now_ns {
                 let content = match self.ended_ns {
-                    Some(_) if self.venues[venue].stream.kind.is_itch() => Content::EndOfSession,
+                    Some(_) if self.venues[venue].kind.transport().tells_end() => Content::EndOfSession,
                     _ => Content::Heartbeat,
                 };
                 self.send(venue, now_ns, content);
@@ -446,8 +439,12 @@ impl Live {
     fn begin(&mut self, outlet: &mut impl Outlet) {
         for (index, venue) in self.venues.iter_mut().enumerate() {
             if venue.sessions.is_empty() {
-                venue.sessions.push(SessionReport { session: venue.stream.session, messages: 0 });
-                outlet.session(index, venue.stream.session);
+                venue.sessions.push(SessionReport {
+                    session: venue.stream.session(),
+                    number: venue.session_number,
+                    messages: 0,
+                });
+                outlet.session(index, venue.stream.session());
             }
         }
     }
@@ -505,14 +502,14 @@ impl Live {
     fn tell(&mut self, index: usize, mut message: Held, due_ns: u64, now_ns: u64, outlet: &mut impl Outlet) {
         let due_utc_ns = self.start_utc_ns.saturating_add(due_ns);
         let venue = &mut self.venues[index];
-        let kind = venue.stream.kind;
+        let kind = venue.kind;
         let Some(bytes) = message.bytes.get_mut(..message.length) else { return };
         stamp(kind, bytes, due_utc_ns, self.midnight_ns);
         if !venue.stream.has_room(bytes) {
             self.flush(index, now_ns, outlet);
         }
         let venue = &mut self.venues[index];
-        if venue.stream.messages == 0 {
+        if venue.stream.messages() == 0 {
             venue.opened_utc_ns = due_utc_ns;
         }
         venue.stream.put(message.bytes.get(..message.length).unwrap_or_default());
@@ -556,7 +553,7 @@ impl Live {
         if self.heartbeat_ns > 0 {
             venue.heartbeat_due_ns = venue.silent_until_ns;
         }
-        let session = venue.stream.session;
+        let session = venue.stream.session();
         self.begin_anew(index, session, outlet);
     }
 
@@ -566,15 +563,16 @@ impl Live {
         self.end_session(index, now_ns);
         let venue = &mut self.venues[index];
         venue.restarts.pop_front();
-        let session = session_of(venue.stream.kind, index, venue.stream.session.number.wrapping_add(1));
+        venue.session_number = venue.session_number.wrapping_add(1);
+        let session = session_of(venue.kind, index, venue.session_number);
         self.begin_anew(index, session, outlet);
     }
 
     /// Numbers from 1 on, after the messages that tell where the venue stands.
-    fn begin_anew(&mut self, index: usize, session: Session, outlet: &mut impl Outlet) {
+    fn begin_anew(&mut self, index: usize, session: SessionId, outlet: &mut impl Outlet) {
         let venue = &mut self.venues[index];
-        venue.stream = Stream::new(venue.stream.kind, session, 0);
-        venue.sessions.push(SessionReport { session, messages: 0 });
+        venue.stream = Stream::new(session, 0);
+        venue.sessions.push(SessionReport { session, number: venue.session_number, messages: 0 });
         let held = &mut venue.held;
         self.generator.image(index, |message| {
             let mut bytes = [0; MAX_MESSAGE_BYTES];
@@ -591,7 +589,7 @@ impl Live {
     /// MoldUDP64 says that a session ends, IEX-TP does not.
     fn end_session(&mut self, index: usize, now_ns: u64) {
         self.lines.release(index);
-        if self.venues[index].stream.kind.is_itch() {
+        if self.venues[index].kind.transport().tells_end() {
             self.send(index, now_ns, Content::EndOfSession);
         }
     }
@@ -609,13 +607,13 @@ impl Live {
 
     fn flush(&mut self, index: usize, now_ns: u64, outlet: &mut impl Outlet) {
         let stream = &self.venues[index].stream;
-        if stream.messages == 0 {
+        if stream.messages() == 0 {
             return;
         }
         let made = Made {
-            first: stream.next_sequence,
-            count: stream.messages,
-            stream_offset: stream.stream_offset,
+            first: stream.next_sequence(),
+            count: stream.messages(),
+            stream_offset: stream.stream_offset(),
             blocks: stream.blocks(),
         };
         outlet.made(index, &made);
@@ -632,12 +630,12 @@ impl Live {
             Content::Messages => venue.opened_utc_ns,
             _ => self.start_utc_ns.saturating_add(now_ns),
         };
-        let payload_bytes = venue.stream.close(send_time_ns, content);
+        venue.stream.close(send_time_ns, content);
         if self.heartbeat_ns > 0 {
             venue.heartbeat_due_ns = now_ns.saturating_add(self.heartbeat_ns);
         }
-        let payload = venue.stream.frame.get(..payload_bytes).unwrap_or_default();
-        let outgoing = Outgoing { venue: index, now_ns, content, messages: venue.stream.messages };
+        let payload = venue.stream.payload();
+        let outgoing = Outgoing { venue: index, now_ns, content, messages: venue.stream.messages() };
         self.lines.send(outgoing, &mut venue.report, |_, copy| {
             copy.extend_from_slice(payload);
             true
@@ -675,11 +673,11 @@ impl Live {
     pub fn image(&self, venue: usize, now_ns: u64) -> Option<Image> {
         let state = self.venues.get(venue)?;
         let utc_ns = self.start_utc_ns.saturating_add(now_ns);
-        let kind = state.stream.kind;
+        let kind = state.kind;
         // What is made but not told yet is in the books already.
         let untold = state.held.len() as u64 + self.generator.pending(venue);
-        let next = state.stream.next_sequence + u64::from(state.stream.messages) + untold;
-        let mut image = Image::new(state.stream.session, next);
+        let next = state.stream.next_sequence() + u64::from(state.stream.messages()) + untold;
+        let mut image = Image::new(state.stream.session(), next);
         self.generator.image(venue, |message| {
             image.put(message, |bytes| stamp(kind, bytes, utc_ns, self.midnight_ns));
         });
@@ -697,7 +695,7 @@ impl Live {
     #[must_use]
     pub fn report(&self) -> LiveReport {
         let venue = |venue: &Venue| LiveVenueReport {
-            kind: venue.stream.kind,
+            kind: venue.kind,
             messages: venue.messages,
             packets: venue.packets,
             sessions: venue.sessions.clone(),

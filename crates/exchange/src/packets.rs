@@ -5,13 +5,12 @@
 //! wait for their time (line B's skew, repeats).
 
 use tapeworks_packet::net::build::FrameBuilder;
-use tapeworks_wire::Ascii;
+use tapeworks_session::{Content, Stream};
 
 use crate::generator::{Generated, Generator, MAX_MESSAGE_BYTES};
-use crate::lines::{Content, LineOptions, Lines, Outgoing, Waiting};
+use crate::lines::{LineOptions, Lines, Outgoing, Waiting};
 use crate::report::{Counter, Report};
 use crate::scenario::{HOUR_NS, Scenario, ScenarioError, VenueKind};
-use crate::transport::{Session, Stream};
 
 /// Bytes of Ethernet, IPv4 and UDP headers without a VLAN tag.
 const NETWORK_HEADERS_BYTES: usize = 42;
@@ -51,9 +50,9 @@ impl Sender {
         let ([group_a, group_b], [source_a, source_b]) = (kind.groups(), kind.sources());
         let mut name = *b"TAPEWORKSA";
         name[9] += number as u8;
-        let session = Session { name: Ascii(name), number: (midnight_ns / (24 * HOUR_NS)) as u32 };
+        let session = kind.session(name, (midnight_ns / (24 * HOUR_NS)) as u32);
         Self {
-            stream: Stream::new(kind, session, NETWORK_HEADERS_BYTES),
+            stream: Stream::new(session, NETWORK_HEADERS_BYTES),
             builders: [
                 FrameBuilder::to_group(SENDERS[0], source_a, group_a),
                 FrameBuilder::to_group(SENDERS[1], source_b, group_b),
@@ -188,7 +187,7 @@ impl Packets {
         }
         let sender = &mut self.senders[venue];
         sender.stream.put(&self.message[..generated.length]);
-        if sender.stream.messages == 1 {
+        if sender.stream.messages() == 1 {
             sender.deadline_ns = now_ns + self.hold_ns;
         }
         self.fetch();
@@ -202,7 +201,7 @@ impl Packets {
             if sender.due_ns() > due_ns {
                 continue;
             }
-            if sender.stream.messages > 0 {
+            if sender.stream.messages() > 0 {
                 self.flush(venue, due_ns);
             } else {
                 self.send(venue, due_ns, Content::Heartbeat);
@@ -215,7 +214,7 @@ impl Packets {
         let end_ns = self.settled_ns.saturating_add(END_AFTER_NS);
         for venue in 0..self.senders.len() {
             self.lines.release(venue);
-            if self.senders[venue].stream.kind.is_itch() {
+            if self.senders[venue].stream.session().transport().tells_end() {
                 self.send(venue, end_ns, Content::EndOfSession);
             }
         }
@@ -238,12 +237,14 @@ impl Packets {
         }
         let report = &mut self.counter.report;
         let (heartbeats, venue_report) = (&mut report.heartbeats, &mut report.venues[venue]);
-        let outgoing = Outgoing { venue, now_ns, content, messages: stream.messages };
+        let outgoing = Outgoing { venue, now_ns, content, messages: stream.messages() };
         self.lines.send(outgoing, venue_report, |line, copy| {
             // A sender's buffer has room for every frame, so one always is built.
-            let built = builders[line].udp_in_place(payload_bytes, &mut stream.frame);
+            let built = builders[line].udp_in_place(payload_bytes, stream.frame_mut());
             debug_assert!(built.is_ok(), "{built:?}");
-            let Some(bytes) = built.ok().and_then(|length| stream.frame.get(..length)) else { return false };
+            let Some(bytes) = built.ok().and_then(|length| stream.frame_mut().get(..length)) else {
+                return false;
+            };
             copy.extend_from_slice(bytes);
             *heartbeats += u64::from(content == Content::Heartbeat);
             true

@@ -2,6 +2,9 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use tapeworks_session::{SessionId, TransportKind};
+use tapeworks_wire::iex::tp::MessageProtocolId;
+
 use crate::schedule::{CLOSE_NS, OPEN_NS};
 
 /// Nanoseconds of one second.
@@ -35,6 +38,23 @@ impl VenueKind {
     #[must_use]
     pub const fn is_itch(self) -> bool {
         matches!(self, Self::Nasdaq | Self::Bx | Self::Psx)
+    }
+
+    /// The transport that carries it.
+    #[must_use]
+    pub const fn transport(self) -> TransportKind {
+        if self.is_itch() { TransportKind::MoldUdp64 } else { TransportKind::IexTp }
+    }
+
+    /// A session of this venue: by its name, or by its number where the transport has numbers.
+    #[must_use]
+    pub fn session(self, name: [u8; 10], number: u32) -> SessionId {
+        let protocol = match self {
+            Self::Nasdaq | Self::Bx | Self::Psx => return SessionId::MoldUdp64(name),
+            Self::IexTops => MessageProtocolId::Tops,
+            Self::IexDeep => MessageProtocolId::Deep,
+        };
+        SessionId::IexTp { protocol: protocol.raw(), channel: IEX_CHANNEL, session: number }
     }
 
     /// A name for people.
@@ -75,6 +95,9 @@ impl VenueKind {
         [SocketAddrV4::new(address(a), 10_378), SocketAddrV4::new(address(b), 10_378)]
     }
 }
+
+/// IEX-TP: the channel of every feed.
+const IEX_CHANNEL: u32 = 1;
 
 const fn address(bytes: [u8; 4]) -> Ipv4Addr {
     Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3])

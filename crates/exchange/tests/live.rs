@@ -10,11 +10,11 @@ use model::{DeepVenue, ItchVenue};
 use tapeworks_exchange::live::{
     Live, LiveBurst, LiveOptions, LivePacket, LiveReport, LiveVenue, Outlet, Silence,
 };
-use tapeworks_exchange::retransmission::{Made, Store};
-use tapeworks_exchange::{Content, LineFaults, Popularity, Session, USUAL_MOST_ORDERS, VenueKind};
+use tapeworks_exchange::{LineFaults, Popularity, USUAL_MOST_ORDERS, VenueKind};
+use tapeworks_session::{Content, Made, Request, SessionId, Store};
 use tapeworks_wire::iex::tp::Segment;
 use tapeworks_wire::nasdaq::itch50;
-use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacket, RequestPacketFields};
+use tapeworks_wire::nasdaq::moldudp64::DownstreamPacket;
 use tapeworks_wire::nasdaq::soupbintcp;
 
 const SECOND: u64 = 1_000_000_000;
@@ -62,14 +62,14 @@ struct Collected {
     times: Vec<(u64, usize, usize, Content)>,
     stores: BTreeMap<usize, Store>,
     kinds: Vec<VenueKind>,
-    sessions: Vec<(usize, Session)>,
+    sessions: Vec<(usize, SessionId)>,
 }
 
 impl Outlet for Collected {
-    fn session(&mut self, venue: usize, session: Session) {
+    fn session(&mut self, venue: usize, session: SessionId) {
         self.sessions.push((venue, session));
-        let kind = self.kinds[venue];
-        self.stores.entry(venue).or_insert_with(|| Store::new(kind, 64 << 20)).begin_session(session);
+        let transport = self.kinds[venue].transport();
+        self.stores.entry(venue).or_insert_with(|| Store::new(transport, 64 << 20)).begin_session(session);
     }
 
     fn made(&mut self, venue: usize, made: &Made<'_>) {
@@ -190,11 +190,7 @@ fn lines_carry_everything_but_what_is_counted_as_dropped_and_the_store_has_it() 
         let session = collected.sessions[index].1;
         let mut answer = Vec::new();
         for number in everywhere.iter().copied().chain([1, venue.messages]) {
-            let request = RequestPacketFields {
-                session: session.name,
-                sequence_number: number,
-                requested_message_count: 1,
-            };
+            let request = Request { session, first: number, count: 1 };
             assert_eq!(collected.stores[&index].answer(&request.encode(), 0, &mut answer), Ok(1));
             let (_, first, messages) = read(kinds[index], &answer);
             assert_eq!(first, number);
@@ -215,12 +211,14 @@ fn a_venue_that_restarts_tells_first_what_a_stranger_must_know() {
     for (index, venue) in report.venues.iter().enumerate() {
         assert_eq!(venue.sessions.len(), 3);
         assert_eq!(venue.sessions.iter().map(|session| session.messages).sum::<u64>(), venue.messages);
-        let names: BTreeSet<_> = venue.sessions.iter().map(|session| session.session.name.0).collect();
+        let names: BTreeSet<_> =
+            venue.sessions.iter().map(|session| session.session.login_name().0).collect();
         assert_eq!(names.len(), 3);
         let line = &collected.lines[&(index, 0)];
         for (number, session) in venue.sessions.iter().enumerate() {
-            let name = session.session.name.as_str().unwrap();
-            let of_session: Vec<_> = line.iter().filter(|(seen, ..)| seen == name).collect();
+            let name = session.session.login_name();
+            let of_session: Vec<_> =
+                line.iter().filter(|(seen, ..)| Some(seen.as_str()) == name.as_str()).collect();
             assert!(of_session.iter().map(|(_, number, _)| *number).eq(1..=session.messages));
             // The oracle complains about every message that does not fit what this session has told.
             if index == 0 {

@@ -24,9 +24,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use tapeworks_market::{Line, Nanos};
-use tapeworks_wire::iex::tp;
-use tapeworks_wire::nasdaq::moldudp64;
-use tapeworks_wire::{Ascii, DecodeError, NanosecondsSinceEpoch};
+use tapeworks_session::{Header, Request, SessionId, TransportKind};
+use tapeworks_wire::DecodeError;
 
 use crate::ranges::Ranges;
 pub use crate::recovery::RetransmissionOptions;
@@ -48,139 +47,6 @@ pub const LINES: usize = 3;
 /// A packet whose number lies further ahead than this is not believed: at a million messages a second it would be minutes
 /// ahead. If nothing else comes, the numbers are taken to have begun anew.
 pub const MOST_AHEAD: u64 = 1 << 28;
-
-/// The transport of a channel.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub enum TransportKind {
-    /// MoldUDP64.
-    MoldUdp64,
-    /// IEX-TP.
-    IexTp,
-}
-
-/// A session of a channel.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub enum SessionId {
-    /// MoldUDP64's ten letters.
-    MoldUdp64([u8; 10]),
-    /// IEX-TP's numbers.
-    IexTp {
-        /// The message protocol.
-        protocol: u16,
-        /// The channel.
-        channel: u32,
-        /// The session.
-        session: u32,
-    },
-}
-
-impl std::fmt::Display for SessionId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::MoldUdp64(session) => write!(f, "{}", Ascii(*session)),
-            Self::IexTp { session, .. } => write!(f, "{session}"),
-        }
-    }
-}
-
-/// What a transport's header says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Header {
-    /// The session.
-    pub session: SessionId,
-    /// The number of the first message; of a heartbeat, of the next to come.
-    pub first: u64,
-    /// Messages.
-    pub count: u64,
-    /// The session ends here.
-    pub is_end_of_session: bool,
-}
-
-impl TransportKind {
-    /// How many whole messages a payload has.
-    fn messages(self, payload: &[u8]) -> u64 {
-        let whole = match self {
-            Self::MoldUdp64 => moldudp64::DownstreamPacket::decode(payload)
-                .map(|packet| packet.blocks().take_while(Result::is_ok).count()),
-            Self::IexTp => {
-                tp::Segment::decode(payload).map(|segment| segment.blocks().take_while(Result::is_ok).count())
-            }
-        };
-        whole.map_or(0, |whole| whole as u64)
-    }
-
-    /// Reads the header of a payload.
-    ///
-    /// # Errors
-    /// A payload shorter than the header.
-    #[inline]
-    pub fn header(self, payload: &[u8]) -> Result<Header, DecodeError> {
-        match self {
-            Self::MoldUdp64 => moldudp64::DownstreamPacket::decode(payload).map(|packet| Header {
-                session: SessionId::MoldUdp64(packet.session().0),
-                first: packet.sequence_number(),
-                count: u64::from(packet.count()),
-                is_end_of_session: packet.is_end_of_session(),
-            }),
-            Self::IexTp => tp::Segment::decode(payload).map(|segment| Header {
-                session: SessionId::IexTp {
-                    protocol: segment.message_protocol_id().raw(),
-                    channel: segment.channel_id(),
-                    session: segment.session_id(),
-                },
-                first: segment.first_message_sequence_number(),
-                count: u64::from(segment.message_count()),
-                is_end_of_session: false,
-            }),
-        }
-    }
-}
-
-/// Messages that are wanted again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Request {
-    /// Their session.
-    pub session: SessionId,
-    /// The first.
-    pub first: u64,
-    /// How many, at most 65,534.
-    pub count: u16,
-}
-
-impl Request {
-    /// The request's bytes, for the venue's retransmission server: MoldUDP64's request packet; for IEX-TP, whose own
-    /// request form is not public, a segment's header without payload that names the messages wanted.
-    pub fn encode(&self) -> Vec<u8> {
-        match self.session {
-            SessionId::MoldUdp64(session) => moldudp64::RequestPacketFields {
-                session: Ascii(session),
-                sequence_number: self.first,
-                requested_message_count: self.count,
-            }
-            .encode()
-            .to_vec(),
-            SessionId::IexTp { protocol, channel, session } => {
-                let fields = tp::SegmentFields {
-                    version: 1,
-                    reserved: [0],
-                    message_protocol_id: tp::MessageProtocolId::from_raw(protocol),
-                    channel_id: channel,
-                    session_id: session,
-                    payload_length: 0,
-                    message_count: self.count,
-                    stream_offset: 0,
-                    first_message_sequence_number: self.first,
-                    send_time: NanosecondsSinceEpoch(0),
-                    messages: &[],
-                };
-                let mut bytes = vec![0; 40];
-                let written = fields.encode_into(&mut bytes);
-                debug_assert!(written.is_ok(), "a header has 40 bytes: {written:?}");
-                bytes
-            }
-        }
-    }
-}
 
 /// Where a channel that is heard for the first time begins.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

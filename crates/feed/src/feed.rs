@@ -538,7 +538,7 @@ impl Feed {
 
     /// The messages of a packet of a channel, as far as they are its next.
     #[inline]
-    fn packet_at<S: Sink<Event>, Order: tapeworks_wire::framing::PrefixOrder>(
+    fn packet_at<S: Sink<Event>, Order: tapeworks_wire::framing::LengthPrefix>(
         &mut self,
         Place { index, line, first, header }: Place,
         count: u64,
@@ -942,7 +942,7 @@ impl Channel {
         reason = "one call in each of two transports; a struct would only rename them"
     )]
     #[inline]
-    fn messages<'b, S: Sink<Event>, Order: tapeworks_wire::framing::PrefixOrder>(
+    fn messages<'b, S: Sink<Event>, Order: tapeworks_wire::framing::LengthPrefix>(
         &mut self,
         mut blocks: tapeworks_wire::framing::Blocks<'b, Order>,
         header: usize,

@@ -23,14 +23,11 @@ use tapeworks_market::event::{Gap, Session};
 use tapeworks_market::orders::MAX_INSTRUMENTS;
 use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Instruments, Line, Nanos, Publisher};
 use tapeworks_packet::net::{Datagram, Transport};
+use tapeworks_session::{Header, Request, SessionId, TransportKind};
 use tapeworks_stage::{Sink, Stage};
 use tapeworks_wire::framing::{BigEndian, Blocks};
-use tapeworks_wire::iex::tp;
-use tapeworks_wire::nasdaq::moldudp64;
 
-use crate::arbitration::{
-    Arbiter, ArbiterOptions, Delivery, Header, Join, Request, SessionId, TransportKind,
-};
+use crate::arbitration::{Arbiter, ArbiterOptions, Delivery, Join};
 use crate::feed::{ChannelIdentity, Feed, FeedOptions, Packet};
 use crate::recognise::Application;
 use crate::state::{Reader, StateError, Writer, ensure};
@@ -871,8 +868,8 @@ impl LiveFeed {
         }
         if !is_joining {
             let transport = channel.options.application.transport();
-            for (header, received, payload) in &awaited.since {
-                each_message(transport, header, payload, |sequence, message| {
+            for (_, received, payload) in &awaited.since {
+                transport.each_message(payload, |sequence, message| {
                     if sequence >= next {
                         self.feed.aside(place, message, *received, sequence, &mut as_snapshot);
                     }
@@ -912,24 +909,6 @@ impl LiveFeed {
         for instrument in affected {
             let gap = Gap { first: channel.arbiter.next().unwrap_or_default(), count: 0 };
             sink.put(self.feed.event_of(place, EventKind::Gap, instrument, now).with_gap(gap));
-        }
-    }
-}
-
-/// The messages of a payload with their numbers.
-fn each_message(transport: TransportKind, header: &Header, payload: &[u8], mut each: impl FnMut(u64, &[u8])) {
-    let numbers = header.first..header.first.saturating_add(header.count);
-    let mut put = |(number, message): (u64, &[u8])| each(number, message);
-    match transport {
-        TransportKind::MoldUdp64 => {
-            let packet = moldudp64::DownstreamPacket::decode(payload).into_iter();
-            let messages = packet.flat_map(|packet| packet.blocks().filter_map(Result::ok));
-            numbers.zip(messages).for_each(&mut put);
-        }
-        TransportKind::IexTp => {
-            let segment = tp::Segment::decode(payload).into_iter();
-            let messages = segment.flat_map(|segment| segment.blocks().filter_map(Result::ok));
-            numbers.zip(messages).for_each(&mut put);
         }
     }
 }
@@ -1031,7 +1010,7 @@ impl<S: Sink<Event>> Target<'_, S> {
                 *self.known_gaps += 1;
                 self.feed.pass_over(place, Gap { first, count }, now, self.sink);
             }
-            (Delivery::Late { payload, header }, Some(place)) => {
+            (Delivery::Late { payload, .. }, Some(place)) => {
                 let affected = &mut *self.affected;
                 let feed = &mut *self.feed;
                 let sink = &mut *self.sink;
@@ -1043,7 +1022,7 @@ impl<S: Sink<Event>> Target<'_, S> {
                         affected.insert(event.instrument);
                     }
                 };
-                each_message(self.options.application.transport(), &header, payload, |sequence, message| {
+                self.options.application.transport().each_message(payload, |sequence, message| {
                     feed.aside(place, message, Nanos(0), sequence, &mut collect);
                 });
             }

@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use proptest::prelude::*;
-use tapeworks_feed::arbitration::{
-    Arbiter, ArbiterOptions, Delivery, Request, RetransmissionOptions, SessionId, TransportKind,
-};
+use tapeworks_feed::arbitration::{Arbiter, ArbiterOptions, Delivery, RetransmissionOptions};
 use tapeworks_market::{Line, Nanos};
+use tapeworks_session::{Request, SessionId, TransportKind};
 use tapeworks_wire::Ascii;
 use tapeworks_wire::framing::{BigEndian, Blocks};
 use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacketFields, END_OF_SESSION};

@@ -13,14 +13,12 @@
 //!
 //! | module | what |
 //! | --- | --- |
-//! | [`sequence`] | messages into packets, and the packets kept |
-//! | [`soupbintcp`] | one TCP client, bytes in and bytes out |
+//! | [`tapeworks_session::sequence`] | messages into packets, and the packets kept |
+//! | [`tapeworks_session::soupbintcp`] | one TCP client, bytes in and bytes out |
 //! | [`server`] | the thread and the sockets |
 //! | [`receiver`] | the other side: what `tapeworks subscribe --multicast` uses |
 //!
 //! Sources: *MoldUDP64 Protocol Specification* 1.00, *SoupBinTCP* 3.00, and the `dbn` crate for the records.
 
 pub mod receiver;
-pub mod sequence;
 pub mod server;
-pub mod soupbintcp;

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use dbn::decode::dbn::Decoder;
 use dbn::{RType, RecordRef, SymbolMappingMsg};
-use tapeworks_exchange::snapshot::Credentials;
 use tapeworks_market::BookOptions;
 use tapeworks_market::{Event, EventKind};
 use tapeworks_plant::clients::begin::Begin;
@@ -24,6 +23,7 @@ use tapeworks_plant::subscriber::Records;
 use tapeworks_ring::disruptor::{Builder, Producer};
 use tapeworks_ring::wait::Yielding;
 use tapeworks_runtime::refusals::OnRefusal;
+use tapeworks_session::Credentials;
 use tapeworks_store::Schema;
 use tapeworks_wire::nasdaq::soupbintcp::{LoginRequestFields, Message, Packets};
 use tapeworks_wire::{Ascii, AsciiNumber};

@@ -6,10 +6,10 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 
 use tapeworks_exchange::live::{LiveBurst, LiveVenue, Silence};
-use tapeworks_exchange::snapshot::Credentials;
 use tapeworks_exchange::{
     FEWEST_ORDERS, LineFaults, MAX_MARKETS, MOST_ORDERS, Popularity, USUAL_MOST_ORDERS, VenueKind,
 };
+use tapeworks_session::Credentials;
 use toml::Spanned;
 use toml::de::DeTable;
 

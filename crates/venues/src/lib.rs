@@ -38,13 +38,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mio::Waker;
+use tapeworks_exchange::ScenarioError;
 use tapeworks_exchange::live::{Live, LiveOptions, LivePacket, LiveReport, Outlet};
-use tapeworks_exchange::retransmission::{Made, Store};
-use tapeworks_exchange::{ScenarioError, Session};
 use tapeworks_feed::clock;
 use tapeworks_market::Nanos;
 use tapeworks_packet::live::{MAX_BATCH, Sent};
 use tapeworks_packet::new_file::{NewFile, NewFileError};
+use tapeworks_session::{Made, SessionId, Store};
 
 use crate::report::Counters;
 use crate::servers::{ImageReply, ImageRequest, Listening, Servers};
@@ -345,7 +345,8 @@ fn listen(
         let failed = failed("retransmission", address);
         let socket = mio::net::UdpSocket::bind(address).map_err(failed.clone())?;
         reachable.retransmission = Some(socket.local_addr().map_err(failed)?);
-        retransmission = Some((socket, Arc::new(Mutex::new(Store::new(venue.live.kind, store_bytes)))));
+        retransmission =
+            Some((socket, Arc::new(Mutex::new(Store::new(venue.live.kind.transport(), store_bytes)))));
     }
     let mut snapshot = None;
     if let Some(address) = venue.snapshot {
@@ -424,7 +425,7 @@ impl Wires {
 }
 
 impl Outlet for Wires {
-    fn session(&mut self, venue: usize, session: Session) {
+    fn session(&mut self, venue: usize, session: SessionId) {
         if let Some(mut store) = self.store(venue) {
             store.begin_session(session);
         }

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 use tapeworks_exchange::live::LiveVenueReport;
-use tapeworks_exchange::retransmission::Refusal;
-use tapeworks_exchange::snapshot::SnapshotEnd;
+use tapeworks_session::Refusal;
+use tapeworks_session::glimpse::SnapshotEnd;
 
 /// Requests for retransmission at one venue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -115,8 +115,8 @@ impl VenueReport {
             "silences": self.live.silences,
             "resets": self.live.resets,
             "sessions": self.live.sessions.iter().map(|session| json!({
-                "session": session.session.name.as_str().unwrap_or_default(),
-                "number": session.session.number,
+                "session": session.session.login_name().as_str().unwrap_or_default(),
+                "number": session.number,
                 "messages": session.messages,
             })).collect::<Vec<_>>(),
             "lines": lines.map(|((line, refused), name)| json!({

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use mio::net::{TcpListener, TcpStream, UdpSocket};
 use mio::{Events, Interest, Poll, Token, Waker};
 use tapeworks_exchange::random::Random;
-use tapeworks_exchange::retransmission::Store;
-use tapeworks_exchange::snapshot::{Credentials, Image, SnapshotEnd, SnapshotServer};
+use tapeworks_session::Store;
+use tapeworks_session::glimpse::{Credentials, Image, SnapshotEnd, SnapshotServer};
 
 use tapeworks_runtime::now;
 

@@ -8,20 +8,20 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use tapeworks_exchange::live::{Live, LiveOptions, LivePacket, LiveVenue, Outlet};
-use tapeworks_exchange::retransmission::Made;
-use tapeworks_exchange::{LineFaults, Popularity, Session, USUAL_MOST_ORDERS, VenueKind};
+use tapeworks_exchange::{LineFaults, Popularity, USUAL_MOST_ORDERS, VenueKind};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
 use tapeworks_market::{BookStage, BookUpdate, Capacity, Event, Nanos, Publisher, Side};
 use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::live::{Received, UdpOptions, UdpReceiver};
 use tapeworks_packet::net::{Datagram, Transport};
 use tapeworks_packet::pool::Pool;
+use tapeworks_session::{Made, Request, SessionId, Store, Stream};
 use tapeworks_stage::Stage;
 use tapeworks_venues::{Config, Report, Venue, Venues, VenuesError, Wait};
-use tapeworks_wire::iex::tp::{MessageProtocolId, Segment, SegmentFields};
-use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacket, DownstreamPacketFields, RequestPacketFields};
+use tapeworks_wire::iex::tp::Segment;
+use tapeworks_wire::nasdaq::moldudp64::DownstreamPacket;
 use tapeworks_wire::nasdaq::soupbintcp::{self, LoginRequestFields};
-use tapeworks_wire::{Ascii, AsciiNumber, NanosecondsSinceEpoch};
+use tapeworks_wire::{Ascii, AsciiNumber};
 
 /// One line's receiver.
 struct Line {
@@ -111,7 +111,7 @@ fn loopback() -> Option<SocketAddr> {
 /// Asks for messages again until all of them are there or nothing more comes.
 fn ask(
     kind: VenueKind,
-    session: Session,
+    session: SessionId,
     server: SocketAddr,
     missing: impl Iterator<Item = u64>,
 ) -> BTreeMap<u64, Vec<u8>> {
@@ -122,18 +122,7 @@ fn ask(
         if again.contains_key(&number) {
             continue;
         }
-        let request = if kind.is_itch() {
-            let fields = RequestPacketFields {
-                session: session.name,
-                sequence_number: number,
-                requested_message_count: 30,
-            };
-            fields.encode().to_vec()
-        } else {
-            let mut bytes = vec![0; 40];
-            segment(session, number, 30, &[]).encode_into(&mut bytes).unwrap();
-            bytes
-        };
+        let request = Request { session, first: number, count: 30 }.encode();
         socket.send_to(&request, server).unwrap();
         let length = socket.recv(&mut buffer).unwrap();
         let (first, messages) = read(kind, &buffer[..length]);
@@ -141,22 +130,6 @@ fn ask(
         again.extend((first..).zip(messages));
     }
     again
-}
-
-fn segment(session: Session, first: u64, count: u16, messages: &[u8]) -> SegmentFields<'_> {
-    SegmentFields {
-        version: 1,
-        reserved: [0],
-        message_protocol_id: MessageProtocolId::Deep,
-        channel_id: 1,
-        session_id: session.number,
-        payload_length: messages.len() as u16,
-        message_count: count,
-        stream_offset: 0,
-        first_message_sequence_number: first,
-        send_time: NanosecondsSinceEpoch(0),
-        messages,
-    }
 }
 
 #[test]
@@ -340,24 +313,16 @@ fn snapshot(server: SocketAddr, session: &[u8; 10]) -> Option<(Ascii<10>, Vec<Ve
 }
 
 /// A packet of one message.
-fn packet_of(kind: VenueKind, session: Session, number: u64, message: &[u8]) -> Vec<u8> {
-    let length = message.len() as u16;
-    let mut bytes = vec![0; 1_400];
-    let written = if kind.is_itch() {
-        let block = [&length.to_be_bytes()[..], message].concat();
-        let fields = DownstreamPacketFields {
-            session: session.name,
-            sequence_number: number,
-            message_count: 1,
-            messages: &block,
-        };
-        fields.encode_into(&mut bytes)
-    } else {
-        let block = [&length.to_le_bytes()[..], message].concat();
-        segment(session, number, 1, &block).encode_into(&mut bytes)
-    };
-    bytes.truncate(written.unwrap());
-    bytes
+fn packet_of(session: SessionId, number: u64, message: &[u8]) -> Vec<u8> {
+    let mut store = Store::new(session.transport(), 4_000);
+    store.begin_session(session);
+    let mut stream = Stream::new(session, 0);
+    stream.put(message);
+    store.keep(&Made { first: number, count: 1, stream_offset: 0, blocks: stream.blocks() });
+    let mut packet = Vec::new();
+    let request = Request { session, first: number, count: 1 }.encode();
+    assert_eq!(store.answer(&request, 0, &mut packet), Ok(1));
+    packet
 }
 
 #[test]
@@ -392,12 +357,12 @@ fn who_joins_in_mid_run_by_a_snapshot_has_the_books_of_who_saw_everything() {
         }
         let session = report.venues[index].live.sessions[0].session;
         let (named, messages, next) = &joins[index];
-        assert_eq!(*named, session.name);
+        assert_eq!(*named, session.login_name());
         assert_eq!(report.venues[index].snapshot.messages, messages.len() as u64);
         assert!(*next > messages.len() as u64 && *next < report.venues[index].live.messages);
         // The snapshot takes the numbers before the first live message that it does not include.
         for (number, message) in (next - messages.len() as u64..).zip(messages) {
-            joined.packet(address, now, &packet_of(kind, session, number, message));
+            joined.packet(address, now, &packet_of(session, number, message));
         }
         for packet in &line.packets {
             let (first, messages) = read(kind, packet);
@@ -421,7 +386,7 @@ fn who_joins_in_mid_run_by_a_snapshot_has_the_books_of_who_saw_everything() {
 struct LineA(Vec<(usize, Vec<u8>)>);
 
 impl Outlet for LineA {
-    fn session(&mut self, _: usize, _: Session) {}
+    fn session(&mut self, _: usize, _: SessionId) {}
     fn made(&mut self, _: usize, _: &Made<'_>) {}
     fn packet(&mut self, packet: &LivePacket<'_>) {
         if packet.line == 0 {

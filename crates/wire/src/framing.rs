@@ -45,37 +45,106 @@ impl fmt::Display for FramingError {
 
 impl core::error::Error for FramingError {}
 
-/// Byte order of the two-byte length prefix.
-pub trait PrefixOrder: Copy {
-    /// The length out of its two bytes.
-    fn length(prefix: [u8; 2]) -> u16;
+/// The lengths before blocks: how wide they are, in which order, and what they count.
+pub trait LengthPrefix: Copy {
+    /// Bytes of the length.
+    const BYTES: usize;
+    /// The length is the beginning of the block.
+    const IS_PART: bool = false;
+
+    /// Splits the start of `bytes` into the length of the block and the bytes that begin with it. `None`: there is no
+    /// whole length.
+    fn split(bytes: &[u8]) -> Option<(usize, &[u8])>;
+
+    /// Writes the length of a block of `length` bytes to the start of `target`. `None` if it does not fit.
+    fn write(length: usize, target: &mut [u8]) -> Option<()>;
 }
 
-/// Big-endian prefixes: Nasdaq.
+/// Two bytes, big-endian: Nasdaq, MEMX.
 #[derive(Clone, Copy, Debug)]
 pub struct BigEndian;
 
-/// Little-endian prefixes: IEX.
+/// Two bytes, little-endian: IEX.
 #[derive(Clone, Copy, Debug)]
 pub struct LittleEndian;
 
-impl PrefixOrder for BigEndian {
+/// One byte.
+#[derive(Clone, Copy, Debug)]
+pub struct OneByte;
+
+/// A length that counts itself and is the beginning of its block: `CountsItself<OneByte>` is Cboe's PITCH,
+/// `CountsItself<LittleEndian>` is NYSE's Pillar.
+#[derive(Clone, Copy, Debug)]
+pub struct CountsItself<Prefix>(PhantomData<Prefix>);
+
+impl LengthPrefix for BigEndian {
+    const BYTES: usize = 2;
+
+    #[inline(always)]
+    fn split(bytes: &[u8]) -> Option<(usize, &[u8])> {
+        let (prefix, after) = bytes.split_first_chunk::<2>()?;
+        Some((usize::from(u16::from_be_bytes(*prefix)), after))
+    }
+
     #[inline]
-    fn length(prefix: [u8; 2]) -> u16 {
-        u16::from_be_bytes(prefix)
+    fn write(length: usize, target: &mut [u8]) -> Option<()> {
+        *target.first_chunk_mut::<2>()? = u16::try_from(length).ok()?.to_be_bytes();
+        Some(())
     }
 }
 
-impl PrefixOrder for LittleEndian {
+impl LengthPrefix for LittleEndian {
+    const BYTES: usize = 2;
+
+    #[inline(always)]
+    fn split(bytes: &[u8]) -> Option<(usize, &[u8])> {
+        let (prefix, after) = bytes.split_first_chunk::<2>()?;
+        Some((usize::from(u16::from_le_bytes(*prefix)), after))
+    }
+
     #[inline]
-    fn length(prefix: [u8; 2]) -> u16 {
-        u16::from_le_bytes(prefix)
+    fn write(length: usize, target: &mut [u8]) -> Option<()> {
+        *target.first_chunk_mut::<2>()? = u16::try_from(length).ok()?.to_le_bytes();
+        Some(())
     }
 }
 
-/// Walks blocks behind two-byte lengths. After a cut block it ends.
+impl LengthPrefix for OneByte {
+    const BYTES: usize = 1;
+
+    #[inline(always)]
+    fn split(bytes: &[u8]) -> Option<(usize, &[u8])> {
+        let (length, after) = bytes.split_first()?;
+        Some((usize::from(*length), after))
+    }
+
+    #[inline]
+    fn write(length: usize, target: &mut [u8]) -> Option<()> {
+        *target.first_mut()? = u8::try_from(length).ok()?;
+        Some(())
+    }
+}
+
+impl<Prefix: LengthPrefix> LengthPrefix for CountsItself<Prefix> {
+    const BYTES: usize = Prefix::BYTES;
+    const IS_PART: bool = true;
+
+    /// A length that is too small to count itself is none: the walk ends there.
+    #[inline(always)]
+    fn split(bytes: &[u8]) -> Option<(usize, &[u8])> {
+        let (length, _) = Prefix::split(bytes)?;
+        if length < Prefix::BYTES { None } else { Some((length, bytes)) }
+    }
+
+    #[inline]
+    fn write(length: usize, target: &mut [u8]) -> Option<()> {
+        Prefix::write(length, target)
+    }
+}
+
+/// Walks blocks behind lengths. After a cut block it ends.
 #[derive(Clone, Debug)]
-pub struct Blocks<'a, Order> {
+pub struct Blocks<'a, Prefix> {
     /// What is not walked yet.
     rest: &'a [u8],
     /// Bytes that there were.
@@ -83,22 +152,22 @@ pub struct Blocks<'a, Order> {
     /// Blocks still promised; without a promise, more than there can be.
     remaining: u64,
     is_counted: bool,
-    order: PhantomData<Order>,
+    prefix: PhantomData<Prefix>,
 }
 
-impl<'a, Order: PrefixOrder> Blocks<'a, Order> {
+impl<'a, Prefix: LengthPrefix> Blocks<'a, Prefix> {
     /// As many blocks as `bytes` hold.
     #[inline]
     #[must_use]
-    pub const fn new(bytes: &'a [u8], _order: Order) -> Self {
-        Self { rest: bytes, total: bytes.len(), remaining: u64::MAX, is_counted: false, order: PhantomData }
+    pub const fn new(bytes: &'a [u8], _prefix: Prefix) -> Self {
+        Self { rest: bytes, total: bytes.len(), remaining: u64::MAX, is_counted: false, prefix: PhantomData }
     }
 
     /// Exactly `count` blocks; bytes behind them are [`trailing`](Self::trailing).
     #[inline]
     #[must_use]
-    pub const fn counted(bytes: &'a [u8], count: u64, _order: Order) -> Self {
-        Self { rest: bytes, total: bytes.len(), remaining: count, is_counted: true, order: PhantomData }
+    pub const fn counted(bytes: &'a [u8], count: u64, _prefix: Prefix) -> Self {
+        Self { rest: bytes, total: bytes.len(), remaining: count, is_counted: true, prefix: PhantomData }
     }
 
     /// Offset of the next block's prefix, in bytes from the start of the blocks: after the walk, the bytes used.
@@ -135,7 +204,7 @@ impl<'a, Order: PrefixOrder> Blocks<'a, Order> {
     }
 }
 
-impl<'a, Order: PrefixOrder> Iterator for Blocks<'a, Order> {
+impl<'a, Prefix: LengthPrefix> Iterator for Blocks<'a, Prefix> {
     type Item = Result<&'a [u8], FramingError>;
 
     #[inline(always)]
@@ -143,9 +212,10 @@ impl<'a, Order: PrefixOrder> Iterator for Blocks<'a, Order> {
         if self.remaining == 0 {
             return None;
         }
-        let Some((prefix, after)) = self.rest.split_first_chunk::<2>() else { return self.fail(2) };
-        let length = usize::from(Order::length(*prefix));
-        let Some((block, rest)) = after.split_at_checked(length) else { return self.fail(2 + length) };
+        let Some((length, after)) = Prefix::split(self.rest) else { return self.fail(Prefix::BYTES) };
+        let Some((block, rest)) = after.split_at_checked(length) else {
+            return self.fail(self.rest.len() - after.len() + length);
+        };
         self.rest = rest;
         self.remaining -= 1;
         Some(Ok(block))
@@ -188,23 +258,29 @@ pub fn check_blocks(
 /// `None` if it does not fit, or the message is longer than 65,535 bytes.
 #[must_use]
 pub fn write_block_big_endian(target: &mut [u8], message: &[u8]) -> Option<usize> {
-    write_block(target, message, u16::to_be_bytes)
+    write_block(BigEndian, target, message)
 }
 
 /// Writes `message` behind its two-byte little-endian length to the start of `target` and answers the bytes
 /// written. `None` if it does not fit, or the message is longer than 65,535 bytes.
 #[must_use]
 pub fn write_block_little_endian(target: &mut [u8], message: &[u8]) -> Option<usize> {
-    write_block(target, message, u16::to_le_bytes)
+    write_block(LittleEndian, target, message)
 }
 
-fn write_block(target: &mut [u8], message: &[u8], prefix: fn(u16) -> [u8; 2]) -> Option<usize> {
-    let length = u16::try_from(message.len()).ok()?;
-    let place = target.get_mut(..2 + message.len())?;
-    let (start, rest) = place.split_first_chunk_mut::<2>()?;
-    *start = prefix(length);
-    rest.copy_from_slice(message);
-    Some(2 + message.len())
+/// Writes `message` behind its length to the start of `target` and answers the bytes written. `None` if it does not
+/// fit, or the message is longer than the length can say. A length that counts itself is part of the message already.
+#[must_use]
+pub fn write_block<Prefix: LengthPrefix>(
+    _prefix: Prefix,
+    target: &mut [u8],
+    message: &[u8],
+) -> Option<usize> {
+    let prefix = if Prefix::IS_PART { 0 } else { Prefix::BYTES };
+    let place = target.get_mut(..prefix + message.len())?;
+    place.get_mut(prefix..)?.copy_from_slice(message);
+    Prefix::write(message.len(), place)?;
+    Some(place.len())
 }
 
 #[cfg(test)]
@@ -242,6 +318,21 @@ mod tests {
         let mut three = Blocks::counted(&bytes, 3, BigEndian).skip(2);
         assert_eq!(three.next(), Some(Err(FramingError::Missing { offset: 6, blocks: 1 })));
         assert_eq!(three.next(), None);
+    }
+
+    #[test]
+    fn a_length_of_one_byte_or_one_that_counts_itself_is_walked() {
+        let blocks: Vec<_> = Blocks::new(&[1, b'a', 2, b'b', b'c'], OneByte).map(Result::unwrap).collect();
+        assert_eq!(blocks, [&b"a"[..], b"bc"]);
+        let pitch = Blocks::new(&[2, b'a', 3, b'b', b'c'], CountsItself::<OneByte>(PhantomData));
+        assert_eq!(pitch.map(Result::unwrap).collect::<Vec<_>>(), [&[2, b'a'][..], &[3, b'b', b'c']]);
+        let mut pillar = Blocks::new(&[3, 0, b'a', 9, 0], CountsItself::<LittleEndian>(PhantomData));
+        assert_eq!(pillar.next(), Some(Ok(&[3, 0, b'a'][..])));
+        assert_eq!(pillar.next(), Some(Err(FramingError::Cut { offset: 3, needed: 9, got: 2 })));
+        // A block that cannot hold its own length ends the walk.
+        let mut empty = Blocks::new(&[0, 0, 0], CountsItself::<OneByte>(PhantomData));
+        assert!(matches!(empty.next(), Some(Err(FramingError::Cut { offset: 0, .. }))));
+        assert_eq!(empty.next(), None);
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! The plant's multicast: what TCP clients send, and what a receiver gets.
 
-use tapeworks_exchange::snapshot::Credentials;
-use tapeworks_feed::arbitration::{Arbiter, ArbiterOptions, RetransmissionOptions, TransportKind};
+use tapeworks_feed::arbitration::{Arbiter, ArbiterOptions, RetransmissionOptions};
 use tapeworks_market::{Line, Nanos};
 use tapeworks_plant::multicast::receiver::RecordQueue;
-use tapeworks_plant::multicast::sequence::Sequence;
-use tapeworks_plant::multicast::soupbintcp::SoupClient;
+use tapeworks_session::soupbintcp::SoupClient;
+use tapeworks_session::{Credentials, Sequence, TransportKind};
 
 /// The first byte says which side, the second the lengths of the pieces.
 pub fn multicast(bytes: &[u8]) {

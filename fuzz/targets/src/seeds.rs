@@ -123,7 +123,7 @@ fn requests() -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for (first, count) in [(1, 1), (3, 20), (12, 0xFFFF), (500, 4), (1, 0)] {
         let mold = nasdaq::moldudp64::RequestPacketFields {
-            session: SESSION.name,
+            session: Ascii(SESSION),
             sequence_number: first,
             requested_message_count: count,
         };
@@ -133,7 +133,7 @@ fn requests() -> Vec<Vec<u8>> {
             reserved: [0],
             message_protocol_id: iex::tp::MessageProtocolId::Deep,
             channel_id: 1,
-            session_id: SESSION.number,
+            session_id: 7,
             payload_length: 0,
             message_count: count,
             stream_offset: 0,
@@ -155,7 +155,7 @@ fn multicast_packet() -> Vec<u8> {
     let mut block = vec![0, 48, 12, 0];
     block.resize(50, 7);
     let fields = nasdaq::moldudp64::DownstreamPacketFields {
-        session: SESSION.name,
+        session: Ascii(SESSION),
         sequence_number: 1,
         message_count: 1,
         messages: &block,

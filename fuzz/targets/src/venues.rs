@@ -3,57 +3,51 @@
 use std::sync::{Arc, OnceLock};
 
 use tapeworks_exchange::live::{Live, LiveOptions, LivePacket, LiveVenue, Outlet};
-use tapeworks_exchange::retransmission::{Made, Store, read_request};
-use tapeworks_exchange::snapshot::{Credentials, Image, SnapshotServer};
-use tapeworks_exchange::{LineFaults, MAX_PAYLOAD_BYTES, Popularity, Session, USUAL_MOST_ORDERS, VenueKind};
-use tapeworks_wire::Ascii;
-use tapeworks_wire::iex::tp::Segment;
-use tapeworks_wire::nasdaq::moldudp64::DownstreamPacket;
+use tapeworks_exchange::{LineFaults, Popularity, USUAL_MOST_ORDERS, VenueKind};
+use tapeworks_session::glimpse::{Credentials, Image, SnapshotServer};
+use tapeworks_session::{MAX_PAYLOAD_BYTES, Made, SessionId, Store, Stream};
 
 /// The session of the stores.
-pub(crate) const SESSION: Session = Session { name: Ascii(*b"AA00000007"), number: 7 };
+pub(crate) const SESSION: [u8; 10] = *b"AA00000007";
 
 /// A request for retransmission: answered with a packet of what was asked for, or refused. The first byte says how the store
 /// is filled.
 pub fn retransmission(bytes: &[u8]) {
     let Some((shape, request)) = bytes.split_first() else { return };
     for kind in [VenueKind::Nasdaq, VenueKind::IexDeep] {
-        let mut store = Store::new(kind, 2_000 + usize::from(shape >> 4) * 200);
-        store.begin_session(SESSION);
-        let (mut first, mut stream_offset) = (1, 0);
+        let (transport, session) = (kind.transport(), kind.session(SESSION, 7));
+        let mut store = Store::new(transport, 2_000 + usize::from(shape >> 4) * 200);
+        store.begin_session(session);
+        let mut stream = Stream::new(session, 0);
         for packet in 0..u64::from(shape & 0xF) {
-            let count = 1 + packet as u16 % 5;
-            let length: u16 = 20 + packet as u16;
-            let prefix = if kind.is_itch() { length.to_be_bytes() } else { length.to_le_bytes() };
-            let block = [&prefix[..], &vec![packet as u8; usize::from(length)]].concat();
-            let blocks = block.repeat(usize::from(count));
-            store.keep(&Made { first, count, stream_offset, blocks: &blocks });
-            first += u64::from(count);
-            stream_offset += blocks.len() as u64;
+            let message = vec![packet as u8; 20 + packet as usize];
+            (0..1 + packet % 5).for_each(|_| stream.put(&message));
+            store.keep(&Made {
+                first: stream.next_sequence(),
+                count: stream.messages(),
+                stream_offset: stream.stream_offset(),
+                blocks: stream.blocks(),
+            });
+            stream.begin_next();
         }
         let mut answer = Vec::new();
         let answered = store.answer(request, 5, &mut answer);
-        let Ok(asked) = read_request(kind, request) else {
+        let Some(asked) = transport.read_request(request) else {
             assert!(answered.is_err());
             continue;
         };
         let Ok(messages) = answered else { continue };
         assert!(messages > 0 && messages <= asked.count && answer.len() <= MAX_PAYLOAD_BYTES);
-        let (number, whole) = if kind.is_itch() {
-            let packet = DownstreamPacket::decode(&answer).expect("an answer is a packet");
-            (packet.sequence_number(), packet.blocks().filter(Result::is_ok).count())
-        } else {
-            let segment = Segment::decode(&answer).expect("an answer is a segment");
-            (segment.first_message_sequence_number(), segment.blocks().filter(Result::is_ok).count())
-        };
-        assert_eq!((number, whole), (asked.first, usize::from(messages)));
+        let header = transport.header(&answer).expect("an answer is a packet");
+        assert_eq!(header.first, asked.first);
+        assert_eq!((header.count, transport.messages(&answer)), (u64::from(messages), u64::from(messages)));
     }
 }
 
 struct Nobody;
 
 impl Outlet for Nobody {
-    fn session(&mut self, _: usize, _: Session) {}
+    fn session(&mut self, _: usize, _: SessionId) {}
     fn made(&mut self, _: usize, _: &Made<'_>) {}
     fn packet(&mut self, _: &LivePacket<'_>) {}
 }

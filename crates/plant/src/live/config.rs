@@ -4,7 +4,6 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tapeworks_exchange::snapshot::Credentials;
 use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::SnapshotOptions;
@@ -15,6 +14,7 @@ use tapeworks_market::{Publisher, Symbol};
 #[cfg(feature = "af-xdp")]
 use tapeworks_packet::live::{MAX_XDP_FRAMES, XdpOptions};
 use tapeworks_ring::wait::Wait;
+use tapeworks_session::Credentials;
 use tapeworks_store::Schema;
 use toml::Spanned;
 use toml::de::DeTable;

@@ -10,9 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
-use tapeworks_feed::arbitration::SessionId;
-use tapeworks_wire::nasdaq::soupbintcp::{LoginRequestFields, Message, Packets};
-use tapeworks_wire::{Ascii, AsciiNumber};
+use tapeworks_session::{SessionId, glimpse};
+use tapeworks_wire::nasdaq::soupbintcp::{Message, Packets};
 
 use super::queued::Owned;
 use tapeworks_runtime::now;
@@ -83,13 +82,6 @@ pub(super) fn run(servers: &[Server], asks: &Asks, stop: &AtomicBool) {
     });
 }
 
-/// A text as a field of fixed length, filled with spaces.
-fn field<const LENGTH: usize>(text: &str) -> Ascii<LENGTH> {
-    let mut bytes = [b' '; LENGTH];
-    bytes.iter_mut().zip(text.bytes()).for_each(|(to, from)| *to = from);
-    Ascii(bytes)
-}
-
 fn refused(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
@@ -152,18 +144,7 @@ impl Attempt<'_> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(LOOK))?;
         stream.set_write_timeout(Some(CONNECT))?;
-        let session = match self.wanted.session {
-            SessionId::MoldUdp64(session) => Ascii(session),
-            SessionId::IexTp { session, .. } => field(&session.to_string()),
-        };
-        let login = LoginRequestFields {
-            packet_length: 47,
-            username: field(&server.login.0),
-            password: field(&server.login.1),
-            requested_session: session,
-            requested_sequence_number: AsciiNumber::new(1).ok_or_else(|| refused("one is a number"))?,
-        };
-        stream.write_all(&login.encode())?;
+        stream.write_all(&glimpse::login(&server.login.0, &server.login.1, &self.wanted.session))?;
         let mut stream_bytes = Vec::new();
         let mut messages = Vec::with_capacity(CHUNK_BYTES);
         let mut buffer = vec![0; 64 << 10];
@@ -196,7 +177,7 @@ impl Attempt<'_> {
                 match Message::decode(packet) {
                     Ok(Message::SequencedData(data)) => {
                         let message = data.message();
-                        if let Some(next) = end_of_snapshot(message) {
+                        if let Some(next) = glimpse::end_of_snapshot(message) {
                             let (channel, attempt) = (self.wanted.channel, self.wanted.attempt);
                             self.hand_on(&mut messages)?;
                             self.send(Owned::SnapshotEnd { channel, attempt, received: now(), next })?;
@@ -223,12 +204,6 @@ impl Attempt<'_> {
             stream_bytes.drain(..used);
         }
     }
-}
-
-/// GLIMPSE's End of Snapshot: `G`, and the number of the first live message that the snapshot does not hold.
-fn end_of_snapshot(message: &[u8]) -> Option<u64> {
-    let (b'G', digits) = message.split_first()? else { return None };
-    AsciiNumber(*<&[u8; 20]>::try_from(digits).ok()?).value()
 }
 
 #[cfg(test)]

@@ -12,13 +12,12 @@ use std::time::{Duration, Instant};
 use dbn::decode::dbn::RecordDecoder;
 use dbn::{RType, RecordRef};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tapeworks_feed::arbitration::{
-    Arbiter, ArbiterOptions, Delivery, Join, RetransmissionOptions, TransportKind,
-};
+use tapeworks_feed::arbitration::{Arbiter, ArbiterOptions, Delivery, Join, RetransmissionOptions};
 use tapeworks_market::{Line, Nanos};
 use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::live::{MAX_BATCH, Received, UdpOptions, UdpReceiver};
 use tapeworks_packet::pool::Pool;
+use tapeworks_session::TransportKind;
 use tapeworks_wire::framing::{BigEndian, Blocks};
 
 use crate::subscriber::{Records, SubscribeError};

@@ -9,16 +9,15 @@ use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream, UdpSocket};
 use mio::{Events, Interest, Poll, Token, Waker};
-use tapeworks_exchange::snapshot::Credentials;
-use tapeworks_market::{Event, InstrumentId, Symbol};
+use tapeworks_market::{Event, InstrumentId, Nanos, Symbol};
 use tapeworks_packet::live::{Sender, Sent};
 use tapeworks_ring::disruptor::{Consumer, Failed, PollError, Single};
 use tapeworks_ring::wait::WaitStrategy;
+use tapeworks_session::soupbintcp::{SoupClient, SoupEnd};
+use tapeworks_session::{Credentials, Sequence};
 use tapeworks_store::Schema;
 use tapeworks_store::live;
 
-use super::sequence::{Sequence, session_name};
-use super::soupbintcp::{SoupClient, SoupEnd};
 use crate::clients::begin::{Begin, Past, catch_up};
 use tapeworks_engine::history::HistoryError;
 use tapeworks_engine::replica::{Mode, Replica, Special};
@@ -27,6 +26,24 @@ use tapeworks_runtime::now;
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
 use tapeworks_runtime::waiting::Bell;
 use tapeworks_runtime::worker::Worker;
+
+/// The name of a session that starts at `started`: the day (UTC) as six digits, and the tenths of a second since its
+/// midnight as four digits to the base 36. A later start has a greater name.
+fn session_name(started: Nanos) -> [u8; 10] {
+    let seconds = i64::try_from(started.0 / Nanos::SECOND).unwrap_or(0);
+    let day = jiff::Timestamp::from_second(seconds).unwrap_or_default().strftime("%y%m%d").to_string();
+    let mut tenths = started.0 % (86_400 * Nanos::SECOND) / (Nanos::SECOND / 10);
+    let mut name = [b'0'; 10];
+    for (place, digit) in name.iter_mut().zip(day.bytes()) {
+        *place = digit;
+    }
+    for place in name.iter_mut().skip(6).rev() {
+        let digit = (tenths % 36) as u8;
+        *place = if digit < 10 { b'0' + digit } else { b'A' + digit - 10 };
+        tenths /= 36;
+    }
+    name
+}
 
 /// What is sent where.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -867,4 +884,24 @@ fn move_bytes(client: &mut Client, sequence: &Sequence, bytes: &mut [u8], now_ns
     // What a turn leaves is seen as work that is left: its socket will not tell of it.
     soup.fill(sequence, now_ns);
     soup.over()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_named_after_the_day_and_the_time_of_its_start() {
+        // 2025-11-14 00:00 UTC.
+        let midnight = 1_763_078_400 * Nanos::SECOND;
+        assert_eq!(&session_name(Nanos(midnight)), b"2511140000");
+        assert_eq!(&session_name(Nanos(midnight + 3_700_000_000)), b"2511140011");
+        // 863,999 tenths: 18, 18, 23 and 35 in base 36.
+        assert_eq!(&session_name(Nanos(midnight + 86_400 * Nanos::SECOND - 1)), b"251114IINZ");
+        let names: Vec<[u8; 10]> =
+            (0..40).map(|step| session_name(Nanos(midnight + step * 9_000 * Nanos::SECOND))).collect();
+        assert!(names.is_sorted(), "{names:?}");
+        // No time is too late.
+        session_name(Nanos(u64::MAX));
+    }
 }

@@ -13,12 +13,14 @@ use std::sync::Arc;
 use subtle::ConstantTimeEq;
 use tapeworks_wire::nasdaq::glimpse50::EndOfSnapshotFields;
 use tapeworks_wire::nasdaq::soupbintcp::{
-    LoginAccepted, LoginAcceptedFields, LoginRejectedFields, Message, Packets, RejectReasonCode,
+    LoginAccepted, LoginAcceptedFields, LoginRejectedFields, LoginRequestFields, Message, Packets,
+    RejectReasonCode,
 };
 use tapeworks_wire::{Ascii, AsciiNumber};
 
-use crate::scenario::SECOND_NS;
-use crate::transport::Session;
+use crate::transport::SessionId;
+
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// How long a client may take to log in, in nanoseconds.
 pub const LOGIN_TIMEOUT_NS: u64 = 10 * SECOND_NS;
@@ -39,7 +41,7 @@ const MOST_RECEIVED_BYTES: usize = 64 << 10;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
     /// The session that the number belongs to.
-    pub session: Session,
+    pub session: SessionId,
     /// Number of the first live message that the image does not include.
     pub next: u64,
     /// Messages in it, without the end of the snapshot.
@@ -48,12 +50,14 @@ pub struct Image {
 }
 
 impl Image {
-    pub(crate) fn new(session: Session, next: u64) -> Self {
+    /// A snapshot without messages.
+    #[must_use]
+    pub fn new(session: SessionId, next: u64) -> Self {
         Self { session, next, messages: 0, packets: Vec::new() }
     }
 
     /// Appends a message, changed by `change`.
-    pub(crate) fn put(&mut self, message: &[u8], change: impl FnOnce(&mut [u8])) {
+    pub fn put(&mut self, message: &[u8], change: impl FnOnce(&mut [u8])) {
         self.packet(message);
         let start = self.packets.len() - message.len();
         change(&mut self.packets[start..]);
@@ -69,7 +73,7 @@ impl Image {
     }
 
     /// Appends the end of the snapshot, and of the SoupBinTCP session.
-    pub(crate) fn finish(&mut self) {
+    pub fn finish(&mut self) {
         // Every 64-bit number has at most 20 digits.
         let sequence_number = AsciiNumber::new(self.next).unwrap_or(AsciiNumber([b' '; 20]));
         self.packet(&EndOfSnapshotFields { sequence_number }.encode());
@@ -81,6 +85,34 @@ impl Image {
     pub fn packets(&self) -> &[u8] {
         &self.packets
     }
+}
+
+/// The login of a client that wants a snapshot of this session. Names that are too long are cut.
+#[must_use]
+pub fn login(user: &str, password: &str, session: &SessionId) -> Vec<u8> {
+    let fields = LoginRequestFields {
+        packet_length: 47,
+        username: padded(user),
+        password: padded(password),
+        requested_session: session.login_name(),
+        // One has 20 digits or fewer.
+        requested_sequence_number: AsciiNumber::new(1).unwrap_or(AsciiNumber([b' '; 20])),
+    };
+    fields.encode().to_vec()
+}
+
+/// A text as a field of fixed length, filled with spaces.
+fn padded<const LENGTH: usize>(text: &str) -> Ascii<LENGTH> {
+    let mut bytes = [b' '; LENGTH];
+    bytes.iter_mut().zip(text.bytes()).for_each(|(to, from)| *to = from);
+    Ascii(bytes)
+}
+
+/// GLIMPSE's End of Snapshot: `G`, and the number of the first live message that the snapshot does not hold.
+#[must_use]
+pub fn end_of_snapshot(message: &[u8]) -> Option<u64> {
+    let (b'G', digits) = message.split_first()? else { return None };
+    AsciiNumber(*<&[u8; 20]>::try_from(digits).ok()?).value()
 }
 
 /// Who may log in.
@@ -236,12 +268,12 @@ impl SnapshotServer {
         let State::Waiting(requested) = &self.state else { return };
         let requested = Ascii(*requested);
         let is_blank = requested.0.iter().all(|byte| matches!(byte, b' ' | 0));
-        if !is_blank && requested.0.trim_ascii() != image.session.name.0.trim_ascii() {
+        if !is_blank && requested.0.trim_ascii() != image.session.login_name().0.trim_ascii() {
             return self.reject(RejectReasonCode::SessionNotAvailable, now_ns);
         }
         let fields = LoginAcceptedFields {
             packet_length: (LoginAccepted::LENGTH - 2) as u16,
-            session: image.session.name,
+            session: image.session.login_name(),
             // One has 20 digits or fewer.
             sequence_number: AsciiNumber::new(1).unwrap_or(AsciiNumber([b' '; 20])),
         };
@@ -329,12 +361,11 @@ impl SnapshotServer {
 mod tests {
     use proptest::prelude::*;
     use tapeworks_wire::nasdaq::glimpse50;
-    use tapeworks_wire::nasdaq::soupbintcp::LoginRequestFields;
 
     use super::*;
 
     fn image() -> Arc<Image> {
-        let session = Session { name: Ascii(*b"AA00000007"), number: 7 };
+        let session = SessionId::MoldUdp64(*b"AA00000007");
         let mut image = Image::new(session, 1_234);
         image.put(b"first", |_| {});
         image.put(b"second", |bytes| bytes[0] = b'S');
@@ -342,6 +373,7 @@ mod tests {
         Arc::new(image)
     }
 
+    /// A login whose session may be blank.
     fn login(user: &[u8; 6], session: &[u8; 10]) -> Vec<u8> {
         let fields = LoginRequestFields {
             packet_length: 47,
@@ -376,7 +408,10 @@ mod tests {
         let stream = take(&mut server, 3);
         let packets: Vec<&[u8]> = Packets::new(&stream).map(Result::unwrap).collect();
         let Message::LoginAccepted(accepted) = Message::decode(packets[0]).unwrap() else { panic!() };
-        assert_eq!((accepted.session(), accepted.sequence_number().value()), (image().session.name, Some(1)));
+        assert_eq!(
+            (accepted.session(), accepted.sequence_number().value()),
+            (image().session.login_name(), Some(1))
+        );
         assert_eq!(packets[1], b"\x00\x06Sfirst");
         assert_eq!(packets[2], b"\x00\x07SSecond");
         let glimpse50::Message::EndOfSnapshot(end) = glimpse50::Message::decode(&packets[3][3..]).unwrap();

@@ -6,15 +6,15 @@
 //! the [`Sequence`], where it is kept for retransmissions too. A client that falls so far behind that its next message is
 //! not kept any more is too slow, and is sent away.
 
-use tapeworks_exchange::retransmission::Refusal;
-use tapeworks_exchange::snapshot::{Credentials, LOGIN_TIMEOUT_NS, STALL_TIMEOUT_NS};
 use tapeworks_wire::nasdaq::soupbintcp::{
     EndOfSession, LoginAccepted, LoginAcceptedFields, LoginRejectedFields, LoginRequest, Message, Packets,
     RejectReasonCode, SequencedData, ServerHeartbeat,
 };
 use tapeworks_wire::{Ascii, AsciiNumber};
 
-use super::sequence::Sequence;
+use crate::glimpse::{Credentials, LOGIN_TIMEOUT_NS, STALL_TIMEOUT_NS};
+use crate::retransmission::Refusal;
+use crate::sequence::Sequence;
 
 /// After so long without another packet a heartbeat goes, in nanoseconds.
 const HEARTBEAT_NS: u64 = 1_000_000_000;
@@ -27,7 +27,6 @@ const OUTPUT_BYTES: usize = 32 << 10;
 
 /// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum SoupEnd {
     /// The session ended, and all of it was sent.
     Served,

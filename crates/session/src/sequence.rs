@@ -2,14 +2,12 @@
 //!
 //! Cost: a message is copied into its packet, a packet into the store; nothing is allocated once the largest burst was seen.
 
-use tapeworks_exchange::retransmission::{Made, Refusal, Store};
-use tapeworks_exchange::{Content, MAX_PAYLOAD_BYTES, Session, Stream, VenueKind};
-use tapeworks_market::Nanos;
 use tapeworks_wire::Ascii;
 use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacket, RequestPacketFields};
 
-/// Both protocols are Nasdaq's.
-const KIND: VenueKind = VenueKind::Nasdaq;
+use crate::retransmission::{Made, Refusal, Store};
+use crate::stream::Stream;
+use crate::transport::{Content, MAX_PAYLOAD_BYTES, SessionId, TransportKind};
 
 /// Bytes of a packet's header, and of a message's length.
 const HEADER_BYTES: usize = 20;
@@ -18,27 +16,10 @@ const LENGTH_BYTES: usize = 2;
 /// The longest message, in bytes: what has room in a packet alone.
 pub const MAX_MESSAGE_BYTES: usize = MAX_PAYLOAD_BYTES - HEADER_BYTES - LENGTH_BYTES;
 
-/// The name of a session that starts at `started`: the day (UTC) as six digits, and the tenths of a second since its
-/// midnight as four digits to the base 36. A later start has a greater name.
-pub fn session_name(started: Nanos) -> [u8; 10] {
-    let seconds = i64::try_from(started.0 / Nanos::SECOND).unwrap_or(0);
-    let day = jiff::Timestamp::from_second(seconds).unwrap_or_default().strftime("%y%m%d").to_string();
-    let mut tenths = started.0 % (86_400 * Nanos::SECOND) / (Nanos::SECOND / 10);
-    let mut name = [b'0'; 10];
-    for (place, digit) in name.iter_mut().zip(day.bytes()) {
-        *place = digit;
-    }
-    for place in name.iter_mut().skip(6).rev() {
-        let digit = (tenths % 36) as u8;
-        *place = if digit < 10 { b'0' + digit } else { b'A' + digit - 10 };
-        tenths /= 36;
-    }
-    name
-}
-
 /// A session: its messages so far, those of the open packet, and what is kept of them.
 #[derive(Debug)]
 pub struct Sequence {
+    name: [u8; 10],
     stream: Stream,
     store: Store,
     /// Packets that are to be sent, one after the other.
@@ -51,11 +32,12 @@ pub struct Sequence {
 impl Sequence {
     /// A session of this name before its first message, which keeps `store_bytes` of messages and their lengths.
     pub fn new(name: [u8; 10], store_bytes: usize) -> Self {
-        let session = Session { name: Ascii(name), number: 0 };
-        let mut store = Store::new(KIND, store_bytes);
+        let session = SessionId::MoldUdp64(name);
+        let mut store = Store::new(TransportKind::MoldUdp64, store_bytes);
         store.begin_session(session);
         Self {
-            stream: Stream::new(KIND, session, 0),
+            name,
+            stream: Stream::new(session, 0),
             store,
             ready: Vec::new(),
             ends: Vec::new(),
@@ -66,7 +48,7 @@ impl Sequence {
 
     /// The session's name.
     pub const fn session(&self) -> [u8; 10] {
-        self.stream.session().name.0
+        self.name
     }
 
     /// The numbers of the messages that are kept: the first, and the one after the last that is in a closed packet.
@@ -163,7 +145,7 @@ impl Sequence {
         mut each: impl FnMut(&[u8]),
     ) -> Result<u16, Refusal> {
         let request = RequestPacketFields {
-            session: self.stream.session().name,
+            session: Ascii(self.name),
             sequence_number: from,
             requested_message_count: u16::MAX - 1,
         };
@@ -183,21 +165,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn a_session_is_named_after_the_day_and_the_time_of_its_start() {
-        // 2025-11-14 00:00 UTC.
-        let midnight = 1_763_078_400 * Nanos::SECOND;
-        assert_eq!(&session_name(Nanos(midnight)), b"2511140000");
-        assert_eq!(&session_name(Nanos(midnight + 3_700_000_000)), b"2511140011");
-        // 863,999 tenths: 18, 18, 23 and 35 in base 36.
-        assert_eq!(&session_name(Nanos(midnight + 86_400 * Nanos::SECOND - 1)), b"251114IINZ");
-        let names: Vec<[u8; 10]> =
-            (0..40).map(|step| session_name(Nanos(midnight + step * 9_000 * Nanos::SECOND))).collect();
-        assert!(names.is_sorted(), "{names:?}");
-        // No time is too late.
-        session_name(Nanos(u64::MAX));
-    }
 
     fn message(number: u64, length: usize) -> Vec<u8> {
         let mut message = vec![number as u8; length];

@@ -1,0 +1,111 @@
+//! IEX-TP as a [`Transport`]: *IEX Transport Specification* 1.25.
+//!
+//! IEX does not publish the form of its requests. The form here is ours, modelled on MoldUDP64's: a segment's header of 40
+//! bytes with payload length 0 that names protocol, channel, session, the first message's number and the count; stream
+//! offset and send time are ignored. The answer is a segment.
+
+use tapeworks_wire::framing::LittleEndian;
+use tapeworks_wire::iex::tp::{MessageProtocolId, SCHEMA, Segment, SegmentFields};
+use tapeworks_wire::schema::{Decoded, Schema};
+use tapeworks_wire::{DecodeError, NanosecondsSinceEpoch};
+
+use crate::transport::{Header, Outgoing, Packet, Request, SessionId, Transport, TransportKind};
+
+/// IEX-TP.
+#[derive(Clone, Copy, Debug)]
+pub struct IexTp;
+
+/// A header without messages.
+fn header_fields(session: SessionId) -> Option<SegmentFields<'static>> {
+    let SessionId::IexTp { protocol, channel, session } = session else { return None };
+    Some(SegmentFields {
+        version: 1,
+        reserved: [0],
+        message_protocol_id: MessageProtocolId::from_raw(protocol),
+        channel_id: channel,
+        session_id: session,
+        payload_length: 0,
+        message_count: 0,
+        stream_offset: 0,
+        first_message_sequence_number: 0,
+        send_time: NanosecondsSinceEpoch(0),
+        messages: &[],
+    })
+}
+
+impl Transport for IexTp {
+    type Prefix = LittleEndian;
+
+    const KIND: TransportKind = TransportKind::IexTp;
+    const SCHEMA: &'static Schema = &SCHEMA;
+    const HEADER_BYTES: usize = 40;
+    const NAMES_CHANNEL: bool = true;
+    const TELLS_END: bool = false;
+
+    fn prefix() -> LittleEndian {
+        LittleEndian
+    }
+
+    #[inline]
+    fn packet(payload: &[u8]) -> Result<Packet<'_, LittleEndian>, DecodeError> {
+        Segment::decode(payload).map(|segment| Packet {
+            header: Header {
+                session: SessionId::IexTp {
+                    protocol: segment.message_protocol_id().raw(),
+                    channel: segment.channel_id(),
+                    session: segment.session_id(),
+                },
+                first: segment.first_message_sequence_number(),
+                count: u64::from(segment.message_count()),
+                is_end_of_session: false,
+            },
+            header_bytes: Self::HEADER_BYTES,
+            blocks: segment.blocks(),
+        })
+    }
+
+    fn fields(payload: &[u8]) -> Decoded<'_> {
+        Segment::SCHEMA.decode(payload)
+    }
+
+    fn write_header(header: &Outgoing, target: &mut [u8]) -> usize {
+        let Some(fields) = header_fields(header.session) else { return 0 };
+        let fields = SegmentFields {
+            // No packet is longer than MAX_PAYLOAD_BYTES.
+            payload_length: header.payload_bytes as u16,
+            message_count: header.messages,
+            stream_offset: header.stream_offset,
+            first_message_sequence_number: header.sequence,
+            send_time: NanosecondsSinceEpoch(header.send_time_ns),
+            ..fields
+        };
+        fields.encode_into(target.get_mut(..Self::HEADER_BYTES).unwrap_or_default()).unwrap_or_default()
+    }
+
+    fn request(request: &Request) -> Vec<u8> {
+        let Some(fields) = header_fields(request.session) else { return Vec::new() };
+        let fields = SegmentFields {
+            message_count: request.count,
+            first_message_sequence_number: request.first,
+            ..fields
+        };
+        let mut bytes = vec![0; Self::HEADER_BYTES];
+        let written = fields.encode_into(&mut bytes);
+        debug_assert!(written.is_ok(), "a header has 40 bytes: {written:?}");
+        bytes
+    }
+
+    fn read_request(bytes: &[u8]) -> Option<Request> {
+        let segment = Segment::decode(bytes).ok().filter(|_| bytes.len() == Self::HEADER_BYTES)?;
+        let session = SessionId::IexTp {
+            protocol: segment.message_protocol_id().raw(),
+            channel: segment.channel_id(),
+            session: segment.session_id(),
+        };
+        (segment.version() == 1 && segment.payload_length() == 0).then(|| Request {
+            session,
+            first: segment.first_message_sequence_number(),
+            count: segment.message_count(),
+        })
+    }
+}

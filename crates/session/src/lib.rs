@@ -1,0 +1,20 @@
+#![doc = include_str!("../README.md")]
+
+pub mod glimpse;
+mod iex_tp;
+mod moldudp64;
+pub mod retransmission;
+pub mod sequence;
+pub mod soupbintcp;
+pub mod stream;
+pub mod transport;
+
+pub use glimpse::Credentials;
+pub use iex_tp::IexTp;
+pub use moldudp64::MoldUdp64;
+pub use retransmission::{Made, Refusal, Store};
+pub use sequence::Sequence;
+pub use stream::Stream;
+pub use transport::{
+    Content, Header, MAX_PAYLOAD_BYTES, Outgoing, Packet, Request, SessionId, Transport, TransportKind,
+};

@@ -1,0 +1,82 @@
+//! MoldUDP64 as a [`Transport`]: *MoldUDP64 Protocol Specification* 1.00.
+
+use tapeworks_wire::framing::BigEndian;
+use tapeworks_wire::nasdaq::moldudp64::{
+    DownstreamPacket, DownstreamPacketFields, END_OF_SESSION, HEARTBEAT, RequestPacket, RequestPacketFields,
+    SCHEMA,
+};
+use tapeworks_wire::schema::{Decoded, Schema};
+use tapeworks_wire::{Ascii, DecodeError};
+
+use crate::transport::{Content, Header, Outgoing, Packet, Request, SessionId, Transport, TransportKind};
+
+/// MoldUDP64.
+#[derive(Clone, Copy, Debug)]
+pub struct MoldUdp64;
+
+impl Transport for MoldUdp64 {
+    type Prefix = BigEndian;
+
+    const KIND: TransportKind = TransportKind::MoldUdp64;
+    const SCHEMA: &'static Schema = &SCHEMA;
+    const HEADER_BYTES: usize = 20;
+    const NAMES_CHANNEL: bool = false;
+    const TELLS_END: bool = true;
+
+    fn prefix() -> BigEndian {
+        BigEndian
+    }
+
+    #[inline]
+    fn packet(payload: &[u8]) -> Result<Packet<'_, BigEndian>, DecodeError> {
+        DownstreamPacket::decode(payload).map(|packet| Packet {
+            header: Header {
+                session: SessionId::MoldUdp64(packet.session().0),
+                first: packet.sequence_number(),
+                count: u64::from(packet.count()),
+                is_end_of_session: packet.is_end_of_session(),
+            },
+            header_bytes: Self::HEADER_BYTES,
+            blocks: packet.blocks(),
+        })
+    }
+
+    fn fields(payload: &[u8]) -> Decoded<'_> {
+        DownstreamPacket::SCHEMA.decode(payload)
+    }
+
+    fn write_header(header: &Outgoing, target: &mut [u8]) -> usize {
+        let SessionId::MoldUdp64(session) = header.session else { return 0 };
+        let message_count = match header.content {
+            Content::Messages => header.messages,
+            Content::Heartbeat => HEARTBEAT,
+            Content::EndOfSession => END_OF_SESSION,
+        };
+        let fields = DownstreamPacketFields {
+            session: Ascii(session),
+            sequence_number: header.sequence,
+            message_count,
+            messages: &[],
+        };
+        fields.encode_into(target.get_mut(..Self::HEADER_BYTES).unwrap_or_default()).unwrap_or_default()
+    }
+
+    fn request(request: &Request) -> Vec<u8> {
+        let SessionId::MoldUdp64(session) = request.session else { return Vec::new() };
+        let fields = RequestPacketFields {
+            session: Ascii(session),
+            sequence_number: request.first,
+            requested_message_count: request.count,
+        };
+        fields.encode().to_vec()
+    }
+
+    fn read_request(bytes: &[u8]) -> Option<Request> {
+        let request = RequestPacket::decode(bytes).ok().filter(|_| bytes.len() == Self::HEADER_BYTES)?;
+        Some(Request {
+            session: SessionId::MoldUdp64(request.session().0),
+            first: request.sequence_number(),
+            count: request.requested_message_count(),
+        })
+    }
+}

@@ -1,0 +1,337 @@
+//! The transports of market data over UDP: a header that names session and sequence number, then messages behind lengths.
+//!
+//! A [`Transport`] is one file of this crate. [`TransportKind`] names it where the choice is made at run time, and
+//! [`for_transport!`](crate::for_transport) turns the name into the type: one `match`, behind which all is static.
+//!
+//! What the trait leaves room for: lengths of one or two bytes in either order, which may be part of the message (Cboe's
+//! PITCH, NYSE's Pillar: [`LengthPrefix`]); transports without a session (Cboe's sequenced unit header: the variant of
+//! [`SessionId`] holds the unit and nothing else); headers that differ by what the packet carries (MEMX: [`Packet`] says
+//! how long this one is).
+//!
+//! Cost: a header is one cache line, read once.
+
+use std::fmt;
+
+use tapeworks_wire::framing::{Blocks, LengthPrefix};
+use tapeworks_wire::schema::{Decoded, Schema};
+use tapeworks_wire::{Ascii, DecodeError};
+
+/// The longest UDP payload that is sent, in bytes.
+pub const MAX_PAYLOAD_BYTES: usize = 1_400;
+
+/// What a packet is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Content {
+    /// It carries messages.
+    #[default]
+    Messages,
+    /// It tells the number of the next message.
+    Heartbeat,
+    /// It ends a session.
+    EndOfSession,
+}
+
+/// The transport of a channel.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum TransportKind {
+    /// MoldUDP64.
+    MoldUdp64,
+    /// IEX-TP.
+    IexTp,
+}
+
+/// A session of a channel, as its transport names it.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SessionId {
+    /// MoldUDP64's ten letters.
+    MoldUdp64([u8; 10]),
+    /// IEX-TP's numbers.
+    IexTp {
+        /// The message protocol.
+        protocol: u16,
+        /// The channel.
+        channel: u32,
+        /// The session.
+        session: u32,
+    },
+}
+
+/// Runs an expression with the type of a [`TransportKind`].
+///
+/// ```
+/// use tapeworks_session::{Transport, TransportKind, for_transport};
+///
+/// let bytes = for_transport!(TransportKind::IexTp, T => T::HEADER_BYTES);
+/// assert_eq!(bytes, 40);
+/// ```
+#[macro_export]
+macro_rules! for_transport {
+    ($kind:expr, $transport:ident => $body:expr) => {
+        match $kind {
+            $crate::TransportKind::MoldUdp64 => {
+                type $transport = $crate::MoldUdp64;
+                $body
+            }
+            $crate::TransportKind::IexTp => {
+                type $transport = $crate::IexTp;
+                $body
+            }
+        }
+    };
+}
+
+impl SessionId {
+    /// Its transport.
+    #[inline]
+    #[must_use]
+    pub const fn transport(&self) -> TransportKind {
+        match self {
+            Self::MoldUdp64(_) => TransportKind::MoldUdp64,
+            Self::IexTp { .. } => TransportKind::IexTp,
+        }
+    }
+
+    /// Its name in a SoupBinTCP login: MoldUDP64's letters; a number as ten digits.
+    #[must_use]
+    pub fn login_name(&self) -> Ascii<10> {
+        match self {
+            Self::MoldUdp64(name) => Ascii(*name),
+            Self::IexTp { session, .. } => digits(*session),
+        }
+    }
+
+    /// Whether `other` is a session of the same channel, as far as the header tells.
+    #[must_use]
+    pub const fn is_of_channel_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::MoldUdp64(_), Self::MoldUdp64(_)) => true,
+            (
+                Self::IexTp { protocol, channel, .. },
+                Self::IexTp { protocol: other_protocol, channel: other_channel, .. },
+            ) => *protocol == *other_protocol && *channel == *other_channel,
+            _ => false,
+        }
+    }
+
+    /// Describes the channel that carries it. `port` tells channels apart where the header does not
+    /// ([`Transport::NAMES_CHANNEL`]).
+    ///
+    /// # Errors
+    /// Those of the formatter.
+    pub fn describe(&self, f: &mut fmt::Formatter<'_>, port: u16) -> fmt::Result {
+        match self {
+            Self::MoldUdp64(_) => write!(f, "MoldUDP64 session {self} port {port}"),
+            Self::IexTp { channel, .. } => write!(f, "IEX-TP channel {channel} session {self}"),
+        }
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MoldUdp64(session) => write!(f, "{}", Ascii(*session)),
+            Self::IexTp { session, .. } => write!(f, "{session}"),
+        }
+    }
+}
+
+/// A number as ten digits.
+#[must_use]
+pub fn digits(mut number: u32) -> Ascii<10> {
+    let mut text = [b'0'; 10];
+    for digit in text.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    Ascii(text)
+}
+
+/// What a transport's header says.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// The session.
+    pub session: SessionId,
+    /// The number of the first message; of a heartbeat, of the next to come.
+    pub first: u64,
+    /// Messages.
+    pub count: u64,
+    /// The session ends here.
+    pub is_end_of_session: bool,
+}
+
+/// A datagram: its header read, its messages still to be walked.
+#[derive(Clone, Debug)]
+pub struct Packet<'a, Prefix> {
+    /// What the header says.
+    pub header: Header,
+    /// Bytes of the header.
+    pub header_bytes: usize,
+    /// The messages.
+    pub blocks: Blocks<'a, Prefix>,
+}
+
+/// Messages that are wanted again.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// Their session.
+    pub session: SessionId,
+    /// The first.
+    pub first: u64,
+    /// How many, at most 65,534.
+    pub count: u16,
+}
+
+/// A header that is to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing {
+    /// The session.
+    pub session: SessionId,
+    /// Of the first message; without messages, of the next one.
+    pub sequence: u64,
+    /// Messages in the packet.
+    pub messages: u16,
+    /// What the packet is for.
+    pub content: Content,
+    /// Bytes of messages sent in this session before this packet, with their lengths.
+    pub stream_offset: u64,
+    /// Bytes behind the header.
+    pub payload_bytes: usize,
+    /// When it is sent, in nanoseconds since 1970-01-01 00:00 UTC.
+    pub send_time_ns: u64,
+}
+
+/// A transport of datagrams. See the [module](self).
+pub trait Transport {
+    /// The lengths before the messages.
+    type Prefix: LengthPrefix;
+
+    /// Its name at run time.
+    const KIND: TransportKind;
+    /// Its declaration.
+    const SCHEMA: &'static Schema;
+    /// Bytes of the header of a packet with messages.
+    const HEADER_BYTES: usize;
+    /// The header names the channel. Otherwise the port tells channels apart.
+    const NAMES_CHANNEL: bool;
+    /// A packet tells that a session is over.
+    const TELLS_END: bool;
+
+    /// The length prefix, as a value.
+    fn prefix() -> Self::Prefix;
+
+    /// Reads the header of a datagram.
+    ///
+    /// # Errors
+    /// A payload shorter than the header.
+    fn packet(payload: &[u8]) -> Result<Packet<'_, Self::Prefix>, DecodeError>;
+
+    /// The fields of a datagram's header, for those who show them.
+    fn fields(payload: &[u8]) -> Decoded<'_>;
+
+    /// Writes a header to the start of `target`, which has room for [`Transport::HEADER_BYTES`]. Returns its length. A
+    /// session of another transport writes nothing.
+    fn write_header(header: &Outgoing, target: &mut [u8]) -> usize;
+
+    /// The bytes of a request to the venue's retransmission server.
+    fn request(request: &Request) -> Vec<u8>;
+
+    /// The request that the bytes are.
+    fn read_request(bytes: &[u8]) -> Option<Request>;
+}
+
+impl TransportKind {
+    /// Reads the header of a payload.
+    ///
+    /// # Errors
+    /// A payload shorter than the header.
+    #[inline]
+    pub fn header(self, payload: &[u8]) -> Result<Header, DecodeError> {
+        for_transport!(self, T => T::packet(payload).map(|packet| packet.header))
+    }
+
+    /// How many whole messages a payload has.
+    #[must_use]
+    pub fn messages(self, payload: &[u8]) -> u64 {
+        for_transport!(self, T => T::packet(payload)
+            .map_or(0, |packet| packet.blocks.take_while(Result::is_ok).count() as u64))
+    }
+
+    /// Hands each whole message of a payload on, with its number.
+    pub fn each_message(self, payload: &[u8], mut each: impl FnMut(u64, &[u8])) {
+        for_transport!(self, T => {
+            let Ok(packet) = T::packet(payload) else { return };
+            let Header { first, count, .. } = packet.header;
+            let numbers = first..first.saturating_add(count);
+            numbers.zip(packet.blocks.filter_map(Result::ok)).for_each(|(number, message)| each(number, message));
+        });
+    }
+
+    /// The request that the bytes are.
+    #[must_use]
+    pub fn read_request(self, bytes: &[u8]) -> Option<Request> {
+        for_transport!(self, T => T::read_request(bytes))
+    }
+
+    /// Whether a packet tells that a session is over.
+    #[must_use]
+    pub const fn tells_end(self) -> bool {
+        for_transport!(self, T => T::TELLS_END)
+    }
+
+    /// Whether the header names the channel.
+    #[must_use]
+    pub const fn names_channel(self) -> bool {
+        for_transport!(self, T => T::NAMES_CHANNEL)
+    }
+
+    /// Bytes of the header of a packet with messages.
+    #[must_use]
+    pub const fn header_bytes(self) -> usize {
+        for_transport!(self, T => T::HEADER_BYTES)
+    }
+}
+
+impl Request {
+    /// The request's bytes, for the venue's retransmission server.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        for_transport!(self.session.transport(), T => T::request(self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{IexTp, MoldUdp64};
+
+    #[test]
+    fn a_request_is_read_as_it_was_written() {
+        for session in [
+            SessionId::MoldUdp64(*b"AA00000007"),
+            SessionId::IexTp { protocol: 0x8004, channel: 1, session: 7 },
+        ] {
+            let request = Request { session, first: 1 << 40, count: 65_534 };
+            assert_eq!(session.transport().read_request(&request.encode()), Some(request));
+            assert_eq!(session.transport().read_request(&request.encode()[1..]), None);
+        }
+    }
+
+    #[test]
+    fn a_session_of_another_transport_writes_no_header() {
+        let header = Outgoing {
+            session: SessionId::MoldUdp64(*b"AA00000007"),
+            sequence: 1,
+            messages: 0,
+            content: Content::Heartbeat,
+            stream_offset: 0,
+            payload_bytes: 0,
+            send_time_ns: 0,
+        };
+        assert_eq!(IexTp::write_header(&header, &mut [0; 40]), 0);
+        assert_eq!(MoldUdp64::write_header(&header, &mut [0; 40]), 20);
+    }
+}
