@@ -9,7 +9,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use tapeworks_market::Price;
-use tapeworks_plant::live::{Published, SHARED_MEANING};
+use tapeworks_plant::{Published, SHARED_MEANING};
 use tapeworks_ring::broadcast::{Read, Reader, Start};
 
 fn price(price_e9: i64) -> String {

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use tapeworks_market::nbbo::Nbbo;
 use tapeworks_market::{Event, EventKind, InstrumentId, Publisher, Symbol};
-use tapeworks_plant::live::{Published, SHARED_MEANING};
+use tapeworks_plant::{Published, SHARED_MEANING};
 use tapeworks_ring::broadcast::Writer;
 
 /// What the program printed.

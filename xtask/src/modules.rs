@@ -36,17 +36,6 @@ const STILL_THERE: &[(&str, &str)] = &[
     ("tapeworks-feed", "state > feed"),
     ("tapeworks-feed", "state > live"),
     ("tapeworks-feed", "symbols > state"),
-    ("tapeworks-plant", "clients > live"),
-    ("tapeworks-plant", "live > clients"),
-    ("tapeworks-plant", "live > multicast"),
-    ("tapeworks-plant", "live > questdb"),
-    ("tapeworks-plant", "live > web"),
-    ("tapeworks-plant", "multicast > clients"),
-    ("tapeworks-plant", "questdb > clients"),
-    ("tapeworks-plant", "questdb > live"),
-    ("tapeworks-plant", "web > clients"),
-    ("tapeworks-plant", "web > live"),
-    ("tapeworks-plant", "web > multicast"),
 ];
 
 /// The node of the root's own code.

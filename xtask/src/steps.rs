@@ -74,7 +74,7 @@ const fn nothing() -> Result<(), Lack> {
 }
 
 /// The sources from which market data comes out of the program: protocols, feeds, books, files.
-const DATA: [&str; 9] = [
+const DATA: [&str; 12] = [
     "crates/wire",
     "crates/packet",
     "crates/market",
@@ -82,7 +82,10 @@ const DATA: [&str; 9] = [
     "crates/store",
     "crates/exchange",
     "crates/analysis",
+    "crates/engine",
     "crates/plant",
+    "crates/outputs",
+    "crates/service",
     "crates/cli",
 ];
 
@@ -223,14 +226,27 @@ const STEPS: &[Step] = &[
     Step {
         name: "page",
         what: "the plant's page works in Chromium",
-        when: When::Covers(&["crates/runtime", "crates/plant", "crates/cli", "web"]),
+        when: When::Covers(&[
+            "crates/runtime",
+            "crates/plant",
+            "crates/outputs",
+            "crates/service",
+            "crates/cli",
+            "web",
+        ]),
         needs: interop::needs_of_page,
         run: interop::page,
     },
     Step {
         name: "java",
         what: "the Java client reads the stream in both encodings",
-        when: When::Covers(&["crates/runtime", "crates/plant", "clients"]),
+        when: When::Covers(&[
+            "crates/runtime",
+            "crates/plant",
+            "crates/outputs",
+            "crates/service",
+            "clients",
+        ]),
         needs: interop::needs_of_java,
         run: interop::java,
     },
@@ -421,7 +437,7 @@ fn af_xdp() -> Result<String, Lack> {
     let run = || {
         let build =
             ["--locked", "--package", "tapeworks-packet", "--package", "tapeworks", "--features", AF_XDP];
-        cargo(["clippy", "--all-targets", "--package", "tapeworks-plant"])
+        cargo(["clippy", "--all-targets", "--package", "tapeworks-plant", "--package", "tapeworks-service"])
             .args(build)
             .args(["--", "--deny", "warnings"])
             .run()?;
@@ -433,10 +449,19 @@ fn af_xdp() -> Result<String, Lack> {
 /// The feature that writes into QuestDB: its lints, its tests, and the server itself.
 fn questdb() -> Result<String, Lack> {
     let run = || {
-        let build =
-            ["--locked", "--package", "tapeworks-plant", "--package", "tapeworks", "--features", "questdb"];
+        let build = [
+            "--locked",
+            "--package",
+            "tapeworks-outputs",
+            "--package",
+            "tapeworks-service",
+            "--package",
+            "tapeworks",
+            "--features",
+            "questdb",
+        ];
         cargo(["clippy", "--all-targets"]).args(build).args(["--", "--deny", "warnings"]).run()?;
-        let test = ["test", "--locked", "--package", "tapeworks-plant", "--features", "questdb"];
+        let test = ["test", "--locked", "--package", "tapeworks-outputs", "--features", "questdb"];
         cargo(test).args(["--lib", "questdb"]).run()?;
         cargo(test).args(["--test", "questdb"]).run()
     };
@@ -476,7 +501,7 @@ fn features() -> Result<String, Lack> {
             "test",
             "--locked",
             "--package",
-            "tapeworks-plant",
+            "tapeworks-outputs",
             "--features",
             "tls",
             "--test",
@@ -562,7 +587,7 @@ mod tests {
         let changed = |files: &[&str]| Some(files.iter().map(|file| (*file).to_owned()).collect::<Vec<_>>());
         let covers = ["crates/plant", "web"];
         for (files, expected) in [
-            (changed(&["crates/plant/src/live.rs"]), true),
+            (changed(&["crates/plant/src/lib.rs"]), true),
             (changed(&["docs/src/page.md", "crates/planter/src/lib.rs"]), false),
             (changed(&["web/page.js"]), true),
             (changed(&["interop/page/test.mjs"]), true),

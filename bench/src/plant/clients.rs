@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use tapeworks_exchange::Popularity;
-use tapeworks_plant::live::JournalSetting;
-use tapeworks_plant::live::service::Service;
-use tapeworks_plant::subscriber::Records as _;
+use tapeworks_plant::JournalSetting;
+use tapeworks_service::service::Service;
+use tapeworks_outputs::subscriber::Records as _;
 use tapeworks_runtime::keys::Key;
 use tapeworks_venues::Venues;
 

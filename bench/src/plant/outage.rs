@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use tapeworks_feed::arbitration::RetransmissionOptions;
-use tapeworks_plant::live::JournalSetting;
-use tapeworks_plant::live::service::Service;
+use tapeworks_plant::JournalSetting;
+use tapeworks_service::service::Service;
 use tapeworks_venues::{Venues, Wait};
 
 use super::{Folder, free_address, line, plant, venue};

@@ -8,9 +8,9 @@ use tapeworks_feed::arbitration::ArbiterOptions;
 use tapeworks_feed::live::{Input, LiveChannelOptions};
 use tapeworks_feed::{Application};
 use tapeworks_market::{Line, Nanos, Publisher};
-use tapeworks_plant::clients::warm::ClientWarmer;
+use tapeworks_outputs::clients::warm::ClientWarmer;
 use tapeworks_engine::{Engine, EngineOptions};
-use tapeworks_plant::live::Warmer;
+use tapeworks_plant::Warmer;
 
 use super::engine::{PER_PACKET, packets};
 use super::histogram;

@@ -17,7 +17,7 @@ use dbn::MboMsg;
 use dbn::decode::{DbnDecoder, DecodeRecordRef as _};
 use tapeworks_exchange::VenueKind;
 use tapeworks_journal::{Damage, segment_starts, verify};
-use tapeworks_plant::subscriber::{Records as _, Subscriber, SubscriberOptions};
+use tapeworks_outputs::subscriber::{Records as _, Subscriber, SubscriberOptions};
 use tapeworks_venues::{Config, Venue, Venues};
 
 mod support;

@@ -10,7 +10,7 @@ use std::process::{Child, Stdio};
 
 use support::{Folder, assert_told, command, free_port, stderr, stdout, wait_for};
 use tapeworks_market::{EventKind, Publisher, Symbol};
-use tapeworks_plant::live::{Published, SHARED_MEANING};
+use tapeworks_plant::{Published, SHARED_MEANING};
 use tapeworks_ring::broadcast::Writer;
 use zerocopy::FromZeros as _;
 

@@ -22,5 +22,9 @@ pub use options::EngineOptions;
 pub use replay::{JournalReplayed, replay};
 pub use state::{MarketImage, Start};
 
+// Tests share it with those of the crates above, who know it by this name.
 #[cfg(test)]
+extern crate self as tapeworks_engine;
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
 mod tests;

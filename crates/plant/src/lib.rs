@@ -1,16 +1,47 @@
-//! The live plant: lines in, books and NBBO out, and every way out of it.
+//! The live plant: lines in, events to whoever serves them, nothing lost.
 //!
-//! [`live`] has the plant's threads: they receive, arbitrate and apply, write the journal and publish events in a ring. [`clients`],
-//! [`multicast`] and the stream of the web page read that ring. [`subscriber`] is our own client of them. [`flow`] runs packet flows from
-//! [a file](flow_config).
+//! ```text
+//! lines, answers ─▶ ingest ──events──▶ ring ─▶ journal ─▶ clients' servers
+//!                     │ └──inputs──▶ queue ─▶ ┘
+//!                     └─ books, NBBO ─▶ shared memory            (topology "inline": on ingest's core;
+//!                                                                 "pipeline": behind the ring, on one of their own)
+//! ```
+//!
+//! One thread, *ingest*, receives, arbitrates, translates ([`tapeworks_feed::live::LiveFeed`]) and publishes events. Every
+//! input goes to the journal first, and the clients' servers stand behind the journal in the ring: what a client has seen is
+//! in the journal, whenever the process dies. Start-up replays the journal through the same stages, so the plant is where it
+//! was, and the venues' servers bring what passed meanwhile.
+//!
+//! Events are numbered from 0 in the order in which they are published. A replay of the journal gives the same events with
+//! the same numbers ([`tapeworks_engine::JournalHistory`]).
 
-pub mod clients;
-pub mod flow;
-pub mod flow_config;
-pub mod live;
-pub mod multicast;
-#[cfg(feature = "questdb")]
-pub mod questdb;
-pub mod subscriber;
-#[cfg(feature = "web")]
-pub mod web;
+mod books;
+mod checkpoint;
+mod error;
+mod events;
+mod ingest;
+mod journal;
+mod options;
+mod plant;
+mod queued;
+mod receive;
+pub mod roll;
+mod shared;
+mod snapshots;
+mod status;
+#[cfg(test)]
+mod tests;
+pub mod view;
+mod warm;
+
+pub use error::{PlantError, PlantFailure};
+pub use events::EventConsumer;
+pub use journal::{JournalSetting, SyncPolicy, WhenFailing};
+pub use options::{ORDERS, PlantOptions, ReceiveOptions, Source, Topology, VenueOptions};
+pub use plant::Plant;
+pub use shared::{Published, SHARED_MEANING};
+pub use status::{
+    ChannelStatus, CheckpointStatus, DELAY_BOUNDS, DelayBuckets, DelayPoint, InterfaceStatus, JournalStatus,
+    LineStatus, RollStatus, RolledDay, Status,
+};
+pub use warm::Warmer;

@@ -20,7 +20,7 @@ use tapeworks_feed::live::SnapshotOptions;
 use tapeworks_market::{
     BookStage, BookUpdate, Event, EventKind, Flags, InstrumentId, Instruments, Level, Nanos, Publisher, Side,
 };
-use tapeworks_plant::live::{
+use tapeworks_plant::{
     EventConsumer, JournalSetting, Plant, PlantError, PlantFailure, PlantOptions, Published, SHARED_MEANING,
     Source, Status, Topology, VenueOptions, WhenFailing,
 };

@@ -2,17 +2,29 @@
 //! column, [keys], TLS, and [who was turned away](refusals).
 
 pub mod config;
+pub mod counters;
 pub mod keys;
 pub mod refusals;
+pub mod rhythm;
 #[cfg(feature = "tls")]
 pub mod tls;
 pub mod waiting;
 pub mod worker;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tapeworks_market::Nanos;
 
 /// The time of day.
 pub fn now() -> Nanos {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     Nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Asks the kernel for as many open files as the process may have: a shell's usual 1,024 are fewer than the clients that
+/// a plant can be configured for. Returns how many there may be.
+pub fn raise_descriptor_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    // Where it is refused, connections are refused later, and counted.
+    let is_raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).is_ok();
+    (if is_raised { limit.maximum } else { limit.current }).unwrap_or(u64::MAX)
 }

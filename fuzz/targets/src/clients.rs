@@ -1,8 +1,8 @@
 //! What live clients say.
 
 use tapeworks_market::{Nanos, Symbol};
-use tapeworks_plant::clients::control::{Door, Limits, Refusal, Request, Session, Wanted};
-use tapeworks_plant::web::stream::Request as StreamRequest;
+use tapeworks_outputs::clients::control::{Door, Limits, Refusal, Request, Session, Wanted};
+use tapeworks_outputs::stream::Request as StreamRequest;
 use tapeworks_runtime::keys::{Key, Keys};
 
 /// A door that is open to one key.

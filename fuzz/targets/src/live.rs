@@ -9,7 +9,7 @@ use tapeworks_feed::live::{Ask, Input, LiveChannelOptions, LiveFeed, SnapshotOpt
 use tapeworks_feed::{Application, FeedOptions};
 use tapeworks_journal::{JournalOptions, JournalReader, JournalWriter, LOST, Record, verify};
 use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Publisher};
-use tapeworks_plant::live::{JournalSetting, PlantOptions, ReceiveOptions, VenueOptions};
+use tapeworks_plant::{JournalSetting, PlantOptions, ReceiveOptions, VenueOptions};
 
 use crate::packets::itch_packets;
 
@@ -91,7 +91,7 @@ fn run(bytes: &[u8], second: Publisher, restored: usize) -> Vec<Event> {
 pub fn config(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let wrong = [
-        tapeworks_plant::live::config::Config::parse("fuzz.toml", &text).err(),
+        tapeworks_service::config::Config::parse("fuzz.toml", &text).err(),
         tapeworks_venues::Config::parse("fuzz.toml", &text).err(),
     ];
     for errors in wrong.into_iter().flatten() {

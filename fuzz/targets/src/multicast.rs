@@ -2,7 +2,7 @@
 
 use tapeworks_feed::arbitration::{Arbiter, ArbiterOptions, RetransmissionOptions};
 use tapeworks_market::{Line, Nanos};
-use tapeworks_plant::multicast::receiver::RecordQueue;
+use tapeworks_outputs::multicast::receiver::RecordQueue;
 use tapeworks_session::soupbintcp::SoupClient;
 use tapeworks_session::{Credentials, Sequence, TransportKind};
 

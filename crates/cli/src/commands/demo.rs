@@ -41,10 +41,10 @@ pub(crate) struct Arguments {
     #[arg(long)]
     serve: bool,
     /// The port of the live clients, on this machine alone; 0 for any that is free.
-    #[arg(long, value_name = "PORT", default_value_t = tapeworks_plant::live::config::CLIENTS_PORT)]
+    #[arg(long, value_name = "PORT", default_value_t = tapeworks_service::config::CLIENTS_PORT)]
     port: u16,
     /// The port of the web page, on this machine alone; 0 for any that is free.
-    #[arg(long, value_name = "PORT", default_value_t = tapeworks_plant::live::config::WEB_PORT)]
+    #[arg(long, value_name = "PORT", default_value_t = tapeworks_service::config::WEB_PORT)]
     web_port: u16,
     /// Messages a second of the live venues.
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]

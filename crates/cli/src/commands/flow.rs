@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use tapeworks_flow::graph::{Edge, EdgeKind, Graph, draw};
 use tapeworks_flow::packets::{Note, Reason};
 use tapeworks_flow::runner::{NodeCounts, Snapshot};
-use tapeworks_plant::flow::{self, FlowError, Report};
-use tapeworks_plant::flow_config::{self, FlowConfig};
 use tapeworks_runtime::config::ConfigError;
+use tapeworks_service::flow::{self, FlowError, Report};
+use tapeworks_service::flow_config::{self, FlowConfig};
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, bytes, counted, number, thousands};

@@ -7,12 +7,14 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use tapeworks_plant::live::config::Config;
-use tapeworks_plant::live::monitor::{Monitor, Severity};
-use tapeworks_plant::live::service::{self, Service, ServiceError, ServiceFailure};
-use tapeworks_plant::live::{Status, describe};
-use tapeworks_plant::multicast::server::MulticastStats;
+use tapeworks_outputs::multicast::server::MulticastStats;
+use tapeworks_plant::Status;
 use tapeworks_runtime::refusals::Refused;
+use tapeworks_service::config::Config;
+use tapeworks_service::describe;
+use tapeworks_service::monitor::{Monitor, Severity};
+use tapeworks_service::report::Report;
+use tapeworks_service::service::{self, Service, ServiceError, ServiceFailure};
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, counted, thousands};
@@ -137,8 +139,8 @@ pub(crate) fn watch(
 ) {
     let mut monitor = Monitor::default();
     loop {
-        let status = service.status();
-        for notice in monitor.look(&status, service.clients().as_ref()) {
+        let report = service.report();
+        for notice in monitor.look(&report) {
             let subject = &notice.subject;
             match notice.severity {
                 Severity::Info => tracing::info!(%subject, "{}", notice.text),
@@ -147,7 +149,7 @@ pub(crate) fn watch(
             }
         }
         log_refusals(refusals);
-        if service.has_ended() || is_over(&status) {
+        if service.has_ended() || is_over(&report.plant) {
             return;
         }
         std::thread::sleep(LOOK);
@@ -200,20 +202,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         interrupt::is_requested() || until.is_some_and(|until| Instant::now() >= until)
     });
     let has_failed = service.has_ended();
-    let status_of = service.handles();
+    let handles = service.handles();
     let clients = service.clients();
-    let multicast_of = service.handles().multicast;
     service.stop()?;
-    let multicast =
-        multicast_of.map(|stats| stats.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone());
-    let status = status_of.plant.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+    let report = Report { clients, ..handles.report() };
     let text = if arguments.json {
-        format!("{:#}\n", describe::status(&status, clients.as_ref(), multicast.as_ref()))
+        format!("{:#}\n", describe::status(&report))
     } else {
-        show(&status) + &multicast.as_ref().map(show_multicast).unwrap_or_default()
+        show(&report) + &report.multicast.as_ref().map(show_multicast).unwrap_or_default()
     };
     output::print(&text)?;
-    let missing: u64 = status.channels.iter().map(|channel| channel.counters.missing).sum();
+    let missing: u64 = report.plant.channels.iter().map(|channel| channel.counters.missing).sum();
     Ok(match (has_failed, missing) {
         (false, 0) => Ending::Complete,
         _ => Ending::WithProblems,
@@ -221,7 +220,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
 }
 
 /// The summary for people.
-pub(crate) fn show(status: &Status) -> String {
+pub(crate) fn show(Report { plant: status, questdb, .. }: &Report) -> String {
     let [p50, p90, p99, p999, max] = status.delay;
     let microseconds = |nanoseconds: u64| format!("{:.1}", nanoseconds as f64 / 1e3);
     let mut out = format!(
@@ -250,7 +249,7 @@ pub(crate) fn show(status: &Status) -> String {
     ]);
     for channel in &status.channels {
         let lines = channel.lines.iter().take(2);
-        let each = |count: fn(&tapeworks_plant::live::LineStatus) -> u64| {
+        let each = |count: fn(&tapeworks_plant::LineStatus) -> u64| {
             lines.clone().map(|line| thousands(count(line))).collect::<Vec<_>>().join(", ")
         };
         venues.row([
@@ -289,7 +288,7 @@ pub(crate) fn show(status: &Status) -> String {
             thousands(journal.damaged),
         );
     }
-    if let Some(questdb) = &status.questdb {
+    if let Some(questdb) = questdb {
         let _infallible = writeln!(
             out,
             "QuestDB: {}, {} of them from the journal; {} without room, {} refused, {} lost; {} failed requests, {} \

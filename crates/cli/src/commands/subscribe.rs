@@ -12,9 +12,9 @@ use dbn::encode::json::Encoder as JsonEncoder;
 use dbn::{ErrorMsg, Record as _, RecordRef, SymbolMappingMsg, SystemMsg};
 use hdrhistogram::Histogram;
 use serde_json::json;
+use tapeworks_outputs::multicast::receiver::{Receiver, ReceiverCounters, ReceiverOptions};
+use tapeworks_outputs::subscriber::{Records, SubscribeError, Subscriber, SubscriberOptions};
 use tapeworks_packet::new_file::Handle;
-use tapeworks_plant::multicast::receiver::{Receiver, ReceiverCounters, ReceiverOptions};
-use tapeworks_plant::subscriber::{Records, SubscribeError, Subscriber, SubscriberOptions};
 use tapeworks_store::{Format, RecordWriter, Schema, is_market, is_snapshot};
 
 use crate::ending::{Ending, Failure, Result};

@@ -7,7 +7,7 @@ use clap::Args;
 use hdrhistogram::Histogram;
 use tapeworks_feed::clock::iso_time;
 use tapeworks_market::{EventKind, Nanos, Price, Publisher, Symbol};
-use tapeworks_plant::live::{Published, SHARED_MEANING};
+use tapeworks_plant::{Published, SHARED_MEANING};
 use tapeworks_ring::broadcast::{Read, Reader, Start};
 
 use super::replay::complain_of_unseen;

@@ -8,7 +8,7 @@ use dbn::Record as _;
 use dbn::decode::dbn::RecordDecoder;
 use proptest::prelude::*;
 use tapeworks_feed::live::Input;
-use tapeworks_journal::{JournalOptions, JournalWriter, Opened, segment_starts};
+use tapeworks_journal::{JournalOptions, Opened, segment_starts};
 use tapeworks_market::{Line, Nanos};
 use tapeworks_store::Schema;
 
@@ -17,18 +17,8 @@ use super::*;
 use crate::days::{self, earlier_journals};
 use crate::export::{ExportOptions, export};
 use crate::history::{History, Read};
-use crate::records::record_of;
-use crate::tests::{Temporary, options, records, run, session, without_heartbeats};
+use crate::tests::{Temporary, encoded, keep, options, records, run, session, stage, without_heartbeats};
 use crate::{JournalHistory, JournalReplayed, replay};
-
-/// The state as the body of a file.
-fn encoded(engine: &Engine, market: &MarketStage) -> Vec<u8> {
-    encode(EngineImage::of(engine).unwrap(), &market.image().sorted(), Vec::new()).unwrap()
-}
-
-fn stage() -> MarketStage {
-    MarketStage::new(&options(), ())
-}
 
 fn opened(next: u64) -> Opened {
     Opened { first: 0, next, ..Opened::default() }
@@ -36,28 +26,6 @@ fn opened(next: u64) -> Opened {
 
 const SMALL: JournalOptions = JournalOptions { segment_bytes: 8_192, keep_bytes: Some(30_000) };
 const LARGE: JournalOptions = JournalOptions { segment_bytes: 1 << 20, keep_bytes: None };
-
-/// Keeps a session as a plant would, with so many checkpoints.
-fn keep(folder: &Path, journal: JournalOptions, checkpoints: usize) {
-    let (mut writer, _) = JournalWriter::open(folder, journal).unwrap();
-    writer.need_from(0);
-    let (mut engine, mut market) = (Engine::new(&options()), stage());
-    let packets = without_heartbeats();
-    let (every, mut taken) = (packets.len() / (checkpoints + 1), 0);
-    for (at, packet) in packets.iter().enumerate() {
-        if at > 0 && at % every == 0 && taken < checkpoints {
-            writer.sync().unwrap();
-            write(folder, at as u64, &mut encoded(&engine, &market)).unwrap();
-            writer.need_from(prune(folder).unwrap());
-            taken += 1;
-        }
-        run(&mut engine, &mut market, std::slice::from_ref(packet));
-        let (channel, received, payload) = packet;
-        let input = Input::Packet { channel: *channel, line: Line::A, received: *received, payload };
-        writer.append(&record_of(&input, &mut [0; 8])).unwrap();
-    }
-    writer.sync().unwrap();
-}
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4, ..ProptestConfig::default() })]

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use tapeworks_plant::clients::server::ServerError;
-use tapeworks_plant::live::config::Config as PlantConfig;
-use tapeworks_plant::live::service::{Service, ServiceError};
-use tapeworks_plant::live::{JournalSetting, Status};
-use tapeworks_plant::subscriber::{Subscriber, SubscriberOptions};
+use tapeworks_outputs::clients::server::ServerError;
+use tapeworks_outputs::subscriber::{Subscriber, SubscriberOptions};
+use tapeworks_plant::{JournalSetting, Status};
+use tapeworks_service::config::Config as PlantConfig;
+use tapeworks_service::service::{Service, ServiceError};
 use tapeworks_venues::{Config as VenuesConfig, Report, Venues, Wait};
 
 use crate::commands::plant;
@@ -70,7 +70,7 @@ fn advice(error: ServiceError) -> Failure {
     let flag = match &error {
         ServiceError::Clients(ServerError::Bind { .. }) => " (another port: --port; 0 for any)",
         #[cfg(feature = "web")]
-        ServiceError::Web(tapeworks_plant::web::WebError::Bind { .. }) => {
+        ServiceError::Web(tapeworks_service::web::WebError::Bind { .. }) => {
             " (another port: --web-port; 0 for any)"
         }
         _ => "",
@@ -202,9 +202,9 @@ fn finish(venues: Venues, service: Service, figures: Option<&Figures>) -> Result
         std::thread::sleep(Duration::from_millis(50));
     }
     service.stop()?;
-    let status = status();
-    output::print(&plant::show(&status))?;
-    output::print(&compare(&report, &status))?;
+    let told = handles.report();
+    output::print(&plant::show(&told))?;
+    output::print(&compare(&report, &told.plant))?;
     if let Some(figures) = figures {
         output::print(&format!("\na client of cmbp-1, the synthetic NBBO: {}\n", figures.text()))?;
     }

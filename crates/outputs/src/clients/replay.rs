@@ -1,0 +1,416 @@
+//! The replay of a session: the day from the beginning, or from a state that was kept, in a thread of its own, then a hand-over
+//! to the distributor.
+//!
+//! A state is early enough when every record that is wanted is made of events after it alone: records of an interval need
+//! the whole interval. What they carry on from before is in the state.
+//!
+//! The replay makes records of the history with a replica of its own. When it is near the present it asks to join; the
+//! distributor names an event, from which on it makes the client's records itself and keeps them; the replay makes those of
+//! the events before it and says that it is done; then what was kept follows. As both number their events alike, nothing is
+//! missing and nothing comes twice.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
+
+use tapeworks_market::{Event, InstrumentId, Nanos, Symbol};
+use tapeworks_store::Schema;
+
+use super::control::Wanted;
+use crate::begin::LONGEST_REACH;
+use tapeworks_engine::Start;
+use tapeworks_engine::history::{History, HistoryError, Read};
+use tapeworks_engine::replica::{Mode, Replica, Special, lane_of};
+use tapeworks_market::BookOptions;
+
+/// How long before its time the making of a record may begin, in ns: the interval before the one that ends then, so that it
+/// is of no account when the first begins; for records without interval, more than a group of events stays open.
+const fn reach(schema: Schema) -> u64 {
+    match schema {
+        Schema::Bbo1M | Schema::Cbbo1M => LONGEST_REACH,
+        _ => 2 * Nanos::SECOND,
+    }
+}
+
+/// No event: the distributor has not named one yet.
+const NOT_YET: u64 = u64::MAX;
+
+/// A replay this near to the present asks to join.
+const NEAR: u64 = 20_000;
+
+/// Chunks that wait for the distributor at most.
+const CHUNKS: usize = 16;
+
+/// Bytes of a chunk, or a little more.
+const CHUNK_BYTES: usize = 1 << 17;
+
+/// How long a reader rests when it has read everything.
+const REST: Duration = Duration::from_millis(1);
+
+/// How long the history may lag behind the distributor, once the two are to meet.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a group of events that began before the meeting may stay open.
+const GROUP_PATIENCE: Duration = Duration::from_millis(100);
+
+/// What a replay is to give.
+#[derive(Clone, Debug)]
+pub(super) struct Selection {
+    pub(super) schema: Schema,
+    pub(super) start: Nanos,
+    pub(super) wanted: Vec<Wanted>,
+}
+
+/// What a replay tells.
+pub(super) enum Message {
+    /// Records, one after the other.
+    Records { bytes: Vec<u8>, count: u64 },
+    /// An instrument appears, before its records.
+    Symbol(Nanos, InstrumentId, Symbol),
+    /// It is near the present; its next event has this number.
+    Join(u64),
+    /// Every record of the events before the one named was told.
+    Done,
+    /// It ended before.
+    Failed(HistoryError),
+}
+
+#[derive(Debug)]
+struct Shared {
+    is_cancelled: AtomicBool,
+    /// The event from which on the distributor makes the records.
+    join: AtomicU64,
+}
+
+/// The distributor's end of a replay. Dropping it ends the replay.
+#[derive(Debug)]
+pub(super) struct Replay {
+    shared: Arc<Shared>,
+    messages: Receiver<Message>,
+}
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        self.shared.is_cancelled.store(true, Ordering::Release);
+    }
+}
+
+/// Everything a replay needs.
+pub(super) struct Begin {
+    pub(super) history: Arc<dyn History>,
+    pub(super) books: BookOptions,
+    pub(super) selections: Vec<Selection>,
+    /// The only feeds whose records are wanted; empty for all.
+    pub(super) publishers: Vec<u16>,
+    /// Instruments of which the client has been told.
+    pub(super) named: usize,
+    /// Where the distributor is.
+    pub(super) live: Arc<AtomicU64>,
+}
+
+impl Replay {
+    /// Begins a replay in a thread of its own.
+    pub(super) fn begin(begin: Begin) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared { is_cancelled: AtomicBool::new(false), join: AtomicU64::new(NOT_YET) });
+        let (sender, messages) = sync_channel(CHUNKS);
+        let other = Arc::clone(&shared);
+        std::thread::Builder::new().name("replay".to_owned()).spawn(move || {
+            let mut run = Run::new(&begin, other, sender);
+            let message = match run.run(&begin) {
+                Ok(true) => Message::Done,
+                Ok(false) => return,
+                Err(error) => Message::Failed(error),
+            };
+            run.send(message);
+        })?;
+        Ok(Self { shared, messages })
+    }
+
+    /// The next message, if there is one.
+    pub(super) fn next(&self) -> Option<Message> {
+        self.messages.try_recv().ok()
+    }
+
+    /// Names the event from which on the distributor makes the records.
+    pub(super) fn join(&self, event: u64) {
+        self.shared.join.store(event, Ordering::Release);
+    }
+}
+
+/// The instruments of one selection.
+struct Chosen {
+    selection: Selection,
+    is_all: bool,
+    symbols: HashSet<Symbol>,
+    instruments: HashSet<InstrumentId>,
+}
+
+impl Chosen {
+    fn new(selection: &Selection) -> Self {
+        let mut chosen = Self {
+            selection: selection.clone(),
+            is_all: false,
+            symbols: HashSet::new(),
+            instruments: HashSet::new(),
+        };
+        for wanted in &selection.wanted {
+            match wanted {
+                Wanted::All => chosen.is_all = true,
+                Wanted::Symbols(symbols) => chosen.symbols.extend(symbols),
+                Wanted::Instruments(instruments) => chosen.instruments.extend(instruments),
+            }
+        }
+        chosen
+    }
+
+    /// Whether an instrument that has just appeared is chosen.
+    fn appears(&mut self, instrument: InstrumentId, symbol: Symbol) -> bool {
+        if self.symbols.contains(&symbol) {
+            self.instruments.insert(instrument);
+        }
+        self.is_all || self.instruments.contains(&instrument)
+    }
+}
+
+struct Run {
+    replica: Replica,
+    chosen: Vec<Chosen>,
+    /// The place in `chosen` of each lane.
+    by_lane: Vec<Option<usize>>,
+    shared: Arc<Shared>,
+    sender: SyncSender<Message>,
+    chunk: Vec<u8>,
+    count: u64,
+}
+
+impl Run {
+    fn new(begin: &Begin, shared: Arc<Shared>, sender: SyncSender<Message>) -> Self {
+        let mut replica = Replica::new(&begin.books);
+        let mut by_lane = vec![None; replica.lanes.len()];
+        for (place, selection) in begin.selections.iter().enumerate() {
+            replica.set_mode(selection.schema, Mode::On);
+            if let Some(lane) = by_lane.get_mut(lane_of(selection.schema)) {
+                *lane = Some(place);
+            }
+        }
+        let chosen = begin.selections.iter().map(Chosen::new).collect();
+        Self { replica, chosen, by_lane, shared, sender, chunk: Vec::new(), count: 0 }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.shared.is_cancelled.load(Ordering::Acquire)
+    }
+
+    /// Hands over a message, waiting for room. Returns whether anybody still listens.
+    fn send(&self, message: Message) -> bool {
+        let mut message = message;
+        while !self.is_cancelled() {
+            match self.sender.try_send(message) {
+                Ok(()) => return true,
+                Err(TrySendError::Full(back)) => message = back,
+                Err(TrySendError::Disconnected(_)) => return false,
+            }
+            std::thread::sleep(REST);
+        }
+        false
+    }
+
+    fn flush(&mut self) -> bool {
+        let bytes = std::mem::take(&mut self.chunk);
+        let count = std::mem::take(&mut self.count);
+        bytes.is_empty() || self.send(Message::Records { bytes, count })
+    }
+
+    /// Returns whether it came to its end; otherwise nobody listens any more.
+    fn run(&mut self, begin: &Begin) -> Result<bool, HistoryError> {
+        let reach =
+            begin.selections.iter().map(|selection| reach(selection.schema)).max().unwrap_or_default();
+        let from = begin.selections.iter().map(|selection| selection.start).min().unwrap_or_default();
+        let opened = begin.history.open(Nanos(from.0.saturating_sub(reach)));
+        let mut reader = opened.map_err(|error| match error {
+            HistoryError::NotKept { earliest } => {
+                HistoryError::NotKept { earliest: Nanos(earliest.0.saturating_add(reach)) }
+            }
+            other => other,
+        })?;
+        if let Some(start) = reader.start() {
+            let symbols: Vec<_> = start.symbols().collect();
+            self.replica.restore(start);
+            for (instrument, symbol) in symbols {
+                self.appears(begin, instrument, symbol, true);
+            }
+        }
+        let mut events = Vec::new();
+        let mut join = NOT_YET;
+        let mut progressed = Instant::now();
+        let mut met: Option<Instant> = None;
+        loop {
+            if self.is_cancelled() {
+                return Ok(false);
+            }
+            events.clear();
+            let read = reader.read(&mut events)?;
+            self.take(&events, begin, join);
+            if let Some(start) = reader.start() {
+                self.go_on_from(start, begin, join);
+                progressed = Instant::now();
+            }
+            if self.chunk.len() >= CHUNK_BYTES && !self.flush() {
+                return Ok(false);
+            }
+            let is_near = self.replica.market.next.saturating_add(NEAR) >= begin.live.load(Ordering::Acquire);
+            if join == NOT_YET && (read == Read::CaughtUp || is_near) {
+                if !self.flush() || !self.send(Message::Join(self.replica.market.next)) {
+                    return Ok(false);
+                }
+                let Some(named) = self.wait_for_join() else { return Ok(false) };
+                join = named;
+                progressed = Instant::now();
+            }
+            if join != NOT_YET && self.replica.market.next >= join {
+                let since = *met.get_or_insert_with(Instant::now);
+                if self.is_all_told(join) {
+                    return Ok(self.flush());
+                }
+                if since.elapsed() >= GROUP_PATIENCE {
+                    self.replica.release();
+                    self.collect(begin, join);
+                    return Ok(self.flush());
+                }
+            } else if !events.is_empty() {
+                progressed = Instant::now();
+            } else if join != NOT_YET && progressed.elapsed() >= PATIENCE {
+                let reason =
+                    format!("they end at {}, and {join} have been published", self.replica.market.next);
+                return Err(HistoryError::unreadable(reason));
+            }
+            if events.is_empty() {
+                std::thread::sleep(REST);
+            }
+        }
+    }
+
+    fn wait_for_join(&self) -> Option<u64> {
+        while !self.is_cancelled() {
+            match self.shared.join.load(Ordering::Acquire) {
+                NOT_YET => std::thread::sleep(REST),
+                named => return Some(named),
+            }
+        }
+        None
+    }
+
+    /// Whether no record of an event before `join` is held.
+    fn is_all_told(&self, join: u64) -> bool {
+        let mut held = self.chosen.iter().filter_map(|one| self.replica.held(one.selection.schema));
+        held.all(|event| event >= join)
+    }
+
+    fn take(&mut self, events: &[Event], begin: &Begin, join: u64) {
+        let mut rest = events;
+        while !rest.is_empty() {
+            let event = self.replica.market.next;
+            let (taken, special) = self.replica.advance(rest);
+            if taken == 0 {
+                return;
+            }
+            rest = rest.get(taken..).unwrap_or_default();
+            self.collect(begin, join);
+            if let Some(Special::Mapping(instrument, symbol)) = special {
+                self.appears(begin, instrument, symbol, event < join);
+            }
+        }
+    }
+
+    /// Goes on from a state behind events that are missing.
+    fn go_on_from(&mut self, start: Start, begin: &Begin, join: u64) {
+        self.replica.release();
+        self.collect(begin, join);
+        let known = self.replica.market.instruments.len();
+        let new: Vec<_> = start.symbols().skip(known).collect();
+        self.replica.restore(start);
+        for (instrument, symbol) in new {
+            self.appears(begin, instrument, symbol, true);
+        }
+    }
+
+    /// An instrument appears, of which the distributor does not tell if `is_ours`.
+    fn appears(&mut self, begin: &Begin, instrument: InstrumentId, symbol: Symbol, is_ours: bool) {
+        let now = self.replica.market.now;
+        let mut is_chosen = false;
+        for one in &mut self.chosen {
+            is_chosen |= one.appears(instrument, symbol);
+        }
+        // Instruments are numbered in the order in which they appear.
+        if is_chosen && instrument.index() >= begin.named && is_ours {
+            self.flush();
+            self.send(Message::Symbol(now, instrument, symbol));
+        }
+    }
+
+    /// Moves the records that were made into the chunk, those that are wanted.
+    fn collect(&mut self, begin: &Begin, join: u64) {
+        if !self.replica.has_records() {
+            return;
+        }
+        let Self { replica, chosen, by_lane, chunk, count, .. } = self;
+        replica.in_order(|lane, place| {
+            let Some(made) = replica.lanes.get(lane) else { return };
+            let Some(item) = made.batch.items().get(place) else { return };
+            let Some(one) = by_lane.get(lane).copied().flatten().and_then(|place| chosen.get(place)) else {
+                return;
+            };
+            let is_wanted = item.event < join
+                && item.time >= one.selection.start.0
+                && (one.is_all || one.instruments.contains(&item.instrument))
+                && (begin.publishers.is_empty() || begin.publishers.contains(&item.publisher));
+            if is_wanted {
+                chunk.extend_from_slice(made.batch.record(item));
+                *count += 1;
+            }
+        });
+        replica.clear();
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Instruments by name, and records.
+    pub(crate) type Told = (Vec<(InstrumentId, Symbol)>, Vec<u8>);
+
+    fn all_of(schema: Schema, start: Nanos) -> Selection {
+        Selection { schema, start, wanted: vec![Wanted::All] }
+    }
+
+    /// What a client is told that asks for all of these schemas from `start` on: the instruments by name, and the records.
+    pub(crate) fn replayed(
+        history: Arc<dyn History>,
+        books: &BookOptions,
+        schemas: &[Schema],
+        start: Nanos,
+    ) -> Result<Told, HistoryError> {
+        let replay = Replay::begin(Begin {
+            history,
+            books: books.clone(),
+            selections: schemas.iter().map(|schema| all_of(*schema, start)).collect(),
+            publishers: Vec::new(),
+            named: 0,
+            live: Arc::new(AtomicU64::new(u64::MAX)),
+        })
+        .unwrap();
+        let (mut symbols, mut records) = (Vec::new(), Vec::new());
+        loop {
+            match replay.messages.recv().unwrap() {
+                Message::Records { bytes, .. } => records.extend(bytes),
+                Message::Symbol(_, instrument, symbol) => symbols.push((instrument, symbol)),
+                Message::Join(event) => replay.join(event),
+                Message::Done => return Ok((symbols, records)),
+                Message::Failed(error) => return Err(error),
+            }
+        }
+    }
+}

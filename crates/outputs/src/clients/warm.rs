@@ -1,0 +1,204 @@
+//! Keeping the way to a client warm.
+//!
+//! The first record after a while goes through code, of ours and of the kernel's, that has left the caches meanwhile: books, records, the
+//! client's queue, the socket. A [`ClientWarmer`] has a [`Distributor`] and two connections of its own, nobody's, and sends them a
+//! record while nothing else is to be done: one takes all of a schema, the other the records of a symbol. It shares code with the live
+//! distributor and no data.
+//!
+//! Cost: some 20 us for each turn, at most once in 500 us, and four sockets. `cargo xtask bench plant --part warm` measures what it
+//! brings.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use tapeworks_market::event::Flags;
+use tapeworks_market::nbbo::NbboRules;
+use tapeworks_market::{Capacity, Event, EventKind, InstrumentId, Nanos, Price, Publisher, Side, Symbol};
+
+use super::distributor::{Dataset, Distributor, Options};
+use tapeworks_market::BookOptions;
+use tapeworks_runtime::keys::{Key, Keys};
+use tapeworks_runtime::now;
+use tapeworks_runtime::rhythm::Rhythm;
+
+/// Of connections that no other program can make: their listener is gone when they are there.
+const SECRET: &str = "db-OfTheConnectionsThatAreNobody";
+
+const DATASET: &str = "WARM";
+
+const SYMBOL: &str = "WARM";
+
+const PUBLISHER: Publisher = Publisher::XNAS_ITCH;
+
+/// How long the connections may take to be there.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What the two connections ask for.
+const REQUESTS: [&str; 2] =
+    ["schema=mbo|stype_in=raw_symbol|symbols=ALL_SYMBOLS", "schema=cmbp-1|stype_in=raw_symbol|symbols=WARM"];
+
+/// Goes the way of a record to a client, with data of its own.
+#[derive(Debug)]
+pub struct ClientWarmer {
+    distributor: Distributor,
+    clients: Vec<TcpStream>,
+    buffer: Vec<u8>,
+    /// The number of the next event.
+    next: u64,
+    began: Instant,
+    rhythm: Rhythm,
+}
+
+impl ClientWarmer {
+    /// With its connections, over the loopback interface.
+    ///
+    /// # Errors
+    /// When there are no sockets for them, or they are not there in two seconds.
+    pub fn new() -> io::Result<Self> {
+        let key = Key::new("warm", SECRET).map_err(io::Error::other)?;
+        let capacity = Capacity { instruments: 4, orders: 64, levels: 64 };
+        let options = Options {
+            keys: Keys::new(vec![key.clone()]),
+            datasets: vec![Dataset { name: DATASET.to_owned(), publishers: Vec::new() }],
+            books: BookOptions { feeds: vec![(PUBLISHER, capacity)], capacity, rules: NbboRules::default() },
+            ..Options::default()
+        };
+        let distributor = Distributor::new(options).map_err(io::Error::other)?;
+        let (clients, buffer) = (Vec::new(), vec![0; 1 << 14]);
+        let mut warmer =
+            Self { distributor, clients, buffer, next: 0, began: Instant::now(), rhythm: Rhythm::default() };
+        let symbol = Symbol::from_bytes(SYMBOL.as_bytes()).map_err(io::Error::other)?;
+        warmer.event(Event::new(EventKind::SymbolMapping, PUBLISHER, InstrumentId(0)).with_symbol(symbol))?;
+        for request in REQUESTS {
+            let client = warmer.connect(&key, request)?;
+            warmer.clients.push(client);
+        }
+        Ok(warmer)
+    }
+
+    /// A connection whose session has begun.
+    fn connect(&mut self, key: &Key, request: &str) -> io::Result<TcpStream> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let mut client = TcpStream::connect(listener.local_addr()?)?;
+        let stream = loop {
+            // Whoever else has found the port meanwhile is sent away.
+            let (stream, peer) = listener.accept()?;
+            if peer == client.local_addr()? {
+                break stream;
+            }
+        };
+        self.distributor.accept(stream)?;
+        client.set_nonblocking(true)?;
+        let greeting = self.heard(&mut client, |text| text.matches('\n').count() == 2)?;
+        let (_, challenge) = greeting.trim_end().rsplit_once('=').ok_or(ErrorKind::InvalidData)?;
+        let lines = format!(
+            "auth={}-{}|dataset={DATASET}|encoding=dbn|ts_out=0\n{request}|is_last=1\nstart_session\n",
+            hex::encode(key.answer(challenge)),
+            key.bucket()
+        );
+        client.write_all(lines.as_bytes())?;
+        // The head of the stream.
+        self.heard(&mut client, |text| text.contains("DBN"))?;
+        Ok(client)
+    }
+
+    /// What comes by a connection until it is enough.
+    fn heard(&mut self, client: &mut TcpStream, is_enough: impl Fn(&str) -> bool) -> io::Result<String> {
+        let (began, mut heard) = (Instant::now(), String::new());
+        while !is_enough(&heard) {
+            if began.elapsed() > PATIENCE {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            self.serve(Duration::from_millis(1))?;
+            match client.read(&mut self.buffer) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    heard.push_str(&String::from_utf8_lossy(self.buffer.get(..read).unwrap_or_default()))
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(heard)
+    }
+
+    fn serve(&mut self, wait: Duration) -> io::Result<()> {
+        let steady = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.distributor.serve(now(), Nanos(steady), wait)
+    }
+
+    fn event(&mut self, event: Event) -> io::Result<()> {
+        self.distributor.events(self.next, &[event], now()).map_err(io::Error::other)?;
+        self.next += 1;
+        Ok(())
+    }
+
+    /// Goes the way, if it is a while since.
+    ///
+    /// # Errors
+    /// As [`ClientWarmer::publish`].
+    pub fn turn(&mut self) -> io::Result<()> {
+        if self.rhythm.is_due() {
+            self.publish()?;
+            self.drain()?;
+        }
+        Ok(())
+    }
+
+    /// Sends a record to each of the connections: of an order that comes, and next time of its going.
+    ///
+    /// # Errors
+    /// What the operating system says of the sockets.
+    pub fn publish(&mut self) -> io::Result<()> {
+        let kind = if self.next % 2 == 1 { EventKind::Add } else { EventKind::Delete };
+        let mut event = Event::new(kind, PUBLISHER, InstrumentId(0));
+        (event.ts_event, event.channel_sequence) = (now(), self.next);
+        event.ts_recv = event.ts_event;
+        (event.order_id, event.side, event.size) = (1, Side::Bid, 100);
+        (event.price, event.flags) = (Price::from_e9(10 * Price::ONE), Flags::LAST);
+        self.event(event)?;
+        self.serve(Duration::ZERO)
+    }
+
+    /// Reads what has come by the connections. Returns how many bytes.
+    ///
+    /// # Errors
+    /// As [`ClientWarmer::publish`].
+    pub fn drain(&mut self) -> io::Result<usize> {
+        let mut bytes = 0;
+        for client in &mut self.clients {
+            loop {
+                match client.read(&mut self.buffer) {
+                    Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                    Ok(read) => bytes += read,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_turn_sends_a_record_to_both_connections() {
+        let mut warmer = ClientWarmer::new().unwrap();
+        warmer.drain().unwrap();
+        for turn in 1..=10 {
+            warmer.publish().unwrap();
+            assert_eq!(warmer.distributor.counters().records, 2 * turn);
+            // 56 bytes of mbo, 80 of cmbp-1.
+            let (began, mut bytes) = (Instant::now(), 0);
+            while bytes < 56 + 80 && began.elapsed() < PATIENCE {
+                bytes += warmer.drain().unwrap();
+            }
+            assert_eq!(bytes, 56 + 80);
+        }
+        assert_eq!(warmer.distributor.clients().len(), 2);
+    }
+}

@@ -1,0 +1,266 @@
+//! Readers of a journal's history: clients' replays, and readers of the ring that begin with it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tapeworks_engine::JournalHistory;
+use tapeworks_engine::checkpoint::folder::{self, newest};
+use tapeworks_engine::history::{History, HistoryError, HistoryReader, Read};
+use tapeworks_engine::replica::{Mode, Replica};
+use tapeworks_journal::{JournalOptions, Opened, segment_starts};
+use tapeworks_market::book::BooksImage;
+use tapeworks_market::{BookStage, Event, EventKind, InstrumentId, Nanos, Publisher};
+use tapeworks_ring::disruptor::Builder;
+use tapeworks_ring::wait::Backoff;
+use tapeworks_store::Schema;
+
+use crate::begin::{Begin, Past, catch_up};
+use crate::clients::replay::tests::replayed;
+
+#[path = "../../engine/tests/support/mod.rs"]
+mod support;
+
+use support::{Temporary, keep, keep_with_hole, options, stage, without_heartbeats};
+
+const SMALL: JournalOptions = JournalOptions { segment_bytes: 8_192, keep_bytes: Some(30_000) };
+const LARGE: JournalOptions = JournalOptions { segment_bytes: 1 << 20, keep_bytes: None };
+const MANY: JournalOptions = JournalOptions { segment_bytes: 4_096, keep_bytes: None };
+
+fn empty_event() -> Event {
+    Event::new(EventKind::Other, Publisher(0), InstrumentId::UNKNOWN)
+}
+
+/// The history with the whole day, whatever there is of snapshots.
+struct Whole(JournalHistory);
+
+impl History for Whole {
+    fn open(&self, _from: Nanos) -> Result<Box<dyn HistoryReader>, HistoryError> {
+        self.0.open(Nanos(0))
+    }
+}
+
+/// Schemas whose records need a minute, and those that do not.
+const SCHEMAS: [&[Schema]; 2] = [
+    &[Schema::Bbo1M, Schema::Cbbo1M],
+    &[
+        Schema::Mbo,
+        Schema::Mbp1,
+        Schema::Mbp10,
+        Schema::Tbbo,
+        Schema::Trades,
+        Schema::Bbo1S,
+        Schema::Cmbp1,
+        Schema::Cbbo1S,
+        Schema::Status,
+        Schema::Imbalance,
+        Schema::Definition,
+        Schema::Ohlcv1S,
+    ],
+];
+
+fn history(folder: &Temporary) -> Arc<dyn History> {
+    Arc::new(JournalHistory::new(options(), &folder.0))
+}
+
+#[test]
+fn a_replay_from_a_checkpoint_is_the_days_to_the_last_byte() {
+    let folder = Temporary::new();
+    // One snapshot for each segment is kept.
+    let times = keep(&folder.0, MANY, 12);
+    assert_eq!(folder::check(&folder.0).unwrap().len(), 12);
+    let some = history(&folder);
+    let whole: Arc<dyn History> = Arc::new(Whole(JournalHistory::new(options(), &folder.0)));
+    // Just behind a snapshot, some time behind it, at full minutes, before all of them, and at the day's end.
+    let minute = 60 * Nanos::SECOND;
+    let starts = [
+        times[0].0 - 1,
+        times[1].0 + 2 * Nanos::SECOND + 1,
+        (times[5].0 / minute + 3) * minute,
+        times[9].0 + 500 * Nanos::SECOND,
+    ];
+    let last = without_heartbeats().last().unwrap().1.0;
+    let (mut used, mut bytes) = (0, 0);
+    for start in starts.into_iter().chain([last - 1]).map(Nanos) {
+        used += usize::from(some.open(start).unwrap().start().is_some());
+        for schemas in SCHEMAS {
+            let of = |history: &Arc<dyn History>| {
+                replayed(Arc::clone(history), &options().books, schemas, start).unwrap()
+            };
+            let (expected, told) = (of(&whole), of(&some));
+            let (one, other) = (told.1.len(), expected.1.len());
+            assert!(told == expected, "{schemas:?} from {start:?}: {one} and {other} bytes");
+            bytes += one;
+        }
+    }
+    assert!(used == 4 && bytes > 1_000_000, "{used} times, {bytes} bytes");
+}
+
+#[test]
+fn the_journal_keeps_what_its_checkpoints_need_and_tells_from_when_on_there_is_something() {
+    let (folder, all) = (Temporary::new(), Temporary::new());
+    keep(&folder.0, SMALL, 12);
+    keep(&all.0, LARGE, 0);
+    let (kept, starts) = (folder::check(&folder.0).unwrap(), segment_starts(&folder.0).unwrap());
+    let usable = kept.iter().filter(|kept| kept.record >= starts[0]).count();
+    assert!(starts[0] > 0 && usable >= 2, "{kept:?} {starts:?}");
+    let (some, whole) = (history(&folder), history(&all));
+    let replay = |history: &Arc<dyn History>, schemas: &[Schema], start| {
+        replayed(Arc::clone(history), &options().books, schemas, start)
+    };
+    for schemas in SCHEMAS {
+        let refused = replay(&some, schemas, Nanos(0)).unwrap_err();
+        let HistoryError::NotKept { earliest } = refused else { panic!("{refused}") };
+        assert!(refused.to_string().contains(&format!("start={}", earliest.0)), "{refused}");
+        let (_, told) = replay(&some, schemas, earliest).unwrap();
+        assert!(told == replay(&whole, schemas, earliest).unwrap().1 && !told.is_empty(), "{schemas:?}");
+        assert!(replay(&some, schemas, Nanos(earliest.0 - 1)).is_err());
+    }
+    // What is kept is of no use to a plant of another configuration.
+    let mut others = options();
+    others.channels[0].arbiter.reorder_window_ns += 1;
+    let others: Arc<dyn History> = Arc::new(JournalHistory::new(others, &folder.0));
+    let refused = replay(&others, &[Schema::Mbo], Nanos(u64::MAX)).unwrap_err();
+    assert!(refused.to_string().contains("removed to make room"), "{refused}");
+}
+
+#[test]
+fn readers_of_the_ring_go_on_from_a_checkpoint_when_the_days_beginning_is_gone() {
+    let (folder, all) = (Temporary::new(), Temporary::new());
+    keep(&folder.0, SMALL, 12);
+    keep(&all.0, LARGE, 0);
+    let mut whole = Vec::new();
+    let mut reader = history(&all).open(Nanos(0)).unwrap();
+    while reader.read(&mut whole).unwrap() == Read::Events {}
+    let ends = Opened { first: 0, next: u64::MAX, ..Opened::default() };
+    let newest = newest(&folder.0, &ends, &options()).0.unwrap();
+    let (newest, first_time) = (newest.engine.counters().events, newest.market.time());
+    // The ring begins with what the newest snapshot has not, or some events before: it was taken since.
+    for first_event in [newest, newest - 100] {
+        let mut builder = Builder::new(1 << 14, empty_event, Backoff::default);
+        let id = builder.consumer("reader", &[]);
+        let (mut producer, mut ends) = builder.single_producer();
+        let mut consumer = ends.take(id).unwrap();
+        for event in &whole[first_event as usize..] {
+            producer.publish(|slot| *slot = *event).unwrap();
+        }
+        let [mut replica, mut straight] = [(); 2].map(|()| Replica::new(&options().books));
+        for replica in [&mut replica, &mut straight] {
+            Schema::ALL.into_iter().for_each(|schema| replica.set_mode(schema, Mode::Watch));
+        }
+        let take = |replica: &mut Replica, events: &[Event]| {
+            let mut rest = events;
+            while !rest.is_empty() {
+                rest = &rest[replica.advance(rest).0..];
+            }
+        };
+        let (stop, mut began) = (AtomicBool::new(false), None);
+        let history = Some(history(&folder));
+        let begin = Begin { first_event, first_time, history, ..Begin::default() };
+        let caught: Result<(), HistoryError> = catch_up(&begin, &mut consumer, &stop, |past| {
+            match past {
+                Past::Start(start) => {
+                    began = Some(start.first_event());
+                    replica.restore(*start);
+                }
+                Past::Events(_, events) => take(&mut replica, events),
+            }
+            Ok(())
+        });
+        caught.unwrap();
+        // Not with the newest: intervals that were open in it are known whole.
+        assert!(began.is_some_and(|began| began > 0 && began < newest), "{began:?}, {newest}");
+        // Then the ring, in earnest.
+        let mut rest = Vec::new();
+        consumer.poll(|event, _, _| rest.push(*event)).unwrap();
+        take(&mut replica, &rest);
+        take(&mut straight, &whole);
+        assert_eq!(replica.market.next, straight.market.next);
+        for schema in Schema::ALL {
+            let (one, same) = (replica.snapshot(schema, &|_| true), straight.snapshot(schema, &|_| true));
+            assert!(one.bytes() == same.bytes(), "{schema}");
+        }
+    }
+}
+
+/// Bytes that two have in common at their beginnings, and at their ends.
+fn in_common(one: &[u8], other: &[u8]) -> (usize, usize) {
+    let first = one.iter().zip(other).take_while(|(one, other)| one == other).count();
+    let last = one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one == other).count();
+    (first, last)
+}
+
+#[test]
+fn behind_inputs_that_the_journal_lost_its_readers_have_the_numbers_and_books_of_the_plant() {
+    let (folder, other) = (Temporary::new(), Temporary::new());
+    let (all, hole, state) = keep_with_hole(&folder.0, MANY, true);
+    keep_with_hole(&other.0, MANY, false);
+    // As long as there is no state, nothing behind the hole is told: its numbers would be others.
+    let mut reader = history(&other).open(Nanos(0)).unwrap();
+    let mut told = Vec::new();
+    while reader.read(&mut told).unwrap() == Read::Events {}
+    assert!(reader.read(&mut told).unwrap() == Read::CaughtUp && reader.start().is_none());
+    assert!(told == all[..hole] && hole > 100);
+    // From the state on all is as it was, and before that the gaps are told.
+    let mut reader = history(&folder).open(Nanos(0)).unwrap();
+    let (mut before, mut behind, mut first) = (Vec::new(), Vec::new(), None);
+    loop {
+        let into = if first.is_some() { &mut behind } else { &mut before };
+        if reader.read(into).unwrap() == Read::CaughtUp {
+            break;
+        }
+        if let Some(start) = reader.start() {
+            assert!(first.replace(start.first_event() as usize).is_none());
+        }
+    }
+    assert_eq!(first, Some(state));
+    assert!(before[..hole] == all[..hole] && behind == all[state..] && behind.len() > 100);
+    assert!(before.len() > hole && before.len() <= state);
+    assert!(before[hole..].iter().all(|event| event.gap().is_some_and(|gap| gap.count > 0)));
+    // A client's replay: nothing comes twice, and what is behind is right.
+    let whole = Temporary::new();
+    keep(&whole.0, LARGE, 0);
+    for schemas in [&[Schema::Mbo][..], &[Schema::Mbp10], &[Schema::Cmbp1], &[Schema::Trades]] {
+        let of =
+            |folder: &Temporary| replayed(history(folder), &options().books, schemas, Nanos(0)).unwrap().1;
+        let (some, all) = (of(&folder), of(&whole));
+        let (first, last) = in_common(&some, &all);
+        assert!(first > 400 && last > 400, "{schemas:?}");
+        // The gaps change the NBBO's flags.
+        let is_consolidated = schemas == [Schema::Cmbp1];
+        assert!(is_consolidated || first + last >= some.len() && some.len() < all.len(), "{schemas:?}");
+    }
+    // Who reads the ring comes to where the ring is.
+    let first_event = all.len() - 100;
+    let mut builder = Builder::new(1 << 14, empty_event, Backoff::default);
+    let id = builder.consumer("reader", &[]);
+    let (_producer, mut ends) = builder.single_producer();
+    let mut consumer = ends.take(id).unwrap();
+    let (mut replica, mut straight) = (Replica::new(&options().books), stage());
+    straight.apply(&all[..first_event]);
+    // From before the hole.
+    let begin = Begin {
+        first_event: first_event as u64,
+        first_time: Nanos(1),
+        history: Some(history(&folder)),
+        ..Begin::default()
+    };
+    let caught: Result<(), HistoryError> = catch_up(&begin, &mut consumer, &AtomicBool::new(false), |past| {
+        match past {
+            Past::Start(start) => replica.restore(*start),
+            Past::Events(next, events) => {
+                assert_eq!(next, replica.market.next);
+                replica.take(events, |replica, _| replica.clear());
+            }
+        }
+        Ok(())
+    });
+    caught.unwrap();
+    assert_eq!(replica.market.next, first_event as u64);
+    let sorted = |books: &BookStage| {
+        let mut books = books.image();
+        books.iter_mut().for_each(BooksImage::sort);
+        books
+    };
+    assert!(sorted(replica.market.books()) == sorted(straight.books()));
+    assert!(replica.market.nbbo().image() == straight.nbbo().image());
+}

@@ -1,0 +1,12 @@
+#![doc = include_str!("../README.md")]
+
+pub mod begin;
+pub mod clients;
+pub mod multicast;
+pub mod questdb;
+#[cfg(feature = "stream")]
+pub mod stream;
+pub mod subscriber;
+
+#[cfg(test)]
+mod history_tests;

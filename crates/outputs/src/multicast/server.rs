@@ -1,0 +1,907 @@
+//! The thread between the ring of events and the multicast group, and its sockets.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use mio::net::{TcpListener, TcpStream, UdpSocket};
+use mio::{Events, Interest, Poll, Token, Waker};
+use tapeworks_market::{Event, InstrumentId, Nanos, Symbol};
+use tapeworks_packet::live::{Sender, Sent};
+use tapeworks_ring::disruptor::{Consumer, Failed, PollError, Single};
+use tapeworks_ring::wait::WaitStrategy;
+use tapeworks_session::soupbintcp::{SoupClient, SoupEnd};
+use tapeworks_session::{Credentials, Sequence};
+use tapeworks_store::Schema;
+use tapeworks_store::live;
+
+use crate::begin::{Begin, Past, catch_up};
+use tapeworks_engine::history::HistoryError;
+use tapeworks_engine::replica::{Mode, Replica, Special};
+use tapeworks_market::BookOptions;
+use tapeworks_runtime::now;
+use tapeworks_runtime::refusals::{OnRefusal, Refusals};
+use tapeworks_runtime::waiting::Bell;
+use tapeworks_runtime::worker::Worker;
+
+/// The name of a session that starts at `started`: the day (UTC) as six digits, and the tenths of a second since its
+/// midnight as four digits to the base 36. A later start has a greater name.
+fn session_name(started: Nanos) -> [u8; 10] {
+    let seconds = i64::try_from(started.0 / Nanos::SECOND).unwrap_or(0);
+    let day = jiff::Timestamp::from_second(seconds).unwrap_or_default().strftime("%y%m%d").to_string();
+    let mut tenths = started.0 % (86_400 * Nanos::SECOND) / (Nanos::SECOND / 10);
+    let mut name = [b'0'; 10];
+    for (place, digit) in name.iter_mut().zip(day.bytes()) {
+        *place = digit;
+    }
+    for place in name.iter_mut().skip(6).rev() {
+        let digit = (tenths % 36) as u8;
+        *place = if digit < 10 { b'0' + digit } else { b'A' + digit - 10 };
+        tenths /= 36;
+    }
+    name
+}
+
+/// What is sent where.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MulticastSetting {
+    /// The group and its port; an address of one machine works too.
+    pub group: SocketAddrV4,
+    /// The address of the interface that the group is sent out of.
+    pub interface: Ipv4Addr,
+    /// How many routers the packets may pass; 0 keeps them on this machine.
+    pub hops: u32,
+    /// Where requests for messages are taken (UDP).
+    pub retransmission: Option<SocketAddr>,
+    /// Where SoupBinTCP is served (TCP).
+    pub soupbintcp: Option<SocketAddr>,
+    /// Who may log in there: user (at most 6 letters) and password (at most 10); everybody unless given.
+    pub login: Option<Credentials>,
+    /// The schemas whose records are sent.
+    pub schemas: Vec<Schema>,
+    /// In this time every symbol mapping is sent once more.
+    pub mappings_every: Duration,
+    /// Bytes of messages and their lengths that are kept to be had again.
+    pub store_bytes: usize,
+    /// TCP connections at once.
+    pub max_connections: usize,
+    /// How long the thread sleeps when there is nothing to do.
+    pub nap: Duration,
+    /// How long the end of the session is told, what is asked for again answered, and TCP clients waited for; ten times as long
+    /// while messages are asked for again.
+    pub linger: Duration,
+}
+
+impl MulticastSetting {
+    /// Orders and the NBBO to `group` out of the loopback interface; nothing else is served.
+    pub fn new(group: SocketAddrV4) -> Self {
+        Self {
+            group,
+            interface: Ipv4Addr::LOCALHOST,
+            hops: 1,
+            retransmission: None,
+            soupbintcp: None,
+            login: None,
+            schemas: vec![Schema::Mbo, Schema::Cmbp1],
+            mappings_every: Duration::from_secs(10),
+            store_bytes: 256 << 20,
+            max_connections: 64,
+            nap: Duration::from_micros(50),
+            linger: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Why nothing is sent.
+#[derive(thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum MulticastError {
+    /// The group cannot be sent to.
+    #[error("cannot send to {group} out of {interface}: {source}")]
+    Send {
+        /// The group.
+        group: SocketAddrV4,
+        /// The interface.
+        interface: Ipv4Addr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// An address cannot be had.
+    #[error("cannot listen on {address} for {what}: {source}")]
+    Bind {
+        /// For whom.
+        what: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is no thread, or it cannot wait for sockets.
+    #[error("no thread for the multicast: {0}")]
+    Thread(io::Error),
+}
+
+/// Why it ended before it was told to.
+#[derive(thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum MulticastFailure {
+    /// The system cannot wait for sockets any more.
+    #[error("the multicast cannot wait for sockets: {0}")]
+    Poll(io::Error),
+    /// The ring stands still.
+    #[error("the multicast gets no more events: {0}")]
+    Ring(Failed),
+    /// The events of the day so far cannot be read.
+    #[error("the multicast cannot begin: {0}")]
+    History(#[from] HistoryError),
+    /// The thread panicked.
+    #[error("the multicast's thread panicked")]
+    Panicked,
+}
+
+/// What was done so far.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct MulticastStats {
+    /// The session's name.
+    pub session: String,
+    /// The number of the next message.
+    pub next: u64,
+    /// The number of the first message that is kept.
+    pub oldest: u64,
+    /// Packets sent, those without messages included.
+    pub packets: u64,
+    /// Bytes of them, without the headers of UDP and IP.
+    pub bytes: u64,
+    /// Packets that the system did not take. Their messages can be had again.
+    pub unsent: u64,
+    /// What the system said last of one that it did not take.
+    pub error: Option<String>,
+    /// Messages longer than a packet, which were left out.
+    pub too_long: u64,
+    /// Requests for messages.
+    pub requests: u64,
+    /// Answers to them.
+    pub answers: u64,
+    /// Messages in the answers.
+    pub answered_messages: u64,
+    /// Requests that were refused: not kept any more, of another session, or no requests.
+    pub refused_requests: u64,
+    /// Answers that the system did not take.
+    pub unsent_answers: u64,
+    /// TCP connections now.
+    pub clients: u64,
+    /// TCP connections so far.
+    pub connections: u64,
+    /// Of them, those turned away because there were too many.
+    pub refused_connections: u64,
+    /// Logins rejected.
+    pub rejected_logins: u64,
+    /// Clients sent away because they did not keep up, or said nothing for too long.
+    pub slow_clients: u64,
+    /// Clients sent away for what no client says.
+    pub malformed_clients: u64,
+    /// Messages copied for TCP clients.
+    pub tcp_messages: u64,
+    /// Events in the ring that are not taken yet.
+    pub ring_lag: usize,
+}
+
+/// A running multicast. Dropping it stops it.
+#[derive(Debug)]
+pub struct Multicast {
+    retransmission: Option<SocketAddr>,
+    soupbintcp: Option<SocketAddr>,
+    stats: Arc<Mutex<MulticastStats>>,
+    worker: Worker<MulticastFailure>,
+}
+
+impl Multicast {
+    /// Where requests for messages are taken.
+    pub const fn retransmission(&self) -> Option<SocketAddr> {
+        self.retransmission
+    }
+
+    /// Where SoupBinTCP is served.
+    pub const fn soupbintcp(&self) -> Option<SocketAddr> {
+        self.soupbintcp
+    }
+
+    /// What was done, as of some tenths of a second ago.
+    pub fn stats(&self) -> MulticastStats {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A handle on [`Multicast::stats`] for another thread.
+    pub fn stats_handle(&self) -> Arc<Mutex<MulticastStats>> {
+        Arc::clone(&self.stats)
+    }
+
+    /// Whether the thread has ended.
+    pub fn is_finished(&self) -> bool {
+        self.worker.is_finished()
+    }
+
+    /// Waits until the engine has ended and the end of the session was told.
+    ///
+    /// # Errors
+    /// [`MulticastFailure`] when it ended otherwise.
+    pub fn join(self) -> Result<(), MulticastFailure> {
+        self.worker.join(MulticastFailure::Panicked)
+    }
+
+    /// Stops it now, without an end of the session.
+    ///
+    /// # Errors
+    /// [`MulticastFailure`] when it had ended before, and why.
+    pub fn stop(self) -> Result<(), MulticastFailure> {
+        self.worker.stop(MulticastFailure::Panicked)
+    }
+}
+
+/// The sockets, before there is anything to send.
+#[derive(Debug)]
+pub struct Sockets {
+    sender: Sender,
+    retransmission: Option<UdpSocket>,
+    soupbintcp: Option<TcpListener>,
+}
+
+/// Takes the addresses, so that one that cannot be had is told before anything starts.
+///
+/// # Errors
+/// [`MulticastError`].
+pub fn bind(setting: &MulticastSetting) -> Result<Sockets, MulticastError> {
+    let MulticastSetting { group, interface, hops, .. } = *setting;
+    let send = |source| MulticastError::Send { group, interface, source };
+    let sender = Sender::udp_out_of(group, hops, interface).map_err(send)?;
+    let bound = |what, address: SocketAddr| move |source| MulticastError::Bind { what, address, source };
+    let retransmission = setting
+        .retransmission
+        .map(|address| UdpSocket::bind(address).map_err(bound("retransmission", address)));
+    let soupbintcp =
+        setting.soupbintcp.map(|address| TcpListener::bind(address).map_err(bound("SoupBinTCP", address)));
+    Ok(Sockets { sender, retransmission: retransmission.transpose()?, soupbintcp: soupbintcp.transpose()? })
+}
+
+/// Starts sending the records of the events that `consumer` gives. `on_refusal` is told of clients and requests that are refused.
+///
+/// # Errors
+/// [`MulticastError`].
+pub fn start<W: WaitStrategy + 'static>(
+    sockets: Sockets,
+    setting: MulticastSetting,
+    books: &BookOptions,
+    consumer: Consumer<Event, W, Single>,
+    begin: Begin,
+    on_refusal: Option<OnRefusal>,
+) -> Result<Multicast, MulticastError> {
+    let Sockets { sender, mut retransmission, mut soupbintcp } = sockets;
+    let bound = |what, address: Option<SocketAddr>| {
+        move |source| MulticastError::Bind { what, address: address.unwrap_or(([0; 4], 0).into()), source }
+    };
+    let retransmission_at = retransmission.as_ref().map(UdpSocket::local_addr).transpose();
+    let retransmission_at = retransmission_at.map_err(bound("retransmission", setting.retransmission))?;
+    let soupbintcp_at = soupbintcp.as_ref().map(TcpListener::local_addr).transpose();
+    let soupbintcp_at = soupbintcp_at.map_err(bound("SoupBinTCP", setting.soupbintcp))?;
+    let poll = Poll::new().map_err(MulticastError::Thread)?;
+    let registry = poll.registry();
+    if let Some(socket) = &mut retransmission {
+        registry.register(socket, RETRANSMISSION, Interest::READABLE).map_err(MulticastError::Thread)?;
+    }
+    if let Some(listener) = &mut soupbintcp {
+        registry.register(listener, SOUPBINTCP, Interest::READABLE).map_err(MulticastError::Thread)?;
+    }
+    if let Some(bell) = &begin.bell {
+        bell.is_for_poll(Waker::new(registry, WAKER).map_err(MulticastError::Thread)?);
+    }
+    let mut replica = Replica::new(books);
+    // Records need to know what was before; those of before the session are not sent.
+    setting.schemas.iter().for_each(|schema| replica.set_mode(*schema, Mode::idle(*schema)));
+    let stop = Arc::new(AtomicBool::new(false));
+    let stats = Arc::new(Mutex::new(MulticastStats::default()));
+    let began = Instant::now();
+    let work = Work {
+        sequence: Sequence::new(session_name(now()), setting.store_bytes),
+        setting,
+        replica,
+        consumer,
+        begin,
+        is_live: false,
+        buffer: Vec::new(),
+        message: Vec::new(),
+        mappings: Vec::new(),
+        mapped: 0,
+        mapping_round: began,
+        sender,
+        quiet_since: began,
+        poll,
+        ready: Events::with_capacity(128),
+        is_asked: true,
+        is_called: true,
+        offered: 0,
+        retransmission,
+        listener: soupbintcp,
+        clients: BTreeMap::new(),
+        next_client: FIRST_CLIENT,
+        bytes: vec![0; 64 << 10],
+        counters: MulticastStats::default(),
+        refused_clients: Refusals::new("SoupBinTCP client", on_refusal.clone()),
+        refused_requests: Refusals::new("retransmission", on_refusal),
+        stop: Arc::clone(&stop),
+        stats: Arc::clone(&stats),
+        began,
+        told: began,
+        ticked: began,
+    };
+    work.tell_to(&stats);
+    let worker = Worker::start("multicast", stop, move || work.run()).map_err(MulticastError::Thread)?;
+    Ok(Multicast { retransmission: retransmission_at, soupbintcp: soupbintcp_at, stats, worker })
+}
+
+const RETRANSMISSION: Token = Token(0);
+const SOUPBINTCP: Token = Token(1);
+const WAKER: Token = Token(2);
+const FIRST_CLIENT: usize = 3;
+
+/// After so long without another packet a heartbeat goes.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// How many times as long it lingers while messages are asked for again.
+const MOST_LINGERS: u32 = 10;
+
+/// How often the end of the session is told while it lingers.
+const END_EVERY: Duration = Duration::from_millis(200);
+
+/// How long a client may take to close a connection that is over.
+const CLOSING: Duration = Duration::from_secs(2);
+
+/// How often connections are looked at for the time, and the statistics told.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Datagrams or connections that a socket gives in one turn, and writes that a client gets.
+const MOST_IN_TURN: usize = 64;
+
+/// Events after which packets are sent and requests answered, however many more wait.
+const MOST_EVENTS: usize = 512;
+
+/// Looks for work in vain before the thread naps.
+const LOOKS: u32 = 100;
+
+#[derive(Debug)]
+struct Client {
+    stream: TcpStream,
+    address: SocketAddr,
+    soup: SoupClient,
+    /// There may be something to read.
+    is_readable: bool,
+    /// It may take something.
+    is_writable: bool,
+    /// All was sent; what the client still sends is thrown away until it closes too, or this time. A connection that is
+    /// closed with something unread takes away what the client has not read.
+    closing: Option<Instant>,
+}
+
+struct Work<W: WaitStrategy> {
+    sequence: Sequence,
+    setting: MulticastSetting,
+    replica: Replica,
+    consumer: Consumer<Event, W, Single>,
+    begin: Begin,
+    is_live: bool,
+    buffer: Vec<Event>,
+    message: Vec<u8>,
+    mappings: Vec<(InstrumentId, Symbol)>,
+    /// Mappings told again in this round, and when it began.
+    mapped: usize,
+    mapping_round: Instant,
+    sender: Sender,
+    /// When a packet was sent last.
+    quiet_since: Instant,
+    poll: Poll,
+    ready: Events,
+    /// There may be requests for messages.
+    is_asked: bool,
+    /// There may be new connections.
+    is_called: bool,
+    /// The messages before this one were offered to the TCP clients.
+    offered: u64,
+    retransmission: Option<UdpSocket>,
+    listener: Option<TcpListener>,
+    clients: BTreeMap<usize, Client>,
+    next_client: usize,
+    bytes: Vec<u8>,
+    counters: MulticastStats,
+    refused_clients: Refusals,
+    refused_requests: Refusals,
+    stop: Arc<AtomicBool>,
+    stats: Arc<Mutex<MulticastStats>>,
+    began: Instant,
+    told: Instant,
+    ticked: Instant,
+}
+
+/// Why the thread has nothing more to wait for.
+enum Ended {
+    Ring(PollError),
+    Failed(MulticastFailure),
+}
+
+impl Client {
+    /// Whether it has something to do that its socket will not tell of again.
+    fn has_work(&self) -> bool {
+        self.closing.is_none() && (self.is_readable || self.is_writable && !self.soup.output().is_empty())
+    }
+}
+
+impl<W: WaitStrategy> Work<W> {
+    fn run(mut self) -> Result<(), MulticastFailure> {
+        self.catch_up()?;
+        let mut looks = 0;
+        let result = loop {
+            if self.stop.load(Ordering::Acquire) {
+                break Ok(());
+            }
+            match self.turn() {
+                Ok(true) => looks = 0,
+                Ok(false) => {}
+                Err(PollError::Closed) => break self.say_farewell(),
+                Err(PollError::Failed(failed)) => break Err(MulticastFailure::Ring(failed)),
+            }
+            self.pass_time();
+            self.send();
+            if let Some(bell) = self.begin.bell.clone() {
+                match self.sleep(&bell) {
+                    Ok(()) => continue,
+                    Err(Ended::Ring(PollError::Closed)) => break self.say_farewell(),
+                    Err(Ended::Ring(PollError::Failed(failed))) => break Err(MulticastFailure::Ring(failed)),
+                    Err(Ended::Failed(error)) => break Err(error),
+                }
+            }
+            if let Err(error) = self.serve(Duration::ZERO) {
+                break Err(error);
+            }
+            looks += 1;
+            if looks > LOOKS {
+                std::thread::sleep(self.setting.nap);
+            } else {
+                std::thread::yield_now();
+            }
+        };
+        self.tell_to(&self.stats);
+        result
+    }
+
+    /// Serves the sockets, and sleeps until there are events, or a socket or the time has something to do.
+    fn sleep(&mut self, bell: &Bell) -> Result<(), Ended> {
+        bell.arm();
+        // Once more: what came before the bell was armed rings nothing.
+        let has_more = self.turn().map_err(Ended::Ring)? || self.has_work();
+        if has_more {
+            self.send();
+        }
+        self.serve(if has_more { Duration::ZERO } else { TICK }).map_err(Ended::Failed)?;
+        bell.disarm();
+        Ok(())
+    }
+
+    /// Whether there is something to do that no socket tells of.
+    fn has_work(&self) -> bool {
+        let has_new = !self.clients.is_empty() && self.offered < self.sequence.kept().end;
+        has_new || self.is_asked || self.is_called || self.clients.values().any(Client::has_work)
+    }
+
+    /// Makes books and mappings of the events of the day so far.
+    fn catch_up(&mut self) -> Result<(), MulticastFailure> {
+        let Self { begin, consumer, stop, replica, mappings, .. } = self;
+        catch_up(begin, consumer, stop, |past| {
+            match past {
+                Past::Start(start) => {
+                    mappings.extend(start.symbols().skip(mappings.len()));
+                    replica.restore(*start);
+                }
+                Past::Events(_, events) => replica.take(events, |replica, special| {
+                    replica.clear();
+                    if let Some(Special::Mapping(instrument, symbol)) = special {
+                        mappings.push((instrument, symbol));
+                    }
+                }),
+            }
+            Ok(())
+        })
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Takes what the ring has. Says whether there was anything.
+    fn turn(&mut self) -> Result<bool, PollError> {
+        let Self { consumer, buffer, .. } = self;
+        buffer.clear();
+        let taken = consumer.poll(|event, _, _| buffer.push(*event))?;
+        let events = std::mem::take(&mut self.buffer);
+        let mut rest = events.as_slice();
+        if !self.is_live {
+            let (old, new) = self.begin.split(self.replica.market.next, rest);
+            self.take(old);
+            rest = new;
+            if self.begin.is_over_at(self.replica.market.next) {
+                self.go_live();
+            }
+        }
+        for part in rest.chunks(MOST_EVENTS) {
+            self.take(part);
+            self.send();
+            // Who asks again holds records up behind the sequence gap.
+            if rest.len() > MOST_EVENTS {
+                self.answer();
+            }
+        }
+        self.buffer = events;
+        Ok(taken > 0)
+    }
+
+    /// The session begins: with all symbols that are known.
+    fn go_live(&mut self) {
+        self.is_live = true;
+        self.setting.schemas.iter().for_each(|schema| self.replica.set_mode(*schema, Mode::On));
+        for place in 0..self.mappings.len() {
+            self.put_mapping(place);
+        }
+        self.mapping_round = Instant::now();
+    }
+
+    fn put_mapping(&mut self, place: usize) {
+        if let Some((instrument, symbol)) = self.mappings.get(place) {
+            self.message.clear();
+            live::symbol_mapping(self.replica.market.now, *instrument, *symbol, false, &mut self.message);
+            self.sequence.put(&self.message);
+        }
+    }
+
+    /// Makes the records of events, and messages of them.
+    fn take(&mut self, events: &[Event]) {
+        let mut rest = events;
+        while !rest.is_empty() {
+            let (taken, special) = self.replica.advance(rest);
+            if taken == 0 {
+                return;
+            }
+            rest = rest.get(taken..).unwrap_or_default();
+            if let Some(Special::Mapping(instrument, symbol)) = special {
+                self.mappings.push((instrument, symbol));
+                if self.is_live {
+                    self.put_mapping(self.mappings.len() - 1);
+                }
+            }
+            if self.is_live {
+                self.put_records();
+            } else {
+                self.replica.clear();
+            }
+        }
+    }
+
+    fn put_records(&mut self) {
+        if self.replica.has_records() {
+            let Self { replica, sequence, .. } = self;
+            replica.in_order(|lane, place| {
+                let Some(made) = replica.lanes.get(lane) else { return };
+                if let Some(item) = made.batch.items().get(place) {
+                    sequence.put(made.batch.record(item));
+                }
+            });
+            self.replica.clear();
+        }
+    }
+
+    /// What is due: mappings for late joiners, a heartbeat.
+    fn pass_time(&mut self) {
+        if !self.is_live {
+            return;
+        }
+        let (every, known) = (self.setting.mappings_every, self.mappings.len());
+        let elapsed = self.mapping_round.elapsed();
+        // Spread over the time, so that many symbols are no burst.
+        let part = if every.is_zero() { 1.0 } else { elapsed.as_secs_f64() / every.as_secs_f64() };
+        let due = if part >= 1.0 { known } else { (known as f64 * part) as usize };
+        while self.mapped < due {
+            self.put_mapping(self.mapped);
+            self.mapped += 1;
+        }
+        if part >= 1.0 {
+            (self.mapped, self.mapping_round) = (0, Instant::now());
+        }
+        self.sequence.flush();
+        if self.sequence.ready().next().is_none() && self.quiet_since.elapsed() >= HEARTBEAT {
+            self.sequence.heartbeat();
+        }
+    }
+
+    /// Sends the packets that are ready.
+    fn send(&mut self) {
+        self.sequence.flush();
+        if self.sequence.ready().next().is_none() {
+            return;
+        }
+        let Self { sequence, sender, counters, .. } = self;
+        let mut failed = None;
+        let mut lengths = sequence.ready().map(<[u8]>::len);
+        sender.send(sequence.ready(), |sent| {
+            let length = lengths.next().unwrap_or_default() as u64;
+            match sent {
+                Sent::Taken => {
+                    counters.packets += 1;
+                    counters.bytes += length;
+                }
+                other => {
+                    counters.unsent += 1;
+                    failed = Some(other);
+                }
+            }
+        });
+        drop(lengths);
+        if let Some(failed) = failed {
+            counters.error = Some(match failed {
+                Sent::QueueFull => "the queue of the interface is full".to_owned(),
+                Sent::TooLong => "a packet is longer than the interface takes".to_owned(),
+                Sent::Failed(error) => sender.told(error),
+                _ => "refused by the system".to_owned(),
+            });
+        }
+        sequence.clear_ready();
+        self.quiet_since = Instant::now();
+    }
+
+    /// Serves whoever asks; waits for that up to `wait`.
+    fn serve(&mut self, wait: Duration) -> Result<(), MulticastFailure> {
+        match self.poll.poll(&mut self.ready, Some(wait)) {
+            Err(error) if error.kind() != ErrorKind::Interrupted => {
+                return Err(MulticastFailure::Poll(error));
+            }
+            _ => {}
+        }
+        // Readiness is told once, and remembered until a socket has no more.
+        for event in &self.ready {
+            match event.token() {
+                RETRANSMISSION => self.is_asked = true,
+                SOUPBINTCP => self.is_called = true,
+                Token(number) => {
+                    if let Some(client) = self.clients.get_mut(&number) {
+                        client.is_readable |= event.is_readable() || event.is_read_closed();
+                        client.is_writable |= event.is_writable();
+                    }
+                }
+            }
+        }
+        let is_tick = self.ticked.elapsed() >= TICK;
+        if is_tick {
+            self.ticked = Instant::now();
+            // Where there were no more descriptors it is tried again.
+            self.is_called = true;
+        }
+        if self.is_asked {
+            self.answer();
+        }
+        if self.is_called {
+            self.accept();
+        }
+        let now_ns = self.now_ns();
+        self.offered = self.sequence.kept().end;
+        let Self { clients, sequence, bytes, counters, refused_clients, .. } = self;
+        clients.retain(|_, client| {
+            if let Some(until) = client.closing {
+                return Instant::now() < until && is_open(client, bytes);
+            }
+            if is_tick {
+                client.soup.tick(now_ns);
+            }
+            let Some(end) = move_bytes(client, sequence, bytes, now_ns) else { return true };
+            counters.tcp_messages += client.soup.messages();
+            match end {
+                SoupEnd::Rejected => counters.rejected_logins += 1,
+                SoupEnd::TooSlow | SoupEnd::TimedOut | SoupEnd::NoLogin => counters.slow_clients += 1,
+                SoupEnd::Malformed => counters.malformed_clients += 1,
+                SoupEnd::Served | SoupEnd::Left => {}
+            }
+            if let Some(refusal) = end.refusal() {
+                refused_clients.refused(client.address, &refusal, now_ns);
+            }
+            let has_all = matches!(end, SoupEnd::Served | SoupEnd::Rejected);
+            let is_closing = has_all && client.stream.shutdown(Shutdown::Write).is_ok();
+            client.closing = is_closing.then(|| Instant::now() + CLOSING);
+            is_closing
+        });
+        if self.told.elapsed() >= TICK {
+            self.told = Instant::now();
+            self.tell_to(&self.stats);
+        }
+        Ok(())
+    }
+
+    /// Answers requests for messages.
+    fn answer(&mut self) {
+        let now_ns = self.now_ns();
+        let Self {
+            retransmission: Some(socket),
+            is_asked,
+            bytes,
+            message,
+            sequence,
+            counters,
+            refused_requests,
+            ..
+        } = self
+        else {
+            self.is_asked = false;
+            return;
+        };
+        for _ in 0..MOST_IN_TURN {
+            let (length, asker) = match socket.recv_from(bytes) {
+                Ok(received) => received,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    *is_asked = false;
+                    return;
+                }
+                // What an earlier answer met with, such as a port that nobody listens at.
+                Err(_) => continue,
+            };
+            counters.requests += 1;
+            match sequence.answer(bytes.get(..length).unwrap_or_default(), message) {
+                Err(refusal) => {
+                    counters.refused_requests += 1;
+                    refused_requests.refused(asker, &refusal, now_ns);
+                }
+                Ok(count) => match socket.send_to(message, asker) {
+                    Ok(_) => {
+                        counters.answers += 1;
+                        counters.answered_messages += u64::from(count);
+                    }
+                    Err(_) => counters.unsent_answers += 1,
+                },
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        let now_ns = self.now_ns();
+        let Some(listener) = &self.listener else {
+            self.is_called = false;
+            return;
+        };
+        for _ in 0..MOST_IN_TURN {
+            // None there, or no more descriptors: it is tried again at the next tick.
+            let Ok((mut stream, address)) = listener.accept() else {
+                self.is_called = false;
+                return;
+            };
+            self.counters.connections += 1;
+            let number = self.next_client;
+            let is_full = self.clients.len() >= self.setting.max_connections;
+            let both = Interest::READABLE | Interest::WRITABLE;
+            if is_full || self.poll.registry().register(&mut stream, Token(number), both).is_err() {
+                self.counters.refused_connections += 1;
+                let reason = format!("more than {} connections at once", self.setting.max_connections);
+                self.refused_clients.refused(address, &reason, now_ns);
+                continue;
+            }
+            // Slower without, and no reason to refuse.
+            let _ = stream.set_nodelay(true);
+            self.next_client += 1;
+            let soup = SoupClient::new(self.setting.login.clone(), now_ns);
+            self.clients.insert(
+                number,
+                Client { stream, address, soup, is_readable: true, is_writable: true, closing: None },
+            );
+        }
+    }
+
+    /// The engine has ended: what waits is sent, and the end told for a while.
+    fn say_farewell(&mut self) -> Result<(), MulticastFailure> {
+        if !self.is_live {
+            self.go_live();
+        }
+        self.replica.release();
+        self.put_records();
+        self.sequence.end();
+        self.send();
+        let began = Instant::now();
+        let (mut asked, mut until) = (self.counters.requests, began + self.setting.linger);
+        while Instant::now() < until && !self.stop.load(Ordering::Acquire) {
+            // Who still asks still gets answers, for a bounded time.
+            if self.counters.requests != asked {
+                asked = self.counters.requests;
+                until =
+                    (Instant::now() + self.setting.linger).min(began + self.setting.linger * MOST_LINGERS);
+            }
+            if self.quiet_since.elapsed() >= END_EVERY {
+                self.sequence.heartbeat();
+                self.send();
+            }
+            self.serve(if self.has_work() { Duration::ZERO } else { Duration::from_millis(1) })?;
+        }
+        Ok(())
+    }
+
+    fn tell_to(&self, stats: &Mutex<MulticastStats>) {
+        let kept = self.sequence.kept();
+        let told = MulticastStats {
+            session: String::from_utf8_lossy(&self.sequence.session()).into_owned(),
+            next: kept.end,
+            oldest: kept.start,
+            too_long: self.sequence.too_long(),
+            clients: self.clients.len() as u64,
+            tcp_messages: self.counters.tcp_messages
+                + self
+                    .clients
+                    .values()
+                    .filter(|client| client.closing.is_none())
+                    .map(|client| client.soup.messages())
+                    .sum::<u64>(),
+            ring_lag: self.consumer.lag(),
+            ..self.counters.clone()
+        };
+        *stats.lock().unwrap_or_else(PoisonError::into_inner) = told;
+    }
+}
+
+/// Throws away what a client sends; whether it may send more.
+fn is_open(client: &mut Client, bytes: &mut [u8]) -> bool {
+    match client.stream.read(bytes) {
+        Ok(length) => length > 0,
+        Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+    }
+}
+
+/// Reads what a client sent, and sends what it is to get. Says how it ended, if it did.
+fn move_bytes(client: &mut Client, sequence: &Sequence, bytes: &mut [u8], now_ns: u64) -> Option<SoupEnd> {
+    let Client { stream, soup, is_readable, is_writable, .. } = client;
+    if *is_readable {
+        match stream.read(bytes) {
+            Ok(0) => soup.closed(),
+            Ok(length) => soup.receive(bytes.get(..length).unwrap_or_default(), sequence, now_ns),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => *is_readable = false,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => soup.closed(),
+        }
+    }
+    for _ in 0..MOST_IN_TURN {
+        soup.fill(sequence, now_ns);
+        if soup.output().is_empty() || soup.over().is_some() || !*is_writable {
+            break;
+        }
+        match stream.write(soup.output()) {
+            Ok(0) => soup.closed(),
+            Ok(length) => soup.sent(length, now_ns),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => *is_writable = false,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => soup.closed(),
+        }
+    }
+    // What a turn leaves is seen as work that is left: its socket will not tell of it.
+    soup.fill(sequence, now_ns);
+    soup.over()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_named_after_the_day_and_the_time_of_its_start() {
+        // 2025-11-14 00:00 UTC.
+        let midnight = 1_763_078_400 * Nanos::SECOND;
+        assert_eq!(&session_name(Nanos(midnight)), b"2511140000");
+        assert_eq!(&session_name(Nanos(midnight + 3_700_000_000)), b"2511140011");
+        // 863,999 tenths: 18, 18, 23 and 35 in base 36.
+        assert_eq!(&session_name(Nanos(midnight + 86_400 * Nanos::SECOND - 1)), b"251114IINZ");
+        let names: Vec<[u8; 10]> =
+            (0..40).map(|step| session_name(Nanos(midnight + step * 9_000 * Nanos::SECOND))).collect();
+        assert!(names.is_sorted(), "{names:?}");
+        // No time is too late.
+        session_name(Nanos(u64::MAX));
+    }
+}

@@ -1,0 +1,40 @@
+//! The plant's records as rows of QuestDB, a database of time series.
+//!
+//! ```text
+//! ring ─▶ reader: replica ──records──▶ queue ─▶ sender: rows ─▶ HTTP (InfluxDB line protocol)
+//! journal ─▶ again: replica ──records─▶ queue ─┘
+//! ```
+//!
+//! Each schema has a table, each record a row. The reader stands behind the journal in the ring and never waits for the
+//! server: it makes the records that a live client gets and puts them into a queue that is bounded in bytes. The sender
+//! makes rows of them and sends them by requests that the server acknowledges; what it has not acknowledged it is sent
+//! again, with pauses that grow to a bound. What has no room in the queue is counted and, where there is a journal, sent from it
+//! when the server keeps up again; so is the day from its beginning after a restart. A row's time, its event's number and
+//! its place among the event's records are its key: what is sent twice is there once.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | `rows` | the tables, and records as rows |
+//!
+//! Cost: the reader does for a record what the live clients' server does before it distributes it. Of the journal a
+//! replica of its own is made, with books.
+
+#[cfg(feature = "questdb")]
+mod database;
+#[cfg(feature = "questdb")]
+mod output;
+#[cfg(feature = "questdb")]
+mod queue;
+#[cfg(feature = "questdb")]
+mod reader;
+#[cfg(feature = "questdb")]
+pub mod rows;
+#[cfg(feature = "questdb")]
+mod sender;
+mod setting;
+mod status;
+
+#[cfg(feature = "questdb")]
+pub use output::{QuestDb, QuestDbError, QuestDbFailure, start};
+pub use setting::{QuestDbLogin, QuestDbSetting};
+pub use status::QuestDbStatus;

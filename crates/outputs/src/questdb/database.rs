@@ -1,0 +1,135 @@
+//! The server: rows by the InfluxDB line protocol over HTTP, which acknowledges them, and tables by SQL.
+//!
+//! The protocol's second version is told rather than asked for: it has numbers in binary and times in nanoseconds, and
+//! QuestDB 9 speaks it.
+//!
+//! Sources: QuestDB's *InfluxDB Line Protocol* and *REST API*, and the crate `questdb-rs`.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use questdb::ErrorCode;
+use questdb::ingress::{Buffer, Protocol, ProtocolVersion, Sender, SenderBuilder};
+use ureq::Agent;
+
+use super::output::QuestDbError;
+use super::{QuestDbLogin, QuestDbSetting};
+
+/// The version of the line protocol.
+const VERSION: ProtocolVersion = ProtocolVersion::V2;
+
+/// How long an answer is read of which only the error is wanted.
+const LONGEST_ANSWER: u64 = 64 << 10;
+
+/// Why rows were not taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum NotTaken {
+    /// The server cannot be had, or lets us not in: it may be otherwise later.
+    Away(String),
+    /// It does not take these rows.
+    Refused(String),
+}
+
+/// Connections to the server, made when they are needed.
+pub(super) struct Database {
+    sender: Sender,
+    agent: Agent,
+    exec: String,
+    authorization: Option<String>,
+}
+
+impl Database {
+    /// Connects to nothing yet.
+    pub(super) fn new(setting: &QuestDbSetting) -> Result<Self, QuestDbError> {
+        let timeout = setting.timeout;
+        let (host, port) = (setting.host.as_str(), setting.port);
+        let build = || {
+            let mut builder = SenderBuilder::new(Protocol::Http, host, port)
+                .protocol_version(VERSION)?
+                // Trying again is our own work, so that it is seen.
+                .retry_timeout(Duration::ZERO)?
+                .request_timeout(timeout)?;
+            builder = match &setting.login {
+                None => builder,
+                Some(QuestDbLogin::Token(token)) => builder.token(token)?,
+                Some(QuestDbLogin::User { name, password }) => builder.username(name)?.password(password)?,
+            };
+            builder.build()
+        };
+        let sender = build().map_err(|error| QuestDbError::Client { reason: error.msg().to_owned() })?;
+        let agent = Agent::config_builder().timeout_global(Some(timeout)).http_status_as_error(false).build();
+        let authorization = setting.login.as_ref().map(|login| match login {
+            QuestDbLogin::Token(token) => format!("Bearer {token}"),
+            QuestDbLogin::User { name, password } => {
+                format!("Basic {}", STANDARD.encode(format!("{name}:{password}")))
+            }
+        });
+        Ok(Self { sender, agent: agent.into(), exec: format!("http://{host}:{port}/exec"), authorization })
+    }
+
+    /// An empty buffer for rows.
+    pub(super) fn buffer(&self) -> Buffer {
+        self.sender.new_buffer()
+    }
+
+    /// Runs a statement.
+    pub(super) fn execute(&self, sql: &str) -> Result<(), NotTaken> {
+        let mut request = self.agent.get(&self.exec).query("query", sql);
+        if let Some(authorization) = &self.authorization {
+            request = request.header("Authorization", authorization);
+        }
+        let away = |error: ureq::Error| NotTaken::Away(error.to_string());
+        let mut answer = request.call().map_err(away)?;
+        let status = answer.status();
+        let body = answer.body_mut().with_config().limit(LONGEST_ANSWER).lossy_utf8(true);
+        let body = body.read_to_string().map_err(away)?;
+        if status.is_success() {
+            return Ok(());
+        }
+        let told: Option<serde_json::Value> = serde_json::from_str(&body).ok();
+        let error = told.as_ref().and_then(|told| told.get("error")?.as_str());
+        match error {
+            // What is wrong with a statement is told so, with status 400.
+            Some(error) if status.as_u16() == 400 => Err(NotTaken::Refused(one_line(error))),
+            _ => Err(NotTaken::Away(format!("the server answers with {status}"))),
+        }
+    }
+
+    /// Sends rows of one table. Once it has answered, the server has taken all of them.
+    pub(super) fn send(&mut self, rows: &Buffer) -> Result<(), NotTaken> {
+        let Err(error) = self.sender.flush_and_keep(rows) else { return Ok(()) };
+        let told = one_line(error.msg());
+        match error.code() {
+            // An answer with an error, whether of these rows or of a server that cannot write now: one that runs a statement can.
+            ErrorCode::ServerFlushError => self.execute("SELECT 1").and(Err(NotTaken::Refused(told))),
+            ErrorCode::InvalidApiCall | ErrorCode::InvalidName | ErrorCode::InvalidTimestamp => {
+                Err(NotTaken::Refused(told))
+            }
+            _ => Err(NotTaken::Away(told)),
+        }
+    }
+}
+
+/// What a server says, as one line that is not too long.
+fn one_line(text: &str) -> String {
+    let mut line: String =
+        text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    if let Some((end, _)) = line.char_indices().nth(300) {
+        line.truncate(end);
+        line.push_str("...");
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_is_one_line() {
+        assert_eq!(one_line("a\nb\tc"), "a b c");
+        let long = one_line(&"é".repeat(400));
+        assert!(long.chars().count() == 303 && long.ends_with("é..."));
+    }
+}

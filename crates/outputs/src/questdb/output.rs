@@ -1,0 +1,161 @@
+//! The threads that send records to QuestDB.
+
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use std::{io, thread};
+
+use tapeworks_market::Event;
+use tapeworks_ring::disruptor::{Consumer, Failed, Single};
+use tapeworks_ring::wait::WaitStrategy;
+
+use crate::begin::Begin;
+use tapeworks_engine::history::HistoryError;
+use tapeworks_market::BookOptions;
+
+use super::database::Database;
+use super::queue::Queue;
+use super::reader::{Reading, Repeating};
+use super::sender::Sending;
+use super::{QuestDbSetting, QuestDbStatus};
+
+/// How often the status is told.
+pub(super) const TELL_EVERY: Duration = Duration::from_millis(100);
+
+/// Why nothing is sent.
+#[derive(thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum QuestDbError {
+    /// The client does not take its options.
+    #[error("cannot be a client of QuestDB: {reason}")]
+    Client {
+        /// What it said.
+        reason: String,
+    },
+    /// There is no thread.
+    #[error("no thread for QuestDB: {0}")]
+    Thread(io::Error),
+}
+
+/// Why it ended before it was told to. A server that is away is none.
+#[derive(thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum QuestDbFailure {
+    /// The ring stands still.
+    #[error("QuestDB's reader gets no more events: {0}")]
+    Ring(Failed),
+    /// The events of the day so far cannot be read.
+    #[error("QuestDB's reader cannot begin: {0}")]
+    History(#[from] HistoryError),
+    /// A thread panicked.
+    #[error("a thread for QuestDB panicked")]
+    Panicked,
+}
+
+/// What sends records to QuestDB. Dropping it stops it.
+#[derive(Debug)]
+pub struct QuestDb {
+    queue: Arc<Queue>,
+    reader: Option<JoinHandle<Result<(), QuestDbFailure>>>,
+    others: Vec<JoinHandle<()>>,
+}
+
+fn spawn<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, QuestDbError> {
+    thread::Builder::new().name(name.to_owned()).spawn(run).map_err(QuestDbError::Thread)
+}
+
+/// Starts sending the records of the events that `consumer` gives. Whether there is a server is
+/// seen later: [`QuestDb::status`].
+///
+/// # Errors
+/// [`QuestDbError`].
+pub fn start<W: WaitStrategy + 'static>(
+    setting: QuestDbSetting,
+    books: &BookOptions,
+    consumer: Consumer<Event, W, Single>,
+    begin: Begin,
+) -> Result<QuestDb, QuestDbError> {
+    let history = begin.history.clone().filter(|_| setting.send_again);
+    let queue = Arc::new(Queue::new(setting.queue_bytes, history.is_some()));
+    let database = Database::new(&setting)?;
+    let sending = Sending::new(Arc::clone(&queue), setting.clone(), database);
+    let repeating = history.map(|history| Repeating {
+        queue: Arc::clone(&queue),
+        schemas: setting.schemas.clone(),
+        books: books.clone(),
+        history,
+    });
+    let reading = Reading::new(Arc::clone(&queue), setting, books, consumer, begin);
+    queue.tell();
+    // From here on an error drops this, which ends the threads there are.
+    let mut started = QuestDb { queue, reader: None, others: Vec::new() };
+    started.others.push(spawn("questdb send", move || sending.run())?);
+    if let Some(repeating) = repeating {
+        started.others.push(spawn("questdb again", move || repeating.run())?);
+    }
+    started.reader = Some(spawn("questdb", move || reading.run())?);
+    Ok(started)
+}
+
+impl QuestDb {
+    /// What was done, as of some tenths of a second ago, for another thread.
+    pub fn status_handle(&self) -> Arc<Mutex<QuestDbStatus>> {
+        self.queue.shown()
+    }
+
+    /// What was done, as of now.
+    pub fn status(&self) -> QuestDbStatus {
+        self.queue.status()
+    }
+
+    /// Whether the reader has ended.
+    pub fn is_finished(&self) -> bool {
+        self.reader.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits until the engine has ended and what waits is sent, or until that takes longer than the setting lets it. Returns
+    /// what was done.
+    ///
+    /// # Errors
+    /// [`QuestDbFailure`] when it ended otherwise.
+    pub fn join(mut self) -> Result<QuestDbStatus, QuestDbFailure> {
+        self.end()?;
+        Ok(self.queue.status())
+    }
+
+    /// Stops it now: what waits is not sent. Returns what was done.
+    ///
+    /// # Errors
+    /// [`QuestDbFailure`] when it had ended before, and why.
+    pub fn stop(self) -> Result<QuestDbStatus, QuestDbFailure> {
+        self.queue.stop();
+        self.join()
+    }
+
+    fn end(&mut self) -> Result<(), QuestDbFailure> {
+        let reader = self.reader.take().map(JoinHandle::join);
+        if !matches!(reader, Some(Ok(Ok(())))) {
+            // Nobody else tells the others.
+            self.queue.stop();
+        }
+        let others = self.others.drain(..).map(JoinHandle::join).filter(Result::is_err).count();
+        self.queue.tell();
+        match reader {
+            Some(Err(_)) => Err(QuestDbFailure::Panicked),
+            Some(Ok(Err(failure))) => Err(failure),
+            _ if others > 0 => Err(QuestDbFailure::Panicked),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for QuestDb {
+    fn drop(&mut self) {
+        self.queue.stop();
+        // Whoever wants to know how it ended calls `join` or `stop`.
+        let _ended = self.end();
+    }
+}

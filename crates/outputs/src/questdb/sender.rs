@@ -1,0 +1,208 @@
+//! The thread that makes rows of records and sends them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dbn::decode::dbn::RecordDecoder;
+use questdb::ingress::{Buffer, TableName};
+use tapeworks_market::Symbol;
+
+use super::QuestDbSetting;
+use super::database::{Database, NotTaken};
+use super::output::TELL_EVERY;
+use super::queue::{Chunk, Next, Origin, Queue};
+use super::rows;
+use tapeworks_engine::replica::{LANES, lane_of};
+
+/// Rows that one request has at most.
+const MOST_ROWS: usize = 20_000;
+
+/// How often rows are sent that a server refuses which else is well.
+const TRIES: u32 = 5;
+
+/// The first pause after a failure; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+pub(super) struct Sending {
+    queue: Arc<Queue>,
+    setting: QuestDbSetting,
+    database: Database,
+    buffer: Buffer,
+    names: Vec<Option<Symbol>>,
+    /// Of each origin and schema the last event that there was a record of, and how many of it.
+    parts: [[(u64, u32); LANES]; 2],
+    has_tables: bool,
+    has_connected: bool,
+    pause: Duration,
+    told: Instant,
+}
+
+impl Sending {
+    pub(super) fn new(queue: Arc<Queue>, setting: QuestDbSetting, database: Database) -> Self {
+        let buffer = database.buffer();
+        Self {
+            queue,
+            setting,
+            database,
+            buffer,
+            names: Vec::new(),
+            parts: [[(u64::MAX, 0); LANES]; 2],
+            has_tables: false,
+            has_connected: false,
+            pause: FIRST_PAUSE,
+            told: Instant::now(),
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        // The server is looked for at once: what is wrong with it is told before there is anything to send.
+        while !self.has_tables && !self.connect() {
+            if !self.rest() {
+                break;
+            }
+        }
+        loop {
+            self.tell();
+            match self.queue.take(TELL_EVERY) {
+                Next::Chunk(chunk) => {
+                    let unsent = self.send(&chunk);
+                    self.queue.done(&chunk, unsent);
+                }
+                Next::Nothing => {}
+                Next::End => break,
+            }
+        }
+        self.queue.give_up();
+        self.queue.tell();
+    }
+
+    fn tell(&mut self) {
+        if self.told.elapsed() >= TELL_EVERY {
+            self.told = Instant::now();
+            self.queue.tell();
+        }
+    }
+
+    /// Waits before the next try, longer each time. `false` when there is to be none.
+    fn rest(&mut self) -> bool {
+        self.queue.tell();
+        let pause = self.pause;
+        self.pause = (pause * 2).min(self.setting.longest_pause);
+        self.queue.pause(pause)
+    }
+
+    /// Creates the tables where they are not there.
+    fn connect(&mut self) -> bool {
+        for schema in &self.setting.schemas {
+            let table = rows::table_name(&self.setting.table_prefix, *schema);
+            if let Err(error) = self.database.execute(&rows::create_table(&table, *schema)) {
+                let told = match error {
+                    NotTaken::Away(told) => told,
+                    NotTaken::Refused(told) => format!("the table {table} cannot be created: {told}"),
+                };
+                self.fail(told);
+                return false;
+            }
+        }
+        (self.has_tables, self.pause) = (true, FIRST_PAUSE);
+        let is_again = std::mem::replace(&mut self.has_connected, true);
+        self.queue.progress(|status| {
+            status.is_connected = true;
+            status.reconnects += u64::from(is_again);
+        });
+        true
+    }
+
+    fn fail(&mut self, told: String) {
+        self.has_tables = false;
+        self.queue.progress(|status| {
+            status.is_connected = false;
+            status.failures += 1;
+            status.error = Some(told);
+        });
+    }
+
+    /// Sends a chunk. Returns how many of its rows were neither sent nor refused.
+    fn send(&mut self, chunk: &Chunk) -> u64 {
+        self.queue.names(&mut self.names);
+        let mut decoder = RecordDecoder::new(chunk.records());
+        let table = rows::table_name(&self.setting.table_prefix, chunk.schema);
+        let Some(parts) = self.parts.get_mut(chunk.origin as usize) else { return chunk.rows() };
+        let Some(part) = parts.get_mut(lane_of(chunk.schema)) else { return chunk.rows() };
+        let mut last = *part;
+        let mut unsent = chunk.rows();
+        for items in chunk.items().chunks(MOST_ROWS) {
+            self.buffer.clear();
+            let (mut made, mut wrong) = (0u64, None);
+            for item in items {
+                last = if last.0 == item.event { (item.event, last.1 + 1) } else { (item.event, 0) };
+                let symbol = self.names.get(item.instrument.index()).and_then(Option::as_ref);
+                let row = TableName::new(&table).and_then(|table| {
+                    let record = decoder.decode_ref().ok().flatten();
+                    let none = || questdb::Error::new(questdb::ErrorCode::InvalidApiCall, "no record");
+                    let record = record.ok_or_else(none)?;
+                    rows::put(&mut self.buffer, table, chunk.schema, (item, last.1), symbol, record)
+                });
+                match row {
+                    Ok(()) => made += 1,
+                    Err(error) => wrong = Some(error),
+                }
+            }
+            let not_made = items.len() as u64 - made;
+            if let Some(error) = wrong {
+                self.queue.progress(|status| {
+                    status.refused += not_made;
+                    status.error = Some(format!("no row of a record of {}: {}", chunk.schema, error.msg()));
+                });
+            }
+            if made > 0 && !self.deliver(chunk.origin, made) {
+                return unsent - not_made;
+            }
+            unsent -= items.len() as u64;
+        }
+        if let Some(part) =
+            self.parts.get_mut(chunk.origin as usize).and_then(|parts| parts.get_mut(lane_of(chunk.schema)))
+        {
+            *part = last;
+        }
+        unsent
+    }
+
+    /// Sends the buffer's rows until they are taken or refused. `false` when there is no more time.
+    fn deliver(&mut self, origin: Origin, made: u64) -> bool {
+        let mut tries = 0;
+        loop {
+            if self.has_tables || self.connect() {
+                match self.database.send(&self.buffer) {
+                    Ok(()) => {
+                        self.pause = FIRST_PAUSE;
+                        self.queue.progress(|status| {
+                            status.rows += made;
+                            status.rows_again += if origin == Origin::Journal { made } else { 0 };
+                            status.requests += 1;
+                        });
+                        self.tell();
+                        return true;
+                    }
+                    Err(NotTaken::Away(told)) => self.fail(told),
+                    Err(NotTaken::Refused(told)) => {
+                        tries += 1;
+                        let is_over = tries == TRIES;
+                        self.queue.progress(|status| {
+                            status.failures += 1;
+                            status.error = Some(told);
+                            status.refused += if is_over { made } else { 0 };
+                        });
+                        if is_over {
+                            self.pause = FIRST_PAUSE;
+                            return true;
+                        }
+                    }
+                }
+            }
+            if !self.rest() {
+                return false;
+            }
+        }
+    }
+}

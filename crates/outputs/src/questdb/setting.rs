@@ -1,0 +1,75 @@
+//! What goes into QuestDB.
+
+use std::time::Duration;
+
+use tapeworks_store::Schema;
+
+/// The login at QuestDB.
+#[derive(Clone, PartialEq, Eq)]
+pub enum QuestDbLogin {
+    /// A user with a password.
+    User {
+        /// The user.
+        name: String,
+        /// The password.
+        password: String,
+    },
+    /// A token.
+    Token(String),
+}
+
+impl std::fmt::Debug for QuestDbLogin {
+    /// Without what is secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::User { name, .. } => f.debug_struct("User").field("name", name).finish_non_exhaustive(),
+            Self::Token(_) => f.debug_struct("Token").finish_non_exhaustive(),
+        }
+    }
+}
+
+/// What goes into QuestDB, and where that is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct QuestDbSetting {
+    /// The server's name or address.
+    pub host: String,
+    /// Its port of HTTP.
+    pub port: u16,
+    /// Who we are.
+    pub login: Option<QuestDbLogin>,
+    /// The schemas whose records become rows.
+    pub schemas: Vec<Schema>,
+    /// What the names of the tables begin with.
+    pub table_prefix: String,
+    /// Bytes of records that may wait.
+    pub queue_bytes: usize,
+    /// After so long records are sent, however few.
+    pub flush_every: Duration,
+    /// Whether records are sent from the journal: those that had no room, and the day's after a restart.
+    pub send_again: bool,
+    /// How long a request may take, but for the time that its bytes need.
+    pub timeout: Duration,
+    /// The longest pause between two tries.
+    pub longest_pause: Duration,
+    /// How long what waits may be sent when the plant ends.
+    pub linger: Duration,
+}
+
+impl QuestDbSetting {
+    /// Trades and the NBBO to a server, in tables whose names begin with `tapeworks_`.
+    pub fn new(host: impl Into<String>, port: u16) -> Self {
+        Self {
+            host: host.into(),
+            port,
+            login: None,
+            schemas: vec![Schema::Trades, Schema::Cmbp1],
+            table_prefix: "tapeworks_".to_owned(),
+            queue_bytes: 64 << 20,
+            flush_every: Duration::from_millis(250),
+            send_again: true,
+            timeout: Duration::from_secs(10),
+            longest_pause: Duration::from_secs(5),
+            linger: Duration::from_secs(5),
+        }
+    }
+}

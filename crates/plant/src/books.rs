@@ -1,0 +1,266 @@
+//! The books' stage of a plant: on ingest's thread, or behind the ring on a thread of its own (topology "pipeline").
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tapeworks_engine::{EngineOptions, MarketStage};
+use tapeworks_market::book::BATCH;
+use tapeworks_market::conflate::QuoteConflation;
+use tapeworks_market::{Books, Event};
+use tapeworks_ring::cpu;
+use tapeworks_ring::disruptor::{PollError, PublishError};
+use tapeworks_ring::wait::Wait;
+use tapeworks_runtime::now;
+use tapeworks_runtime::waiting::{Bell, Idle};
+
+use crate::checkpoint::BooksPart;
+use crate::error::PlantFailure;
+use crate::events::EventConsumer;
+use crate::shared::SharedMemory;
+use crate::status::Status;
+use crate::view::Watch;
+use crate::warm::Warmer;
+
+/// Books and NBBO, with all that shows them.
+pub(super) struct BooksStage {
+    pub(super) market: MarketStage<Option<SharedMemory>>,
+    watch: Watch,
+    /// Quotes that gave way to later ones while the stage lagged.
+    conflated: u64,
+    warm: Option<Warmer>,
+}
+
+impl BooksStage {
+    pub(super) fn new(
+        options: &EngineOptions,
+        shared: Option<SharedMemory>,
+        watch: Watch,
+        is_warm: bool,
+    ) -> Self {
+        let market = MarketStage::new(options, shared);
+        Self { market, watch, conflated: 0, warm: is_warm.then(Warmer::default) }
+    }
+
+    /// Runs rarely used code on private data while there is nothing to do, so that it is in the caches when it is needed.
+    pub(super) fn warm_up(&mut self) {
+        if let Some(warmer) = &mut self.warm {
+            warmer.turn();
+        }
+    }
+
+    /// Shows the books to whoever looks.
+    pub(super) fn show(&self) {
+        self.watch.fill(self.market.books(), self.market.nbbo(), self.market.instruments(), now());
+    }
+
+    /// Makes the file of the shared memory again if somebody has removed it.
+    pub(super) fn look_after_file(&mut self) {
+        if let Some(shared) = self.market.publisher_mut() {
+            shared.look_after_file();
+        }
+    }
+
+    pub(super) fn tell(&self, status: &mut Status) {
+        if let Some(shared) = self.market.publisher() {
+            shared.tell(status);
+        }
+        status.nbbo = *self.market.nbbo().counts();
+        (status.orders, status.book_bytes, status.rejected) = (0, 0, 0);
+        for books in self.market.books().feeds() {
+            status.orders += books.order_count();
+            status.book_bytes += books.bytes();
+            status.rejected += books.counters().rejected();
+        }
+        status.contradicted_books = 0;
+        let contradicted = self.market.contradicted();
+        if !contradicted.is_empty() {
+            status.contradicted_books =
+                self.market.books().feeds().iter().map(Books::contradicted_count).sum();
+            if status.contradicted_books == 0 {
+                contradicted.clear();
+            }
+        }
+        status.conflated = self.conflated;
+    }
+}
+
+/// Events behind at which the market's own thread lags.
+const LAGGING: usize = 8 * BATCH;
+
+/// The stage behind the ring: it applies batches, and hands over its books between two events when they are wanted.
+pub(super) struct Piped {
+    stage: BooksStage,
+    /// The number of the first event in `batch`.
+    next: u64,
+    batch: Vec<Event>,
+    conflation: QuoteConflation,
+    kept: Vec<Event>,
+    part: Option<BooksPart>,
+}
+
+impl Piped {
+    /// A stage whose next event has the number `next`.
+    pub(super) fn new(stage: BooksStage, next: u64, part: Option<BooksPart>) -> Self {
+        let batch = Vec::with_capacity(LAGGING);
+        Self { stage, next, batch, conflation: QuoteConflation::default(), kept: Vec::new(), part }
+    }
+
+    /// Takes an event, and applies the batch when it is complete.
+    #[inline]
+    fn put(&mut self, event: &Event, is_last: bool, is_lagging: bool) {
+        self.hand_over(is_lagging);
+        self.batch.push(*event);
+        if is_last || self.batch.len() == if is_lagging { LAGGING } else { BATCH } {
+            self.apply(is_lagging);
+        }
+    }
+
+    fn apply(&mut self, is_lagging: bool) {
+        if is_lagging {
+            let Self { conflation, kept, .. } = self;
+            conflation.batch(&self.batch, |event| kept.push(event));
+            self.stage.market.apply(&self.kept);
+            self.kept.clear();
+        } else {
+            self.stage.market.apply(&self.batch);
+        }
+        self.next += self.batch.len() as u64;
+        self.batch.clear();
+    }
+
+    /// Hands over the books if they are wanted as they are after the events so far.
+    #[inline]
+    fn hand_over(&mut self, is_lagging: bool) {
+        let next = self.next + self.batch.len() as u64;
+        if self.part.as_ref().is_some_and(|part| part.is_wanted_at(next)) {
+            self.apply(is_lagging);
+            let stage = &self.stage;
+            self.part.iter().for_each(|part| part.hand_over(next, |image| stage.market.image_in(image)));
+        }
+    }
+
+    fn tell(&mut self, status: &Mutex<Status>) {
+        self.stage.conflated = self.conflation.conflated();
+        self.stage.look_after_file();
+        self.stage.tell(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// The market's own thread, in the topology "pipeline".
+pub(super) fn run(
+    mut piped: Piped,
+    mut events: EventConsumer,
+    core: Option<usize>,
+    (wait, bell): (Wait, &Bell),
+    status: &Arc<Mutex<Status>>,
+) -> Result<(), PlantFailure> {
+    if let Some(core) = core {
+        // Slower on another core, and no reason to end.
+        let _not_pinned = cpu::pin(core);
+    }
+    bell.is_for_this_thread();
+    let mut told = Instant::now();
+    let mut idle = Idle::new(wait);
+    loop {
+        // Behind by more than this the stage lags: old quotes would only make it lag more.
+        let is_lagging = events.lag() > LAGGING;
+        let polled = events.poll(|event, _, is_last| piped.put(event, is_last, is_lagging));
+        piped.hand_over(false);
+        match polled {
+            Ok(0) => {
+                piped.stage.warm_up();
+                if wait == Wait::Park {
+                    bell.arm();
+                    // With events behind the ring's end there is nothing to wait for.
+                    if events.lag() == 0 {
+                        std::thread::park_timeout(Duration::from_millis(100));
+                    }
+                    bell.disarm();
+                } else {
+                    idle.rest();
+                }
+            }
+            Ok(_) => idle.worked(),
+            Err(PollError::Closed) => break,
+            Err(PollError::Failed(failed)) => return Err(PlantFailure::Ring(PublishError::Failed(failed))),
+        }
+        if told.elapsed() > Duration::from_millis(200) {
+            told = Instant::now();
+            piped.stage.show();
+            piped.tell(status);
+        }
+    }
+    piped.tell(status);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tapeworks_engine::Engine;
+
+    use super::*;
+    use crate::checkpoint::Coordinator;
+    use crate::tests::plant;
+    use crate::tests::support::session;
+
+    fn events() -> Vec<Event> {
+        let (mut engine, mut events) = (Engine::new(&plant().engine()), Vec::new());
+        for (channel, received, payload) in &session() {
+            let line = tapeworks_market::Line::A;
+            let input =
+                tapeworks_feed::live::Input::Packet { channel: *channel, line, received: *received, payload };
+            engine.input(&input, &mut events);
+        }
+        events
+    }
+
+    fn stage() -> BooksStage {
+        BooksStage::new(&plant().engine(), None, Watch::default(), false)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
+
+        #[test]
+        fn books_are_handed_over_as_they_are_before_the_event_that_was_named(
+            at in any::<prop::sample::Index>(),
+            // What the ring has at each look, and whether the stage lags.
+            polls in prop::collection::vec((1usize..3_000, any::<bool>()), 1..20),
+            first in 0u64..1_000,
+            // Where the earlier image was taken, into whose memory the copy goes.
+            earlier in any::<prop::sample::Index>(),
+        ) {
+            let events = events();
+            let at = at.index(events.len() + 1);
+            let coordinator = Arc::new(Coordinator::default());
+            let mut other = stage();
+            other.market.apply(&events[..earlier.index(events.len() + 1)]);
+            coordinator.give_back(other.market.image().sorted());
+            let (to, books) = std::sync::mpsc::channel();
+            let part = BooksPart::new(Arc::clone(&coordinator), to, Arc::default());
+            let mut piped = Piped::new(stage(), first, Some(part));
+            coordinator.ask_for_books(first + at as u64);
+            let (mut rest, mut looks) = (&events[..], polls.iter().cycle());
+            while !rest.is_empty() {
+                let (available, is_lagging) = *looks.next().unwrap();
+                let (polled, later) = rest.split_at(available.min(rest.len()));
+                for (place, event) in polled.iter().enumerate() {
+                    piped.put(event, place + 1 == polled.len(), is_lagging);
+                }
+                piped.hand_over(false);
+                rest = later;
+            }
+            let mut straight = stage();
+            straight.market.apply(&events[..at]);
+            let (number, image) = books.try_recv().unwrap();
+            prop_assert_eq!(number, first + at as u64);
+            let (expected, image) = (straight.market.image().sorted(), image.sorted());
+            prop_assert!(image == expected);
+            // It goes on as if nothing had been asked of it.
+            straight.market.apply(&events[at..]);
+            prop_assert!(piped.stage.market.image().sorted() == straight.market.image().sorted());
+            prop_assert!(books.try_recv().is_err(), "once");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Checkpoints of running plants, and readers that go on from them.
+
+use std::fs;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use tapeworks_engine::MarketStage;
+use tapeworks_engine::checkpoint::folder::newest;
+use tapeworks_engine::history::{History, Read};
+use tapeworks_journal::Opened;
+use tapeworks_market::nbbo::{NbboRules, StaleBooks};
+use tapeworks_market::{Event, Nanos};
+
+use super::*;
+use crate::journal::JournalSetting;
+use crate::tests::plant;
+use crate::tests::support::{Temporary, run, session, without_heartbeats};
+use crate::{EventConsumer, Plant, PlantOptions, Topology};
+
+fn stage() -> MarketStage {
+    MarketStage::new(&plant().engine(), ())
+}
+
+/// Checkpoints in a journal's folder.
+fn files_in(folder: &Path) -> usize {
+    folder::check(folder).unwrap().len()
+}
+
+fn opened(next: u64) -> Opened {
+    Opened { first: 0, next, ..Opened::default() }
+}
+
+/// All events of a plant that was stopped.
+fn drain(mut consumer: EventConsumer) -> Vec<Event> {
+    let mut events = Vec::new();
+    while consumer.poll(|event, _, _| events.push(*event)).is_ok() {}
+    events
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(30), "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_plant_starts_from_its_snapshot_and_has_the_day_all_the_same() {
+    day([Topology::Inline; 3]);
+}
+
+#[test]
+fn a_pipeline_starts_from_its_snapshot_and_has_the_day_all_the_same() {
+    day([Topology::Pipeline; 3]);
+}
+
+#[test]
+fn a_plant_starts_from_a_snapshot_of_another_topology() {
+    day([Topology::Pipeline, Topology::Inline, Topology::Pipeline]);
+}
+
+/// A day in three runs of a plant, each of which goes on from the snapshot of the one before.
+fn day(topologies: [Topology; 3]) {
+    let folder = Temporary::new();
+    let mut options = plant();
+    options.ring_events = 1 << 16;
+    options.rules = NbboRules { stale_books: StaleBooks::Flag, odd_lots_count: false };
+    let mut journal = JournalSetting::new(&folder.0);
+    journal.snapshot_every = Some(Duration::from_millis(100));
+    journal.queue = 64;
+    options.journal = Some(journal);
+    let socket = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+    let packets = without_heartbeats();
+    let third = packets.len() / 3;
+    let mut seen = Vec::new();
+    for (round, (piece, topology)) in packets.chunks(third).zip(topologies).enumerate() {
+        options.topology = topology;
+        let (mut plant, consumers) = Plant::start(options.clone(), &["test"]).unwrap();
+        let consumer = consumers.into_iter().next().unwrap();
+        let replayed = plant.replayed().unwrap();
+        let status = plant.status();
+        if round == 0 {
+            assert_eq!((plant.first_event(), status.snapshots.restored), (0, None));
+        } else {
+            assert!(status.snapshots.restored.is_some(), "{:?}", status.snapshots);
+            assert!(status.snapshots.refused.is_empty());
+            assert_eq!(plant.first_event() + replayed.events, seen.len() as u64, "where it was");
+        }
+        let first = plant.first_event() as usize;
+        wait_until("lines", || plant.status().channels.len() == 3);
+        let lines: Vec<SocketAddr> =
+            plant.status().channels.iter().map(|channel| channel.lines[0].address).collect();
+        let had = plant.status().events;
+        for (channel, _, payload) in piece {
+            socket.send_to(payload, lines[usize::from(*channel)]).unwrap();
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        wait_until("events", || plant.status().events > had + 500);
+        let written = plant.status().snapshots.written;
+        wait_until("snapshots", || plant.status().snapshots.written > written + 1);
+        let handle = plant.status_handle();
+        plant.stop().unwrap();
+        let told = handle.lock().unwrap().clone();
+        let snapshots = &told.snapshots;
+        assert_eq!((&snapshots.error, snapshots.failed, snapshots.skipped), (&None, 0, 0));
+        assert_eq!(snapshots.taken, snapshots.written, "none is left half done");
+        assert_eq!(snapshots.books_pause_ns > 0, topology == Topology::Pipeline);
+        let events = drain(consumer);
+        // What the ring has of before is what was there.
+        seen.truncate(first + replayed.events as usize);
+        assert_eq!(seen.get(first..), events.get(..replayed.events as usize));
+        seen.truncate(first);
+        seen.extend(events);
+    }
+    // A history has the whole day, whatever the snapshots.
+    let mut reader = options.history().unwrap().open(Nanos(0)).unwrap();
+    let mut whole = Vec::new();
+    while reader.read(&mut whole).unwrap() == Read::Events {}
+    assert!(whole == seen, "{} and {}", whole.len(), seen.len());
+    assert_eq!(files_in(&folder.0), 3, "the newest two, and the first of the segment");
+    // The books of the last snapshot are those of its events in one thread, whoever took them.
+    let opened = opened(u64::MAX);
+    let (restored, refused) = newest(&folder.0, &opened, &options.engine());
+    let (restored, mut straight) = (restored.unwrap(), stage());
+    assert!(refused.is_empty());
+    straight.apply(&whole[..restored.engine.counters().events as usize]);
+    let mut taken = stage();
+    taken.restore(restored.market);
+    same_market(&taken, &straight);
+}
+
+/// The number of the event that a reader of the journal comes to.
+fn reached(options: &PlantOptions) -> u64 {
+    let mut reader = options.history().unwrap().open(Nanos(0)).unwrap();
+    let (mut events, mut next) = (Vec::new(), 0);
+    loop {
+        let read = reader.read(&mut events).unwrap();
+        next += events.len() as u64;
+        events.clear();
+        next = reader.start().map_or(next, |start| start.first_event());
+        if read == Read::CaughtUp {
+            return next;
+        }
+    }
+}
+
+#[test]
+fn a_plant_whose_journal_loses_inputs_takes_its_state_so_that_readers_and_the_next_start_agree() {
+    for every in [None, Some(Duration::from_millis(100))] {
+        let (folder, away) = (Temporary::new(), Temporary::new());
+        let mut options = plant();
+        options.ring_events = 1 << 16;
+        let mut setting = JournalSetting::new(&folder.0);
+        (setting.snapshot_every, setting.options.segment_bytes) = (every, 4_096);
+        options.journal = Some(setting);
+        let socket = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+        let packets = without_heartbeats();
+        let (mut running, consumers) = Plant::start(options.clone(), &["test"]).unwrap();
+        let consumer = consumers.into_iter().next().unwrap();
+        running.replayed().unwrap();
+        wait_until("lines", || running.status().channels.len() == 3);
+        let channels = running.status().channels;
+        let send = |packets: &[(u16, Nanos, Vec<u8>)]| {
+            for (channel, _, payload) in packets {
+                socket.send_to(payload, channels[usize::from(*channel)].lines[0].address).unwrap();
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        };
+        let third = packets.len() / 3;
+        send(&packets[..third]);
+        let lost = |running: &Plant| running.status().journal.map_or(0, |journal| journal.lost);
+        // The journal's folder is not there: no segment can begin.
+        std::fs::rename(&folder.0, &away.0).unwrap();
+        send(&packets[third..2 * third]);
+        wait_until("losses", || lost(&running) > 0);
+        std::fs::rename(&away.0, &folder.0).unwrap();
+        std::thread::sleep(Duration::from_millis(1_100));
+        send(&packets[2 * third..]);
+        wait_until("a state behind the loss", || reached(&options) == running.status().events);
+        running.stop().unwrap();
+        let seen = drain(consumer);
+        let mut reader = options.history().unwrap().open(Nanos(0)).unwrap();
+        let (mut told, mut next, mut jumps) = (Vec::new(), 0, 0);
+        while reader.read(&mut told).unwrap() == Read::Events {
+            next += told.len();
+            if let Some(start) = reader.start() {
+                next = start.first_event() as usize;
+                jumps += 1;
+                // What follows is what the ring had.
+                told.clear();
+                reader.read(&mut told).unwrap();
+                assert!(seen[next..next + told.len()] == told[..], "{every:?}");
+                next += told.len();
+            }
+            told.clear();
+        }
+        next += told.len();
+        assert_eq!((next, jumps > 0), (seen.len(), true), "{every:?}");
+        let (mut again, consumers) = Plant::start(options.clone(), &["test"]).unwrap();
+        let replayed = again.replayed().unwrap();
+        assert_eq!(again.first_event() + replayed.events, seen.len() as u64, "{every:?}");
+        drop(consumers);
+        drop(again);
+    }
+}
+
+/// Books, NBBO and symbols are the same.
+fn same_market(one: &MarketStage, other: &MarketStage) {
+    let (one, other) = (one.image().sorted(), other.image().sorted());
+    assert!(one == other);
+}
+
+#[test]
+fn books_of_another_event_are_not_joined_with_the_engine() {
+    let folder = Temporary::new();
+    fs::create_dir_all(&folder.0).unwrap();
+    let (mut engine, mut market) = (Engine::new(&plant().engine()), stage());
+    run(&mut engine, &mut market, &session()[..500]);
+    let coordinator = Arc::new(Coordinator::default());
+    let status = Arc::default();
+    let ((states, jobs), (to, books)) = (channel(), channel());
+    let part = BooksPart::new(Arc::clone(&coordinator), to, Arc::clone(&status));
+    let (folder_of, of_writer) = (folder.0.clone(), Arc::clone(&coordinator));
+    let writer = CheckpointWriter {
+        folder: folder_of,
+        is_regular: true,
+        jobs,
+        books,
+        coordinator: of_writer,
+        status: Arc::clone(&status),
+    };
+    let at = engine.counters().events;
+    let under_way = coordinator.begin().unwrap();
+    assert!(coordinator.begin().is_none(), "one at a time");
+    coordinator.ask_for_books(at);
+    assert!(part.is_wanted_at(at) && !part.is_wanted_at(at - 1));
+    // Of one that was given up.
+    part.hand_over(at - 1, |image| stage().image_in(image));
+    part.hand_over(at, |image| market.image_in(image));
+    assert!(!part.is_wanted_at(at));
+    states.send((500, Box::new(Taken::new(&engine, None, under_way).unwrap()))).unwrap();
+    let running = std::thread::spawn(move || writer.run());
+    wait_until("a snapshot", || status.lock().unwrap().snapshots.written == 1);
+    wait_until("the next may begin", || coordinator.begin().is_some());
+    let (restored, refused) = newest(&folder.0, &opened(500), &plant().engine());
+    let (restored, mut taken) = (restored.unwrap(), stage());
+    assert!(refused.is_empty());
+    taken.restore(restored.market);
+    same_market(&taken, &market);
+    // The thread of the books ends, and with it the hope for them.
+    drop(part);
+    let under_way = coordinator.begin().unwrap();
+    states.send((501, Box::new(Taken::new(&engine, None, under_way).unwrap()))).unwrap();
+    drop(states);
+    running.join().unwrap();
+    let snapshots = status.lock().unwrap().snapshots.clone();
+    assert_eq!((snapshots.written, snapshots.failed), (1, 1));
+    assert!(snapshots.error.unwrap().contains("has ended"));
+}

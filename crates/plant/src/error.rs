@@ -1,0 +1,93 @@
+//! Why a plant does not start, or ends.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use tapeworks_journal::JournalError;
+use tapeworks_ring::cpu;
+
+/// Why a plant does not start.
+#[derive(thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum PlantError {
+    /// A line cannot be listened to.
+    #[error("venue '{venue}': cannot listen to {address}: {source}")]
+    Listen {
+        /// The venue.
+        venue: String,
+        /// The line.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The frames of an interface cannot be had.
+    #[error(transparent)]
+    Interface {
+        /// Why.
+        source: tapeworks_packet::live::InterfaceError,
+    },
+    /// The system cannot wait for sockets.
+    #[error("cannot wait for the lines: {source}")]
+    Wait {
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A thread cannot be pinned to its core.
+    #[error("cannot pin the thread '{thread}': {source}")]
+    Pin {
+        /// The thread.
+        thread: &'static str,
+        /// Why.
+        source: cpu::CpuError,
+    },
+    /// The journal cannot be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The shared memory cannot be made.
+    #[error("shared memory {}: {source}", path.display())]
+    SharedMemory {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: tapeworks_ring::broadcast::CreateError,
+    },
+    /// There is no thread.
+    #[error("no thread for '{thread}': {source}")]
+    Thread {
+        /// What for.
+        thread: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// Why a plant's thread ended before it was told to.
+#[derive(thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum PlantFailure {
+    /// A line cannot be received from.
+    #[error("venue '{venue}', {address}: receiving failed: {source}")]
+    Receive {
+        /// The venue.
+        venue: String,
+        /// The line.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The frames of the interface cannot be received any more.
+    #[error(transparent)]
+    Interface {
+        /// Why.
+        source: tapeworks_packet::live::InterfaceError,
+    },
+    /// Whoever stands behind the ring is gone.
+    #[error("the ring stands still: {0}")]
+    Ring(tapeworks_ring::disruptor::PublishError),
+    /// The journal failed, and the plant was told not to go on without.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// A thread panicked.
+    #[error("the thread '{0}' panicked")]
+    Panicked(&'static str),
+}

@@ -1,0 +1,533 @@
+//! The thread that lines come in on.
+//!
+//! A turn: what every line has (one `recvmmsg` each), in the order of the kernel's receive times; each datagram into the
+//! journal's queue, through the engine, and its events into the ring. Then what is due: timers, requests to servers, answers of
+//! the snapshot threads.
+//!
+//! Cost: the kernel's calls, shared by what they bring; per datagram the engine, a place in the journal's queue and one
+//! publication in the ring; per turn one read of the clock.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use tapeworks_feed::live::{Ask, LiveChannel};
+use tapeworks_journal::Opened;
+use tapeworks_market::{Event, EventKind, Nanos};
+use tapeworks_ring::disruptor::Producer;
+use tapeworks_ring::spsc;
+use tapeworks_ring::wait::Wait;
+
+use crate::books::BooksStage;
+use crate::checkpoint::{Coordinator, Taken, nanos};
+use crate::error::{PlantError, PlantFailure};
+use crate::options::{PlantOptions, Topology};
+use crate::queued::{Owned, Queued};
+use crate::receive::{Arrived, Asker, LineReceiver, Receivers};
+use crate::snapshots::{Asks, Wanted};
+use crate::status::{ChannelStatus, DelayBuckets, DelayPoint, LineStatus, Status};
+use crate::warm::Warmer;
+use tapeworks_engine::Contradicted;
+use tapeworks_engine::Engine;
+use tapeworks_engine::JournalReplayed;
+use tapeworks_runtime::now;
+use tapeworks_runtime::waiting::{Bell, QUIET, Waiting};
+
+/// How often the status is told.
+const TELL: Duration = Duration::from_millis(200);
+
+/// How long a thread that may sleep looks for packets in vain before it does.
+const LOOK: Duration = Duration::from_micros(50);
+
+/// How long after a state snapshot that could not be written, though one is needed, the next is begun.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Chunks of snapshots that may wait for ingest.
+const ANSWERS: usize = 64;
+
+/// Points of the curve of delays: ten minutes.
+const DELAY_POINTS: usize = 600;
+
+/// Delays longer than this count as this long, in ns.
+const LONGEST_DELAY: u64 = 60_000_000_000;
+
+/// Delays from the receive time to the publication.
+struct Delays {
+    all: Histogram<u64>,
+    second: Histogram<u64>,
+    since: Instant,
+    points: Vec<DelayPoint>,
+    buckets: DelayBuckets,
+}
+
+impl Delays {
+    #[expect(clippy::expect_used, reason = "the bounds are constants within the histogram's own")]
+    fn new() -> Self {
+        let empty =
+            || Histogram::new_with_bounds(1, LONGEST_DELAY, 3).expect("1 < bound and 3 digits are valid");
+        Self {
+            all: empty(),
+            second: empty(),
+            since: Instant::now(),
+            points: Vec::new(),
+            buckets: DelayBuckets::default(),
+        }
+    }
+
+    #[inline]
+    fn record(&mut self, delay_ns: u64, messages: u64) {
+        self.second.saturating_record_n(delay_ns, messages);
+    }
+
+    fn end_of_second(&mut self, now: Nanos) {
+        self.since = Instant::now();
+        let at = |quantile| self.second.value_at_quantile(quantile);
+        if self.points.len() == DELAY_POINTS {
+            self.points.remove(0);
+        }
+        self.points.push(DelayPoint {
+            time: now,
+            messages: self.second.len(),
+            p50: at(0.5),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: self.second.max(),
+        });
+        for bin in self.second.iter_recorded() {
+            self.buckets.add(bin.value_iterated_to(), bin.count_at_value());
+        }
+        // Of one shape, so that adding cannot fail.
+        let _same_shape = self.all.add(&self.second);
+        self.second.reset();
+    }
+
+    fn of_all(&self) -> [u64; 5] {
+        let at = |quantile| self.all.value_at_quantile(quantile);
+        [at(0.5), at(0.9), at(0.99), at(0.999), self.all.max()]
+    }
+}
+
+/// Receives, and publishes what the engine makes of it.
+pub(super) struct Ingest {
+    receivers: Receivers,
+    /// Where each channel's requests go, and the line whose socket sends them.
+    servers: Vec<Asker>,
+    arrived: Vec<Arrived>,
+    events: Vec<Event>,
+    producer: Producer<Event, Waiting>,
+    journal: Option<spsc::Producer<Queued, Waiting>>,
+    /// It wakes the journal's thread.
+    journal_bell: Option<Arc<Bell>>,
+    market: Option<BooksStage>,
+    /// What the books say, wherever they are.
+    contradicted: Arc<Contradicted>,
+    wanted: Sender<Wanted>,
+    answers: Receiver<Owned>,
+    status: Arc<Mutex<Status>>,
+    wait: Wait,
+    delays: Delays,
+    stalls: u64,
+    ring_highest: usize,
+    unsent_requests: u64,
+    /// Where the books are on another core: holes and gaps begin on this one.
+    warm: Option<Warmer>,
+    snapshot_every: Option<Duration>,
+    snapshot_taken: Instant,
+    /// Holes of the journal when a snapshot was begun last.
+    holes_seen: u64,
+    snapshots: Arc<Coordinator>,
+}
+
+impl Ingest {
+    /// Opens the lines.
+    pub(super) fn open(
+        options: &PlantOptions,
+        producer: Producer<Event, Waiting>,
+        journal: Option<(spsc::Producer<Queued, Waiting>, Arc<Bell>)>,
+        (market, contradicted): (Option<BooksStage>, Arc<Contradicted>),
+        snapshots: Arc<Coordinator>,
+        status: Arc<Mutex<Status>>,
+    ) -> Result<(Self, Asks), PlantError> {
+        let (receivers, servers) = Receivers::open(options)?;
+        let (wanted, wanted_out) = channel();
+        let (answers_in, answers) = sync_channel(ANSWERS);
+        let (journal, journal_bell) = journal.unzip();
+        let now = now();
+        {
+            let mut first = status.lock().unwrap_or_else(PoisonError::into_inner);
+            (first.time, first.started, first.ring_capacity) = (now, now, producer.capacity());
+        }
+        let ingest = Self {
+            receivers,
+            servers,
+            arrived: Vec::with_capacity(1_024),
+            events: Vec::with_capacity(4_096),
+            producer,
+            journal,
+            journal_bell,
+            market,
+            contradicted,
+            wanted,
+            answers,
+            status,
+            wait: options.wait,
+            delays: Delays::new(),
+            stalls: 0,
+            ring_highest: 0,
+            unsent_requests: 0,
+            warm: (options.warm && options.topology == Topology::Pipeline).then(Warmer::default),
+            snapshot_every: options.journal.as_ref().and_then(|journal| journal.snapshot_every),
+            snapshot_taken: Instant::now(),
+            holes_seen: 0,
+            snapshots,
+        };
+        Ok((ingest, Asks { wanted: wanted_out, answers: answers_in }))
+    }
+
+    /// Brings the engine to where the journal ends. What comes of it goes into the ring and the books as if it came now.
+    pub(super) fn replay(
+        &mut self,
+        engine: &mut Engine,
+        folder: &Path,
+        opened: &Opened,
+        from: Option<u64>,
+    ) -> Result<JournalReplayed, PlantError> {
+        let mut gone = Ok(());
+        let started = Instant::now();
+        let replayed = tapeworks_engine::replay(engine, folder, from, |events| {
+            gone = std::mem::replace(&mut gone, Ok(())).and_then(|()| self.publish(events));
+            events.clear();
+            Ok(())
+        })?;
+        if replayed.lost > 0 || replayed.damaged > 0 {
+            // Readers of the journal come over what it lost by the state that is taken next.
+            self.snapshots.add_holes(1);
+        }
+        // Whoever is gone from the ring is met again, and told of, at the first live event.
+        let _met_again = gone;
+        self.tell(engine);
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        status.at_start = status.channels.clone();
+        drop(status);
+        let took_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        Ok(JournalReplayed { torn_bytes: opened.torn_bytes, took_ns, ..replayed })
+    }
+
+    /// Runs until it is told to stop.
+    pub(super) fn run(mut self, mut engine: Engine, stop: &AtomicBool) -> Result<(), PlantFailure> {
+        let mut told = Instant::now();
+        let mut quiet_since = Instant::now();
+        loop {
+            let taken = self.turn(&mut engine)?;
+            if taken > 0 {
+                quiet_since = Instant::now();
+                if told.elapsed() < TELL {
+                    continue;
+                }
+            }
+            if told.elapsed() >= TELL {
+                told = Instant::now();
+                self.tell(&engine);
+                self.ask_for_contradicted(&mut engine)?;
+                self.keep_state(&engine);
+                if stop.load(Ordering::Acquire) {
+                    return Ok(());
+                }
+            }
+            if taken == 0 {
+                match (&mut self.market, &mut self.warm) {
+                    (Some(market), _) => market.warm_up(),
+                    (None, Some(warmer)) => warmer.turn(),
+                    (None, None) => {}
+                }
+                self.rest(&engine, quiet_since);
+                if stop.load(Ordering::Acquire) {
+                    self.tell(&engine);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Hands the state to the journal's thread, when it is time for that and none is under way: when the journal has lost inputs and
+    /// goes on, readers of it need the state behind them.
+    #[cold]
+    fn keep_state(&mut self, engine: &Engine) {
+        let is_due = self.snapshot_every.is_some_and(|every| self.snapshot_taken.elapsed() >= every);
+        let (holes, unbridged) = self.snapshots.holes();
+        let is_needed =
+            unbridged > 0 && (holes > self.holes_seen || self.snapshot_taken.elapsed() >= AGAIN_AFTER);
+        let (true, Some(journal)) = (is_due || is_needed, &mut self.journal) else { return };
+        let Some(under_way) = self.snapshots.begin() else { return };
+        let began = Instant::now();
+        self.holes_seen = holes;
+        self.snapshot_taken = began;
+        if journal.free_slots() == 0 {
+            // A queue that is full has better to do; the next is due soon enough.
+            self.status.lock().unwrap_or_else(PoisonError::into_inner).snapshots.skipped += 1;
+            return;
+        }
+        let has_books = self.market.is_some();
+        let market = self.market.as_ref().map(|books| books.market.image_in(self.snapshots.earlier_image()));
+        let taken = Taken::new(engine, market, under_way);
+        let pause = nanos(began);
+        let pushed = taken.map(|taken| journal.try_push(Queued::State(Box::new(taken))).is_ok());
+        self.journal_bell.iter().for_each(|bell| bell.tell());
+        if !has_books && pushed == Ok(true) {
+            // Every event so far is published, and none of those to come.
+            self.snapshots.ask_for_books(engine.counters().events);
+        }
+        let snapshots = &mut self.status.lock().unwrap_or_else(PoisonError::into_inner).snapshots;
+        match pushed {
+            Ok(true) => {
+                snapshots.taken += 1;
+                snapshots.pause_ns = pause;
+            }
+            // The journal has ended.
+            Ok(false) => snapshots.skipped += 1,
+            Err(error) => {
+                snapshots.failed += 1;
+                snapshots.error = Some(error);
+            }
+        }
+    }
+
+    /// Nothing was there: waits as the configuration says.
+    fn rest(&mut self, engine: &Engine, quiet_since: Instant) {
+        match self.wait {
+            Wait::BusySpin => std::hint::spin_loop(),
+            Wait::Yielding => std::thread::yield_now(),
+            Wait::Backoff | Wait::Park => {
+                if self.wait == Wait::Backoff && quiet_since.elapsed() < LOOK {
+                    std::hint::spin_loop();
+                    return;
+                }
+                let due = engine
+                    .feed()
+                    .deadline()
+                    .map_or(QUIET, |deadline| Duration::from_nanos(deadline.since(now())).min(QUIET));
+                // A snapshot's answers come by another way than sockets.
+                let longest = if engine.feed().channels().iter().any(LiveChannel::is_awaiting_snapshot) {
+                    due.min(Duration::from_millis(1))
+                } else {
+                    due
+                };
+                self.receivers.wait(longest);
+            }
+        }
+    }
+
+    /// One turn. Returns how many inputs there were.
+    fn turn(&mut self, engine: &mut Engine) -> Result<usize, PlantFailure> {
+        self.receivers.receive(&mut self.arrived)?;
+        let mut taken = self.arrived.len();
+        // While packets come the time is that of the first that is here: others may have waited in a socket as long, and a channel of
+        // which one waits is not silent.
+        let time = self.arrived.iter().map(|arrived| arrived.received).min();
+        if let Some(time) = time.filter(|time| engine.feed().deadline().is_some_and(|due| due <= *time)) {
+            self.input(engine, Owned::Tick { now: time })?;
+            taken += 1;
+        }
+        let mut arrived = std::mem::take(&mut self.arrived);
+        for Arrived { received, channel, line, packet, payload } in arrived.drain(..) {
+            self.input(engine, Owned::Packet { channel, line, received, packet, payload })?;
+        }
+        self.arrived = arrived;
+        if engine.feed().channels().iter().any(LiveChannel::is_awaiting_snapshot) {
+            while let Ok(answer) = self.answers.try_recv() {
+                self.input(engine, answer)?;
+                taken += 1;
+            }
+        }
+        if let (Some(deadline), None) = (engine.feed().deadline(), time) {
+            let now = now();
+            if deadline <= now {
+                self.input(engine, Owned::Tick { now })?;
+                taken += 1;
+            }
+        }
+        while let Some(ask) = engine.take_ask() {
+            self.send(ask);
+        }
+        if taken > 0 {
+            // Inputs without events wake nobody by the ring.
+            self.journal_bell.iter().for_each(|bell| bell.tell());
+        }
+        Ok(taken)
+    }
+
+    /// Asks for snapshots of the channels whose messages contradict the books.
+    fn ask_for_contradicted(&mut self, engine: &mut Engine) -> Result<(), PlantFailure> {
+        if self.contradicted.is_empty() {
+            return Ok(());
+        }
+        let received = now();
+        for channel in 0..engine.feed().channels().len().min(1 << 8) {
+            if self.contradicted.has(channel)
+                && engine.feed().channels()[channel].takes_contradiction(received)
+            {
+                self.input(engine, Owned::Contradicted { channel: channel as u16, received })?;
+            }
+        }
+        while let Some(ask) = engine.take_ask() {
+            self.send(ask);
+        }
+        Ok(())
+    }
+
+    /// One input: into the journal's queue, through the engine, into the ring.
+    #[inline]
+    fn input(&mut self, engine: &mut Engine, owned: Owned) -> Result<(), PlantFailure> {
+        let mut events = std::mem::take(&mut self.events);
+        engine.input(&owned.input(), &mut events);
+        let received = owned.input().time();
+        if let Some(journal) = &mut self.journal {
+            // Before its events are published: see `JournalThread::run`.
+            if let Err(full) = journal.try_push(Queued::Input(owned)) {
+                self.stalls += 1;
+                // Its thread may sleep: it is woken by events, or at the end of the turn.
+                self.journal_bell.iter().for_each(|bell| bell.tell());
+                // Closed means that the keeper has failed, and tells why itself.
+                if journal.push(full.into_inner()).is_err() {
+                    self.journal = None;
+                }
+            }
+        }
+        let published = self.publish(&events);
+        if !events.is_empty() {
+            let messages = events.iter().filter(|event| is_message(event)).count() as u64;
+            self.delays.record(now().since(received), messages);
+        }
+        events.clear();
+        self.events = events;
+        published
+    }
+
+    /// Publishes events, and applies them where ingest has the books.
+    #[inline]
+    fn publish(&mut self, events: &[Event]) -> Result<(), PlantFailure> {
+        for piece in events.chunks(self.producer.capacity() / 8) {
+            if self.producer.capacity() - self.producer.fill() < piece.len() {
+                self.stalls += 1;
+            }
+            self.producer
+                .publish_batch(piece.len(), |at, slot| *slot = piece[at])
+                .map_err(PlantFailure::Ring)?;
+            if let Some(market) = &mut self.market {
+                market.market.apply(piece);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks a server.
+    #[cold]
+    fn send(&mut self, ask: Ask) {
+        match ask {
+            Ask::Retransmission { channel, request } => {
+                let server = self.servers.get(usize::from(channel)).copied().flatten();
+                let sent = server.map(|(line, server)| {
+                    self.receivers
+                        .lines
+                        .get(line)
+                        .map(|line| line.receiver.send_to(&request.encode(), server))
+                });
+                if !matches!(sent, Some(Some(Ok(())))) {
+                    self.unsent_requests += 1;
+                }
+            }
+            Ask::Snapshot { channel, session, attempt } => {
+                // Without the thread nobody answers, and the attempt is over after its time.
+                let _nobody = self.wanted.send(Wanted { channel, session, attempt });
+            }
+        }
+    }
+
+    /// Tells the status.
+    #[cold]
+    fn tell(&mut self, engine: &Engine) {
+        let now = now();
+        if self.delays.since.elapsed() >= Duration::from_secs(1) {
+            self.delays.end_of_second(now);
+        }
+        let fill = self.producer.fill();
+        self.ring_highest = self.ring_highest.max(fill);
+        let channels = engine
+            .feed()
+            .channels()
+            .iter()
+            .enumerate()
+            .map(|(at, channel)| {
+                let lines = self.receivers.lines.iter_mut().filter(|line| usize::from(line.channel) == at);
+                channel_status(channel, lines)
+            })
+            .collect();
+        let feed = engine.feed().feed();
+        let interface = self.receivers.interface().cloned();
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        status.time = now;
+        status.channels = channels;
+        status.messages = feed.messages();
+        status.events = engine.counters().events;
+        status.symbols = feed.instruments().len();
+        status.problems = feed.problems().total + feed.unreadable_symbols();
+        status.interface = interface;
+        status.ring_fill = fill;
+        status.ring_highest = self.ring_highest;
+        status.stalls = self.stalls;
+        status.delays.clone_from(&self.delays.points);
+        status.delay = self.delays.of_all();
+        status.delay_buckets = self.delays.buckets;
+        if let Some(market) = &mut self.market {
+            market.tell(&mut status);
+            drop(status);
+            market.show();
+            market.look_after_file();
+        }
+    }
+}
+
+/// Whether an event stands for a message of a venue.
+const fn is_message(event: &Event) -> bool {
+    !matches!(
+        event.kind,
+        EventKind::SymbolMapping | EventKind::Gap | EventKind::Recovered | EventKind::ImbalancePrices
+    )
+}
+
+fn channel_status<'l>(
+    channel: &LiveChannel,
+    lines: impl Iterator<Item = &'l mut LineReceiver>,
+) -> ChannelStatus {
+    let arbiter = channel.arbiter();
+    let counters = arbiter.lines();
+    ChannelStatus {
+        name: channel.options().name.clone(),
+        publisher: channel.options().publisher,
+        session: arbiter.session().map(|session| session.to_string()).unwrap_or_default(),
+        next: arbiter.next(),
+        counters: *arbiter.counters(),
+        last_recovery: arbiter.last_recovery().copied(),
+        snapshots: *channel.snapshots(),
+        lines: lines
+            .map(|line| LineStatus {
+                line: line.line,
+                address: line.address,
+                counters: counters[usize::from(line.line as u8).min(2)],
+                is_silent: arbiter.is_line_silent(line.line),
+                kernel_drops: line.kernel_drops(),
+                too_long: line.too_long,
+                buffer_bytes: line.buffer_bytes,
+                wanted_bytes: line.wanted_bytes,
+            })
+            .collect(),
+        is_recovering: arbiter.is_recovering(),
+        recovering_since: arbiter.recovering_since(),
+        is_joining: arbiter.is_joining(),
+        is_silent: arbiter.is_silent(),
+        is_stale: channel.is_stale(),
+    }
+}

@@ -1,0 +1,373 @@
+//! The plant's journal: every input, before anybody has seen what came of it.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tapeworks_engine::days::OpenJournal;
+use tapeworks_engine::records::record_of;
+use tapeworks_journal::{Chore, Finished, JournalError, JournalOptions, JournalWriter, Opened};
+use tapeworks_ring::disruptor::PollError;
+use tapeworks_ring::spsc;
+use tapeworks_ring::wait::Wait;
+use tapeworks_runtime::now;
+use tapeworks_runtime::waiting::{Bell, Idle, Waiting};
+
+use crate::checkpoint::{self, Coordinator};
+use crate::error::PlantFailure;
+use crate::events::EventConsumer;
+use crate::queued::Queued;
+use crate::status::{JournalStatus, Status};
+
+/// When what was written is safe from the machine's death. From the process's death it always is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SyncPolicy {
+    /// When the system thinks fit.
+    Never,
+    /// Once in so long.
+    Every(Duration),
+    /// Before anybody sees what came of it.
+    Always,
+}
+
+/// What a disk that fails or is full means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WhenFailing {
+    /// The plant goes on and counts what was not journaled.
+    #[default]
+    GoOn,
+    /// The plant ends with the error.
+    Stop,
+}
+
+/// How the journal is kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JournalSetting {
+    /// The folder. Journals of earlier days are moved into folders in it, named by the dates (in New York) of their last records.
+    pub folder: PathBuf,
+    /// The segments.
+    pub options: JournalOptions,
+    /// When it is synced.
+    pub sync: SyncPolicy,
+    /// What a failing disk means.
+    pub when_failing: WhenFailing,
+    /// Inputs that may wait to be written.
+    pub queue: usize,
+    /// How often the state is written, so that a start need not replay the whole day; never unless given.
+    pub snapshot_every: Option<Duration>,
+}
+
+impl JournalSetting {
+    /// A journal in `folder`, synced once a second.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+            options: JournalOptions::default(),
+            sync: SyncPolicy::Every(Duration::from_secs(1)),
+            when_failing: WhenFailing::default(),
+            queue: 16_384,
+            snapshot_every: None,
+        }
+    }
+}
+
+/// The thread that keeps the journal. It stands in the ring before the clients' servers, and lets an event pass when the input
+/// that it came of is written.
+pub(super) struct JournalThread {
+    writer: JournalWriter,
+    sync: SyncPolicy,
+    when_failing: WhenFailing,
+    inputs: spsc::Consumer<Queued, Waiting>,
+    events: EventConsumer,
+    disk: IoHandle,
+    snapshots: Arc<Coordinator>,
+    status: Arc<Mutex<Status>>,
+    told: Instant,
+    synced: Instant,
+    opened: Opened,
+    is_failing: bool,
+    error: Option<String>,
+    idle: Wait,
+    bell: Arc<Bell>,
+}
+
+/// Something that waits for the disk, so that the journal's thread need not.
+enum IoTask {
+    Chore(Chore),
+    /// A state, and what is to be done before it is written: the disk has the records that it stands for.
+    State(Option<Chore>, checkpoint::Job),
+}
+
+/// The thread that waits for the disk. It ends when the journal's thread has.
+pub(super) struct IoThread {
+    tasks: Receiver<IoTask>,
+    finished: Sender<Finished>,
+    states: Sender<checkpoint::Job>,
+    status: Arc<Mutex<Status>>,
+}
+
+/// The journal's end of the ways to that thread and back.
+pub(super) struct IoHandle {
+    tasks: Sender<IoTask>,
+    finished: Receiver<Finished>,
+    /// IoTasks of which it is not known yet what came of them.
+    under_way: usize,
+}
+
+impl IoHandle {
+    fn send(&mut self, task: IoTask) {
+        let has_chore = matches!(&task, IoTask::Chore(_) | IoTask::State(Some(_), _));
+        // The thread ends behind the journal's.
+        if self.tasks.send(task).is_ok() {
+            self.under_way += usize::from(has_chore);
+        }
+    }
+
+    /// What has come of one, if it is known.
+    fn finished(&mut self) -> Option<Finished> {
+        let finished = self.finished.try_recv().ok()?;
+        self.under_way -= 1;
+        Some(finished)
+    }
+
+    /// What comes of one that is under way, however long it takes.
+    fn wait(&mut self) -> Option<Finished> {
+        if self.under_way == 0 {
+            return None;
+        }
+        let finished = self.finished.recv().ok()?;
+        self.under_way -= 1;
+        Some(finished)
+    }
+}
+
+impl IoThread {
+    /// The thread's work, and the way to it. States go on to `states` when the disk has the records that they stand for.
+    pub(super) fn new(states: Sender<checkpoint::Job>, status: Arc<Mutex<Status>>) -> (Self, IoHandle) {
+        let ((tasks, tasks_out), (finished_in, finished)) = (channel(), channel());
+        let waiter = Self { tasks: tasks_out, finished: finished_in, states, status };
+        (waiter, IoHandle { tasks, finished, under_way: 0 })
+    }
+
+    pub(super) fn run(self) {
+        for task in self.tasks {
+            let (chore, state) = match task {
+                IoTask::Chore(chore) => (Some(chore), None),
+                IoTask::State(chore, state) => (chore, Some(state)),
+            };
+            let finished = chore.map(Chore::run);
+            let error = finished.as_ref().and_then(Finished::error).map(ToString::to_string);
+            match (state, error) {
+                (Some(_), Some(error)) => checkpoint::tell(&self.status, Err(error)),
+                // Who writes them lives as long as this end of the way to it.
+                (Some(state), None) => drop(self.states.send(state)),
+                (None, _) => {}
+            }
+            // When it is gone it needs to know nothing.
+            finished.into_iter().for_each(|finished| drop(self.finished.send(finished)));
+        }
+    }
+}
+
+/// How often the status is told.
+const TELL: Duration = Duration::from_millis(200);
+
+/// Inputs written before the ring is looked at again.
+const MOST_AT_ONCE: usize = 4_096;
+
+impl JournalThread {
+    pub(super) fn new(
+        setting: &JournalSetting,
+        journal: OpenJournal,
+        inputs: spsc::Consumer<Queued, Waiting>,
+        events: EventConsumer,
+        (disk, snapshots): (IoHandle, Arc<Coordinator>),
+        (idle, bell): (Wait, Arc<Bell>),
+        status: Arc<Mutex<Status>>,
+    ) -> Self {
+        let mut writer = journal.writer;
+        writer.leave_removals();
+        Self {
+            writer,
+            sync: setting.sync,
+            when_failing: setting.when_failing,
+            inputs,
+            events,
+            disk,
+            snapshots,
+            status,
+            told: Instant::now(),
+            synced: Instant::now(),
+            opened: journal.opened,
+            is_failing: false,
+            error: None,
+            idle,
+            bell,
+        }
+    }
+
+    pub(super) fn run(mut self) -> Result<(), PlantFailure> {
+        self.bell.is_for_this_thread();
+        loop {
+            // An input is queued before its events are published: those that are published now came of inputs that are
+            // queued now.
+            let published = self.events.lag();
+            let mut failure = None;
+            let mut left = self.inputs.len();
+            let has_written = left > 0;
+            let mut state = None;
+            let Self { inputs, writer, snapshots, .. } = &mut self;
+            writer.need_from(snapshots.needed_from());
+            let (holes, in_doubt) = (writer.holes(), writer.in_doubt());
+            while left > 0 {
+                let taken = inputs.pop_batch(left.min(MOST_AT_ONCE), |queued| {
+                    let owned = match queued {
+                        Queued::Input(owned) => owned,
+                        Queued::State(taken) => {
+                            state = Some((writer.next_number(), taken));
+                            return;
+                        }
+                    };
+                    let mut scratch = [0; 8];
+                    if let Err(error) = writer.append(&record_of(&owned.input(), &mut scratch)) {
+                        failure = Some(error);
+                    }
+                });
+                if taken == 0 {
+                    break;
+                }
+                left = left.saturating_sub(taken);
+            }
+            if self.writer.holes() > holes {
+                // The state that is taken from now on lies behind the record that tells of them.
+                self.snapshots.add_holes(self.writer.holes() - holes);
+            }
+            if let Err(error) = self.write() {
+                failure = Some(error);
+            }
+            if failure.is_some() {
+                self.is_failing = true;
+            } else if has_written {
+                self.is_failing = false;
+            }
+            if let Some(removal) = self.writer.begin_removal() {
+                self.disk.send(IoTask::Chore(removal));
+            }
+            while let Some(finished) = self.disk.finished() {
+                if let Err(error) = self.writer.finish(finished) {
+                    failure = Some(error);
+                }
+            }
+            if let Some(error) = self.writer.take_trouble() {
+                if self.writer.in_doubt() > in_doubt {
+                    failure.get_or_insert(error);
+                } else {
+                    // It costs room, and no record.
+                    self.error = Some(error.to_string());
+                }
+            }
+            if let Some(error) = failure {
+                if self.when_failing == WhenFailing::Stop {
+                    self.error = Some(error.to_string());
+                    self.tell();
+                    // Nobody sees what is not in the journal.
+                    self.events.fail();
+                    return Err(error.into());
+                }
+                self.error = Some(error.to_string());
+            }
+            if let Some(state) = state {
+                self.hand_on(state);
+            }
+            let passed = self.events.pass_over(published);
+            if self.told.elapsed() >= TELL {
+                self.tell();
+            }
+            if passed == 0 && self.inputs.is_empty() && self.wait() {
+                break;
+            }
+        }
+        let written = self.end();
+        self.tell();
+        match written {
+            Err(error) if self.when_failing == WhenFailing::Stop => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Everything is written: waits until the disk has it.
+    fn end(&mut self) -> Result<(), JournalError> {
+        let mut written = self.writer.tell_lost(now().0);
+        while let Some(finished) = self.disk.wait() {
+            written = written.and(self.writer.finish(finished));
+        }
+        written.and(self.writer.sync())
+    }
+
+    /// Hands a state on to who writes it, behind the records that it stands for.
+    fn hand_on(&mut self, state: checkpoint::Job) {
+        match self.writer.begin_sync() {
+            Ok(chore) => self.disk.send(IoTask::State(chore, state)),
+            Err(error) => checkpoint::tell(&self.status, Err(error.to_string())),
+        }
+    }
+
+    /// Writes what was appended, and has it synced when that is due: before anybody sees what came of it where that is the policy, else
+    /// while it goes on.
+    fn write(&mut self) -> Result<(), JournalError> {
+        match self.sync {
+            SyncPolicy::Always => self.writer.sync(),
+            SyncPolicy::Every(interval) if self.synced.elapsed() >= interval && self.disk.under_way == 0 => {
+                self.synced = Instant::now();
+                if let Some(chore) = self.writer.begin_sync()? {
+                    self.disk.send(IoTask::Chore(chore));
+                }
+                Ok(())
+            }
+            _ => self.writer.flush(),
+        }
+    }
+
+    /// Waits until there is something to do. `true` when nothing will come any more.
+    fn wait(&mut self) -> bool {
+        if self.inputs.is_closed() && self.inputs.is_empty() {
+            // Ingest is gone; so is its end of the ring, or will be in a moment.
+            return matches!(self.events.poll(|_, _, _| {}), Err(PollError::Closed | PollError::Failed(_)));
+        }
+        // Also there for what is only queued: an input without events.
+        let mut idle = Idle::new(self.idle);
+        while self.inputs.is_empty() && self.events.lag() == 0 && !self.inputs.is_closed() {
+            if self.told.elapsed() >= TELL {
+                break;
+            }
+            if self.idle != Wait::Park {
+                idle.rest();
+                continue;
+            }
+            self.bell.arm();
+            if self.inputs.is_empty() && self.events.lag() == 0 && !self.inputs.is_closed() {
+                std::thread::park_timeout(TELL);
+            }
+            self.bell.disarm();
+        }
+        false
+    }
+
+    fn tell(&mut self) {
+        self.told = Instant::now();
+        let status = JournalStatus {
+            next: self.writer.next_number(),
+            written_bytes: self.writer.written_bytes(),
+            lost: self.writer.lost(),
+            in_doubt: self.writer.in_doubt(),
+            failed_removals: self.writer.failed_removals(),
+            removed_segments: self.writer.removed_segments(),
+            damaged: self.opened.damaged,
+            torn_bytes: self.opened.torn_bytes,
+            is_failing: self.is_failing,
+            error: self.error.clone(),
+        };
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).journal = Some(status);
+    }
+}

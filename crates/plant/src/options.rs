@@ -1,0 +1,213 @@
+//! What a plant is to do.
+
+use std::collections::HashSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use tapeworks_engine::{EngineOptions, JournalHistory};
+use tapeworks_feed::Application;
+use tapeworks_feed::arbitration::ArbiterOptions;
+use tapeworks_feed::live::{LiveChannelOptions, SnapshotOptions};
+use tapeworks_market::nbbo::NbboRules;
+use tapeworks_market::{BookOptions, Capacity, Publisher, Symbol};
+use tapeworks_ring::wait::Wait;
+
+use crate::journal::JournalSetting;
+
+/// Orders of a feed that there is always room for.
+pub const ORDERS: usize = 1 << 16;
+
+/// A channel of a venue: its lines and servers.
+#[derive(Clone, Debug)]
+pub struct VenueOptions {
+    /// What people call it.
+    pub name: String,
+    /// What is spoken.
+    pub application: Application,
+    /// The feed.
+    pub publisher: Publisher,
+    /// Line A, and line B where there is one: multicast groups or addresses of this machine.
+    pub lines: Vec<SocketAddr>,
+    /// The retransmission server (UDP).
+    pub retransmission: Option<SocketAddr>,
+    /// The snapshot server (SoupBinTCP).
+    pub snapshot: Option<SocketAddr>,
+    /// The login for the snapshot server: user name (at most 6 letters) and password (at most 10).
+    pub login: (String, String),
+    /// How the lines are followed. Whether messages are asked for again follows from `retransmission`.
+    pub arbiter: ArbiterOptions,
+    /// How snapshots are asked for, if there is a server.
+    pub snapshots: SnapshotOptions,
+    /// Resting orders that the books have room for from the start on.
+    pub orders: usize,
+}
+
+/// Which thread does what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Topology {
+    /// Ingest has books and NBBO too: one core from the datagram to the shared memory.
+    #[default]
+    Inline,
+    /// Books and NBBO on a thread of their own, behind the ring.
+    Pipeline,
+}
+
+/// Where datagrams come from.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Source {
+    /// A UDP socket for each line: `recvmmsg`, kernel receive times.
+    #[default]
+    Sockets,
+    /// The frames of a network interface, by AF_PACKET (TPACKET_V3); needs `CAP_NET_RAW`.
+    Packet {
+        /// The interface's name.
+        device: String,
+    },
+    /// The frames of a queue of a network interface, by AF_XDP: none of them reaches the kernel's stack.
+    #[cfg(feature = "af-xdp")]
+    Xdp(tapeworks_packet::live::XdpOptions),
+}
+
+impl Source {
+    /// The interface whose frames are received.
+    pub(crate) fn device(&self) -> Option<&str> {
+        match self {
+            Self::Sockets => None,
+            Self::Packet { device } => Some(device),
+            #[cfg(feature = "af-xdp")]
+            Self::Xdp(options) => Some(&options.interface),
+        }
+    }
+
+    /// Whether what it receives reaches no socket.
+    pub(crate) const fn is_ahead_of_the_kernel(&self) -> bool {
+        !matches!(self, Self::Sockets | Self::Packet { .. })
+    }
+}
+
+/// How datagrams are received.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReceiveOptions {
+    /// Where they come from.
+    pub source: Source,
+    /// The address of the interface that multicast groups are joined on; the kernel's choice unless given.
+    pub interface: Option<Ipv4Addr>,
+    /// Bytes of each socket's buffer that are asked of the kernel; its default unless given.
+    pub buffer_bytes: Option<usize>,
+    /// `SO_BUSY_POLL`, in us.
+    pub busy_poll_us: u32,
+    /// The longest datagram, in bytes.
+    pub datagram_bytes: usize,
+    /// Packet buffers: what waits for the journal has one each.
+    pub buffers: usize,
+}
+
+impl Default for ReceiveOptions {
+    fn default() -> Self {
+        Self {
+            source: Source::default(),
+            interface: None,
+            buffer_bytes: Some(16 << 20),
+            busy_poll_us: 0,
+            datagram_bytes: 2_048,
+            buffers: 32_768,
+        }
+    }
+}
+
+/// What a plant is to do.
+#[derive(Clone, Debug)]
+pub struct PlantOptions {
+    /// The channels.
+    pub venues: Vec<VenueOptions>,
+    /// How they are received.
+    pub receive: ReceiveOptions,
+    /// Which thread does what.
+    pub topology: Topology,
+    /// How ingest waits for packets, and whoever stands behind the ring for events.
+    pub wait: Wait,
+    /// The cores of ingest and of the market stages; not pinned unless given.
+    pub cores: [Option<usize>; 2],
+    /// Events in the ring.
+    pub ring_events: usize,
+    /// The rules of the NBBO.
+    pub rules: NbboRules,
+    /// The only symbols wanted.
+    pub symbols: Option<HashSet<Symbol>>,
+    /// The journal.
+    pub journal: Option<JournalSetting>,
+    /// The file of the shared memory for local clients.
+    pub shared_memory: Option<PathBuf>,
+    /// Whether rarely used paths are kept warm.
+    pub warm: bool,
+}
+
+impl Default for PlantOptions {
+    fn default() -> Self {
+        Self {
+            venues: Vec::new(),
+            receive: ReceiveOptions::default(),
+            topology: Topology::default(),
+            wait: Wait::Park,
+            cores: [None; 2],
+            ring_events: 1 << 20,
+            rules: NbboRules::default(),
+            symbols: None,
+            journal: None,
+            shared_memory: None,
+            warm: false,
+        }
+    }
+}
+
+impl PlantOptions {
+    /// How the books of whoever makes records of the events are to be: as the plant's own.
+    pub fn books(&self) -> BookOptions {
+        let mut feeds: Vec<(Publisher, Capacity)> = Vec::new();
+        for VenueOptions { publisher, .. } in &self.venues {
+            if !feeds.iter().any(|(known, _)| known == publisher) {
+                feeds.push((*publisher, self.capacity_of(*publisher)));
+            }
+        }
+        BookOptions { feeds, capacity: Capacity::for_orders(ORDERS), rules: self.rules }
+    }
+
+    /// The tables of a feed at the start.
+    pub(crate) fn capacity_of(&self, publisher: Publisher) -> Capacity {
+        let of_feed = self.venues.iter().filter(|venue| venue.publisher == publisher);
+        let orders: usize = of_feed.map(|venue| venue.orders).sum();
+        Capacity::for_orders(orders.max(ORDERS))
+    }
+
+    /// What the plant's engine is made of. An engine with these options makes the same of the plant's journal.
+    pub fn engine(&self) -> EngineOptions {
+        let channels = self
+            .venues
+            .iter()
+            .map(|venue| LiveChannelOptions {
+                name: venue.name.clone(),
+                application: venue.application,
+                publisher: venue.publisher,
+                arbiter: ArbiterOptions {
+                    retransmission: venue
+                        .retransmission
+                        .map(|_| venue.arbiter.retransmission.unwrap_or_default()),
+                    ..venue.arbiter
+                },
+                snapshot: venue.snapshot.map(|_| venue.snapshots),
+            })
+            .collect();
+        EngineOptions {
+            channels,
+            symbols: self.symbols.clone(),
+            books: self.books(),
+            keeps_last_trades: self.journal.is_some(),
+        }
+    }
+
+    /// The events that the plant's journal holds; `None` if it keeps none.
+    pub fn history(&self) -> Option<JournalHistory> {
+        Some(JournalHistory::new(self.engine(), &self.journal.as_ref()?.folder))
+    }
+}

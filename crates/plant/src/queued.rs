@@ -1,0 +1,80 @@
+//! What ingest sends to the journal's thread.
+
+use tapeworks_feed::live::Input;
+use tapeworks_market::{Line, Nanos};
+
+use crate::checkpoint::Taken;
+
+/// An input that owns its bytes, or has none, on its way to the journal.
+#[derive(Debug)]
+pub(super) enum Owned {
+    /// A packet, still in the buffer that it was received in.
+    Packet {
+        channel: u16,
+        line: Line,
+        received: Nanos,
+        packet: tapeworks_packet::pool::Packet,
+        /// Where the UDP payload lies in it.
+        payload: (u32, u32),
+    },
+    Snapshot {
+        channel: u16,
+        attempt: u32,
+        received: Nanos,
+        messages: Vec<u8>,
+    },
+    SnapshotEnd {
+        channel: u16,
+        attempt: u32,
+        received: Nanos,
+        next: u64,
+    },
+    SnapshotFailed {
+        channel: u16,
+        attempt: u32,
+        received: Nanos,
+    },
+    Contradicted {
+        channel: u16,
+        received: Nanos,
+    },
+    Tick {
+        now: Nanos,
+    },
+}
+
+/// What goes to the journal's thread, in order.
+#[derive(Debug)]
+pub(super) enum Queued {
+    /// An input.
+    Input(Owned),
+    /// The state after all inputs before it.
+    State(Box<Taken>),
+}
+
+impl Owned {
+    #[inline]
+    pub(super) fn input(&self) -> Input<'_> {
+        match self {
+            Self::Packet { channel, line, received, packet, payload: (start, end) } => Input::Packet {
+                channel: *channel,
+                line: *line,
+                received: *received,
+                payload: packet.bytes().get(*start as usize..*end as usize).unwrap_or_default(),
+            },
+            Self::Snapshot { channel, attempt, received, messages } => {
+                Input::Snapshot { channel: *channel, attempt: *attempt, received: *received, messages }
+            }
+            Self::SnapshotEnd { channel, attempt, received, next } => {
+                Input::SnapshotEnd { channel: *channel, attempt: *attempt, received: *received, next: *next }
+            }
+            Self::SnapshotFailed { channel, attempt, received } => {
+                Input::SnapshotFailed { channel: *channel, attempt: *attempt, received: *received }
+            }
+            Self::Contradicted { channel, received } => {
+                Input::Contradicted { channel: *channel, received: *received }
+            }
+            Self::Tick { now } => Input::Tick { now: *now },
+        }
+    }
+}

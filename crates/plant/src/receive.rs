@@ -1,0 +1,366 @@
+//! Where datagrams come from: a socket for each line, or the frames of a network interface.
+//!
+//! Sockets are the default: one `recvmmsg` for what a line has, with the kernel's receive times. With AF_PACKET or AF_XDP all lines
+//! come out of one ring of frames, told apart by where they are sent; the groups are joined all the same, so that switches and
+//! cards let them through. Answers of retransmission servers come by sockets; where AF_XDP takes their frames off the kernel's stack
+//! they are known by where they come from.
+//!
+//! Nothing is allocated after the opening.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::time::Duration;
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use tapeworks_market::{Line, Nanos};
+use tapeworks_packet::capture::LinkType;
+use tapeworks_packet::live::{MAX_BATCH, PacketOptions, PacketReceiver, Received, UdpOptions, UdpReceiver};
+use tapeworks_packet::net;
+use tapeworks_packet::pool::{Packet, Pool};
+
+use crate::error::{PlantError, PlantFailure};
+use crate::options::{PlantOptions, Source};
+use crate::status::InterfaceStatus;
+
+/// Datagrams without headers have no link type; this is one of those that are nobody's.
+const BARE: LinkType = LinkType(147);
+
+/// Up to so many sockets are each asked what they have; above, the kernel is asked which have something.
+const MOST_ASKED_EACH: usize = 4;
+
+/// Sockets that one question tells of.
+const MOST_TOLD: usize = 64;
+
+/// A socket of a channel, or what its frames are counted by.
+pub(super) struct LineReceiver {
+    pub(super) receiver: UdpReceiver,
+    pub(super) address: SocketAddr,
+    pub(super) channel: u16,
+    pub(super) line: Line,
+    pub(super) too_long: u64,
+    pub(super) buffer_bytes: usize,
+    pub(super) wanted_bytes: usize,
+    venue: String,
+    /// Its datagrams come as frames, by another way.
+    by_frames: bool,
+}
+
+impl LineReceiver {
+    /// Datagrams that the kernel dropped because nobody took them in time.
+    pub(super) fn kernel_drops(&mut self) -> u64 {
+        if self.by_frames { 0 } else { self.receiver.ask_for_drops() }
+    }
+}
+
+/// A datagram that was received.
+pub(super) struct Arrived {
+    pub(super) received: Nanos,
+    pub(super) channel: u16,
+    pub(super) line: Line,
+    pub(super) packet: Packet,
+    /// Where its payload lies in the packet's bytes.
+    pub(super) payload: (u32, u32),
+}
+
+/// Of a channel: the place of the socket that asks its retransmission server, and where that is.
+pub(super) type Asker = Option<(usize, SocketAddr)>;
+
+/// A ring of frames.
+enum Frames {
+    Packet(PacketReceiver),
+    #[cfg(feature = "af-xdp")]
+    Xdp(tapeworks_packet::live::XdpReceiver),
+}
+
+/// Everything that a plant receives by.
+pub(super) struct Receivers {
+    pub(super) lines: Vec<LineReceiver>,
+    pool: Pool,
+    poll: Poll,
+    told: Events,
+    /// Of each line, whether it may have something: the kernel tells once, and then it is read until it has nothing.
+    ready: Vec<bool>,
+    /// The kernel was asked just now, by who waited.
+    is_told: bool,
+    frames: Option<Frames>,
+    by_address: HashMap<SocketAddr, usize>,
+    frame_buffer: Vec<Packet>,
+    /// Sockets that keep the groups joined where frames bring their datagrams.
+    _joined: Vec<UdpSocket>,
+    /// Where AF_XDP takes answers too: the sockets that ask, by server and port of their own.
+    by_answer: HashMap<(SocketAddr, u16), usize>,
+    interface: Option<InterfaceStatus>,
+}
+
+impl Receivers {
+    /// Opens the lines, and for each retransmission server a socket. With them, which socket asks which server.
+    pub(super) fn open(options: &PlantOptions) -> Result<(Self, Vec<Asker>), PlantError> {
+        let by_frames = options.receive.source != Source::Sockets;
+        let mut lines = Vec::new();
+        let mut servers = Vec::new();
+        let mut joined = Vec::new();
+        let (mut by_address, mut by_answer) = (HashMap::new(), HashMap::new());
+        for (channel, venue) in options.venues.iter().enumerate() {
+            let channel = channel as u16;
+            for (address, line) in venue.lines.iter().zip([Line::A, Line::B]) {
+                if by_frames {
+                    by_address.insert(*address, lines.len());
+                    let failed =
+                        |source| PlantError::Listen { venue: venue.name.clone(), address: *address, source };
+                    joined.push(join(address.ip(), options.receive.interface).map_err(failed)?);
+                    // A socket of its own, for what is counted and asked by it; its datagrams come as frames.
+                    let mut own = open_line(options, &venue.name, any(*address), channel, line)?;
+                    (own.address, own.by_frames, own.wanted_bytes) = (*address, true, 0);
+                    lines.push(own);
+                } else {
+                    lines.push(open_line(options, &venue.name, *address, channel, line)?);
+                }
+            }
+            servers.push(match venue.retransmission {
+                Some(server) => {
+                    let own = open_line(options, &venue.name, any(server), channel, Line::Recovery)?;
+                    if options.receive.source.is_ahead_of_the_kernel() {
+                        by_answer.insert((server, own.address.port()), lines.len());
+                    }
+                    lines.push(own);
+                    Some((lines.len() - 1, server))
+                }
+                None => None,
+            });
+        }
+        let waiting = |source| PlantError::Wait { source };
+        let poll = Poll::new().map_err(waiting)?;
+        for (at, line) in lines.iter().enumerate().filter(|(_, line)| !line.by_frames) {
+            let socket = line.receiver.as_fd().as_raw_fd();
+            poll.registry()
+                .register(&mut SourceFd(&socket), Token(at), Interest::READABLE)
+                .map_err(waiting)?;
+        }
+        let receivers = Self {
+            ready: vec![true; lines.len()],
+            is_told: false,
+            lines,
+            pool: Pool::new(options.receive.buffers.max(2 * MAX_BATCH), options.receive.datagram_bytes),
+            poll,
+            told: Events::with_capacity(MOST_TOLD),
+            frames: open_frames(options)?,
+            by_address,
+            frame_buffer: Vec::with_capacity(MAX_BATCH),
+            _joined: joined,
+            by_answer,
+            interface: options
+                .receive
+                .source
+                .device()
+                .map(|device| InterfaceStatus { device: device.to_owned(), ..InterfaceStatus::default() }),
+        };
+        Ok((receivers, servers))
+    }
+
+    /// Waits until a socket has something, at most so long. A ring of frames is not waited for: with one the wait is short.
+    pub(super) fn wait(&mut self, longest: Duration) {
+        let longest = if self.frames.is_some() { longest.min(Duration::from_micros(50)) } else { longest };
+        self.ask(longest);
+        self.is_told = true;
+    }
+
+    /// Asks the kernel which sockets have something new. All, when it does not say.
+    fn ask(&mut self, longest: Duration) {
+        match self.poll.poll(&mut self.told, Some(longest)) {
+            Ok(()) => {
+                for event in &self.told {
+                    if let Some(ready) = self.ready.get_mut(event.token().0) {
+                        *ready = true;
+                    }
+                }
+            }
+            Err(_) => self.ready.fill(true),
+        }
+    }
+
+    /// Takes what has come, in the order of the receive times.
+    pub(super) fn receive(&mut self, arrived: &mut Vec<Arrived>) -> Result<(), PlantFailure> {
+        let mut sources = 0;
+        if self.frames.is_some() {
+            sources += usize::from(self.receive_frames(arrived)?);
+        }
+        let is_told = std::mem::take(&mut self.is_told);
+        if self.lines.len() <= MOST_ASKED_EACH {
+            self.ready.fill(true);
+        } else if !is_told {
+            self.ask(Duration::ZERO);
+        }
+        for (from, ready) in self.lines.iter_mut().zip(&mut self.ready) {
+            if !*ready || from.by_frames {
+                continue;
+            }
+            let too_long = &mut from.too_long;
+            let (channel, line) = (from.channel, from.line);
+            let received = from.receiver.receive(&mut self.pool, MAX_BATCH, 0, |received| match received {
+                Received::Packet(packet) => {
+                    let received = Nanos(packet.description().timestamp_ns);
+                    let payload = (0, packet.bytes().len() as u32);
+                    arrived.push(Arrived { received, channel, line, packet, payload });
+                }
+                Received::TooLong => *too_long += 1,
+            });
+            match received {
+                Ok(count) => {
+                    sources += usize::from(count > 0);
+                    // Without a free buffer it stays with the kernel.
+                    *ready = count == MAX_BATCH || !self.pool.has_room();
+                }
+                // The answer to a request came back as "nobody is there": the request goes unanswered.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                Err(source) => {
+                    return Err(PlantFailure::Receive {
+                        venue: from.venue.clone(),
+                        address: from.address,
+                        source,
+                    });
+                }
+            }
+        }
+        if sources > 1 {
+            // Stable without a buffer: a handful, nearly in order.
+            insertion_sort(arrived);
+        }
+        Ok(())
+    }
+
+    /// The interface, as the kernel counts now.
+    pub(super) fn interface(&mut self) -> Option<&InterfaceStatus> {
+        let drops = match self.frames.as_mut()? {
+            Frames::Packet(receiver) => receiver.statistics().map(|statistics| statistics.drops),
+            #[cfg(feature = "af-xdp")]
+            Frames::Xdp(receiver) => receiver.drops(),
+        };
+        let interface = self.interface.as_mut()?;
+        // What cannot be asked for now is as it was; an interface that is gone is told of where it is read.
+        interface.kernel_drops = drops.unwrap_or(interface.kernel_drops);
+        Some(interface)
+    }
+
+    /// Takes frames, and finds out which are of our lines. Whether there were some.
+    fn receive_frames(&mut self, arrived: &mut Vec<Arrived>) -> Result<bool, PlantFailure> {
+        let (Some(frames), Some(interface)) = (&mut self.frames, &mut self.interface) else {
+            return Ok(false);
+        };
+        let taken = &mut self.frame_buffer;
+        let mut each = |received| match received {
+            Received::Packet(packet) => taken.push(packet),
+            Received::TooLong => interface.too_long += 1,
+        };
+        let result = match frames {
+            Frames::Packet(receiver) => receiver.receive(&mut self.pool, MAX_BATCH, 0, &mut each),
+            #[cfg(feature = "af-xdp")]
+            Frames::Xdp(receiver) => receiver.receive(&mut self.pool, MAX_BATCH, 0, &mut each),
+        };
+        result.map_err(|source| PlantFailure::Interface { source })?;
+        let had_some = !self.frame_buffer.is_empty();
+        for packet in self.frame_buffer.drain(..) {
+            let description = *packet.description();
+            let Ok(datagram) = net::parse(description.link_type, packet.bytes()) else {
+                interface.foreign += 1;
+                continue;
+            };
+            let place = self
+                .by_address
+                .get(&datagram.destination)
+                .or_else(|| self.by_answer.get(&(datagram.source, datagram.destination.port())))
+                .and_then(|at| self.lines.get(*at));
+            let (Some(line), net::Transport::Udp) = (place, datagram.transport) else {
+                interface.foreign += 1;
+                continue;
+            };
+            let start = datagram.payload_offset as u32;
+            let payload = (start, start + datagram.payload.len() as u32);
+            let (channel, line) = (line.channel, line.line);
+            arrived.push(Arrived {
+                received: Nanos(description.timestamp_ns),
+                channel,
+                line,
+                packet,
+                payload,
+            });
+        }
+        Ok(had_some)
+    }
+}
+
+/// Sorts by receive time what is nearly in order.
+fn insertion_sort(arrived: &mut [Arrived]) {
+    for at in 1..arrived.len() {
+        let mut place = at;
+        while place > 0 && arrived[place - 1].received > arrived[place].received {
+            arrived.swap(place - 1, place);
+            place -= 1;
+        }
+    }
+}
+
+/// Any address of the family of `like`, at a port that the system chooses.
+fn any(like: SocketAddr) -> SocketAddr {
+    SocketAddr::new(if like.is_ipv4() { [0, 0, 0, 0].into() } else { [0u16; 8].into() }, 0)
+}
+
+/// Joins a group without receiving its datagrams.
+fn join(group: IpAddr, interface: Option<Ipv4Addr>) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(any(SocketAddr::new(group, 0)))?;
+    match group {
+        IpAddr::V4(group) if group.is_multicast() => {
+            socket.join_multicast_v4(&group, &interface.unwrap_or(Ipv4Addr::UNSPECIFIED))?;
+        }
+        IpAddr::V6(group) if group.is_multicast() => socket.join_multicast_v6(&group, 0)?,
+        _ => {}
+    }
+    Ok(socket)
+}
+
+fn open_frames(options: &PlantOptions) -> Result<Option<Frames>, PlantError> {
+    let failed = |source| PlantError::Interface { source };
+    Ok(match &options.receive.source {
+        Source::Sockets => None,
+        Source::Packet { device } => {
+            let wanted = PacketOptions { block_timeout_ms: 1, ..PacketOptions::new(device) };
+            Some(Frames::Packet(PacketReceiver::open(&wanted).map_err(failed)?))
+        }
+        #[cfg(feature = "af-xdp")]
+        Source::Xdp(wanted) => {
+            Some(Frames::Xdp(tapeworks_packet::live::XdpReceiver::open(wanted).map_err(failed)?))
+        }
+    })
+}
+
+fn open_line(
+    options: &PlantOptions,
+    venue: &str,
+    address: SocketAddr,
+    channel: u16,
+    line: Line,
+) -> Result<LineReceiver, PlantError> {
+    let udp = UdpOptions {
+        listen: address,
+        interface: options.receive.interface,
+        receive_buffer_bytes: options.receive.buffer_bytes,
+        with_headers: false,
+        busy_poll_us: options.receive.busy_poll_us,
+    };
+    let failed = |source| PlantError::Listen { venue: venue.to_owned(), address, source };
+    let receiver = UdpReceiver::open(udp, BARE).map_err(failed)?;
+    let buffer_bytes = receiver.receive_buffer_bytes().map_err(failed)?;
+    Ok(LineReceiver {
+        address: receiver.local_address(),
+        receiver,
+        channel,
+        line,
+        too_long: 0,
+        buffer_bytes,
+        wanted_bytes: options.receive.buffer_bytes.unwrap_or_default(),
+        venue: venue.to_owned(),
+        by_frames: false,
+    })
+}

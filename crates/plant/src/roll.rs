@@ -1,0 +1,152 @@
+//! The daily roll: days that are over become files, while the plant runs.
+//!
+//! A journal is one sequence, however many days the plant runs. When a day in New York is over, a thread makes files of what was
+//! received on it; at the start, of every day before of which the journal, or one that was moved away, has records and there are
+//! no files yet, the earliest day first. A day's folder gets its name when the disk has all of it, so one that was interrupted is
+//! made anew at the next start; so is one that could not be made.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use jiff::civil::Date;
+use tapeworks_feed::clock;
+use tapeworks_market::Nanos;
+use tapeworks_store::Schema;
+
+use crate::error::PlantError;
+use crate::options::PlantOptions;
+use crate::status::{RollStatus, RolledDay, Status};
+use tapeworks_engine::days::days_before;
+use tapeworks_engine::export::{ExportError, ExportOptions, export};
+use tapeworks_runtime::now;
+
+/// How long after midnight a day is taken to be over, in ns.
+const GRACE: u64 = 60 * Nanos::SECOND;
+
+/// How often it is looked whether a day is over.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What the daily roll makes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RollSetting {
+    /// Where the days' folders go.
+    pub folder: PathBuf,
+    /// What is written.
+    pub schemas: Vec<Schema>,
+    /// The ending of the files, which tells their format.
+    pub ending: String,
+}
+
+/// The running roll. Dropping it ends it: what is half made is removed.
+#[derive(Debug)]
+pub struct Roll {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Roll {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // It tells of itself in the status.
+            let _panicked = thread.join();
+        }
+    }
+}
+
+impl Roll {
+    /// Starts the roll of the days that are over in the journals of a plant with these options.
+    ///
+    /// # Errors
+    /// [`PlantError::Thread`].
+    pub fn start(
+        setting: RollSetting,
+        plant: PlantOptions,
+        status: Arc<Mutex<Status>>,
+    ) -> Result<Self, PlantError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name("roll".to_owned());
+        let thread = thread.spawn(move || run(&setting, &plant, &stopped, &status));
+        let thread = thread.map_err(|source| PlantError::Thread { thread: "roll", source })?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+fn run(setting: &RollSetting, plant: &PlantOptions, stop: &AtomicBool, status: &Mutex<Status>) {
+    // Where the kernel does not know of it, it is only not as good.
+    let _as_well_as_can_be = tapeworks_ring::cpu::step_back();
+    let Some(journal) = &plant.journal else { return };
+    let tell = |change: &dyn Fn(&mut RollStatus)| {
+        change(&mut status.lock().unwrap_or_else(PoisonError::into_inner).roll);
+    };
+    tell(&|roll| roll.is_on = true);
+    let (mut looked, mut tried) = (None, HashSet::new());
+    while !stop.load(Ordering::Acquire) {
+        // What was received a moment before midnight may not be in the journal yet.
+        let today = clock::date_at(Nanos(now().0.saturating_sub(GRACE)));
+        if let Some(day) = today
+            && looked != today
+        {
+            looked = today;
+            let (due, unreadable) = days_before(day, &journal.folder);
+            for (date, error) in unreadable {
+                tell(&|roll| {
+                    roll.done.push(RolledDay { date, outcome: Err(error.clone()), from: None });
+                });
+            }
+            for (date, folder, name) in due {
+                if stop.load(Ordering::Acquire) {
+                    return;
+                }
+                if !tried.insert(name.clone()) || setting.folder.join(name).exists() {
+                    continue;
+                }
+                if !roll_day(date, &folder, (setting, plant), stop, &tell) {
+                    return;
+                }
+            }
+        }
+        std::thread::park_timeout(LOOK);
+    }
+}
+
+/// Makes the files of a day. `false` when it was told to stop.
+fn roll_day(
+    date: Date,
+    journal: &Path,
+    (setting, plant): (&RollSetting, &PlantOptions),
+    stop: &AtomicBool,
+    tell: &impl Fn(&dyn Fn(&mut RollStatus)),
+) -> bool {
+    let options = ExportOptions {
+        folder: setting.folder.clone(),
+        schemas: setting.schemas.clone(),
+        ending: setting.ending.clone(),
+        overwrite: false,
+        date: Some(date),
+    };
+    tell(&|roll| roll.running = Some((date, 0)));
+    let exported = export(&plant.engine(), journal, &options, |inputs| {
+        tell(&|roll| roll.running = Some((date, inputs)));
+        !stop.load(Ordering::Acquire)
+    });
+    let (outcome, from) = match exported {
+        Ok(exported) => {
+            let records = exported.files.iter().map(|file| file.summary.records).sum();
+            (Ok((exported.files.len() as u64, records)), exported.from)
+        }
+        Err(ExportError::Stopped) => return false,
+        Err(error) => (Err(error.to_string()), None),
+    };
+    tell(&|roll| {
+        roll.running = None;
+        roll.done.push(RolledDay { date, outcome: outcome.clone(), from });
+    });
+    true
+}

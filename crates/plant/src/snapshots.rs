@@ -1,0 +1,280 @@
+//! The clients of the venues' snapshot servers: GLIMPSE over SoupBinTCP.
+//!
+//! Each snapshot is fetched by a thread of its own, which hands what it gets to ingest as it comes. Nothing here knows what
+//! the messages say but for the last, which tells where the live sequence goes on. A fetch ends when its attempt is over,
+//! whatever the server does: at its time, or when the channel asks anew.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::time::{Duration, Instant};
+
+use tapeworks_session::{SessionId, glimpse};
+use tapeworks_wire::nasdaq::soupbintcp::{Message, Packets};
+
+use crate::queued::Owned;
+use tapeworks_runtime::now;
+
+/// A venue's snapshot server, if it has one.
+#[derive(Clone, Debug)]
+pub(super) struct Server {
+    pub(super) address: Option<SocketAddr>,
+    pub(super) login: (String, String),
+    /// How long an attempt may take: then ingest waits for it no more.
+    pub(super) timeout: Duration,
+}
+
+/// A snapshot that is wanted.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) channel: u16,
+    pub(super) session: SessionId,
+    pub(super) attempt: u32,
+}
+
+/// What ingest and this thread say to each other.
+#[derive(Debug)]
+pub(super) struct Asks {
+    pub(super) wanted: Receiver<Wanted>,
+    pub(super) answers: SyncSender<Owned>,
+}
+
+/// Bytes of messages handed on at once.
+const CHUNK_BYTES: usize = 256 << 10;
+/// How long a server may be silent: SoupBinTCP's own rule.
+const SILENCE: Duration = Duration::from_secs(15);
+const CONNECT: Duration = Duration::from_secs(3);
+const HEARTBEAT: Duration = Duration::from_secs(1);
+/// How often whoever waits looks whether it is to stop.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How long whoever has an answer rests when ingest has no room for it.
+const REST: Duration = Duration::from_millis(1);
+
+/// Serves the wishes of ingest until it is gone or all stops.
+pub(super) fn run(servers: &[Server], asks: &Asks, stop: &AtomicBool) {
+    let newest: Vec<AtomicU32> = servers.iter().map(|_| AtomicU32::new(0)).collect();
+    std::thread::scope(|scope| {
+        loop {
+            match asks.wanted.recv_timeout(LOOK) {
+                Ok(wanted) => {
+                    let channel = usize::from(wanted.channel);
+                    let (Some(server), Some(newest)) = (servers.get(channel), newest.get(channel)) else {
+                        continue;
+                    };
+                    newest.store(wanted.attempt, Ordering::Release);
+                    let until = Instant::now() + server.timeout;
+                    let attempt = Attempt { wanted, until, newest, answers: asks.answers.clone(), stop };
+                    scope.spawn(move || {
+                        if attempt.fetch(server).is_err() {
+                            let (channel, number) = (attempt.wanted.channel, attempt.wanted.attempt);
+                            let failed = Owned::SnapshotFailed { channel, attempt: number, received: now() };
+                            // Ingest that is gone, or has given the attempt up itself, needs no answer.
+                            let _unheard = attempt.send(failed);
+                        }
+                    });
+                }
+                Err(RecvTimeoutError::Timeout) if !stop.load(Ordering::Acquire) => {}
+                Err(_) => return,
+            }
+        }
+    });
+}
+
+fn refused(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// One fetch of a snapshot.
+struct Attempt<'a> {
+    wanted: Wanted,
+    until: Instant,
+    /// The channel's newest attempt.
+    newest: &'a AtomicU32,
+    answers: SyncSender<Owned>,
+    stop: &'a AtomicBool,
+}
+
+impl Attempt<'_> {
+    /// What is left of its time.
+    ///
+    /// # Errors
+    /// When nobody waits for it any more.
+    fn time_left(&self) -> io::Result<Duration> {
+        if self.stop.load(Ordering::Acquire) {
+            return Err(refused("the plant stops"));
+        }
+        if self.newest.load(Ordering::Acquire) != self.wanted.attempt {
+            return Err(refused("the channel has asked anew"));
+        }
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(refused("the snapshot was not whole in time"));
+        }
+        Ok(left)
+    }
+
+    /// Hands something to ingest, which takes it while it waits for this attempt.
+    fn send(&self, answer: Owned) -> io::Result<()> {
+        let mut answer = answer;
+        loop {
+            match self.answers.try_send(answer) {
+                Ok(()) => return Ok(()),
+                Err(TrySendError::Disconnected(_)) => return Err(refused("ingest is gone")),
+                Err(TrySendError::Full(back)) => answer = back,
+            }
+            self.time_left()?;
+            std::thread::sleep(REST);
+        }
+    }
+
+    fn hand_on(&self, messages: &mut Vec<u8>) -> io::Result<()> {
+        if messages.is_empty() {
+            return Ok(());
+        }
+        let chunk = std::mem::replace(messages, Vec::with_capacity(CHUNK_BYTES));
+        let (channel, attempt) = (self.wanted.channel, self.wanted.attempt);
+        self.send(Owned::Snapshot { channel, attempt, received: now(), messages: chunk })
+    }
+
+    fn fetch(&self, server: &Server) -> io::Result<()> {
+        let address = server.address.ok_or_else(|| refused("no server"))?;
+        let mut stream = TcpStream::connect_timeout(&address, CONNECT.min(self.time_left()?))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(LOOK))?;
+        stream.set_write_timeout(Some(CONNECT))?;
+        stream.write_all(&glimpse::login(&server.login.0, &server.login.1, &self.wanted.session))?;
+        let mut stream_bytes = Vec::new();
+        let mut messages = Vec::with_capacity(CHUNK_BYTES);
+        let mut buffer = vec![0; 64 << 10];
+        let (mut heard, mut spoke) = (Instant::now(), Instant::now());
+        loop {
+            self.time_left()?;
+            if heard.elapsed() > SILENCE {
+                return Err(refused("the server is silent"));
+            }
+            if spoke.elapsed() > HEARTBEAT {
+                stream.write_all(b"\0\x01R")?;
+                spoke = Instant::now();
+            }
+            match stream.read(&mut buffer) {
+                Ok(0) => {
+                    return Err(refused("the server closed the connection before the end of the snapshot"));
+                }
+                Ok(read) => {
+                    heard = Instant::now();
+                    stream_bytes.extend_from_slice(buffer.get(..read).unwrap_or_default());
+                }
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                    continue;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            let mut packets = Packets::new(&stream_bytes);
+            for packet in packets.by_ref().filter_map(Result::ok) {
+                match Message::decode(packet) {
+                    Ok(Message::SequencedData(data)) => {
+                        let message = data.message();
+                        if let Some(next) = glimpse::end_of_snapshot(message) {
+                            let (channel, attempt) = (self.wanted.channel, self.wanted.attempt);
+                            self.hand_on(&mut messages)?;
+                            self.send(Owned::SnapshotEnd { channel, attempt, received: now(), next })?;
+                            // Logged out; whether it is heard does not matter any more.
+                            let _unheard = stream.write_all(b"\0\x01O");
+                            return Ok(());
+                        }
+                        // A packet's length has two bytes, so a message's has too.
+                        messages.extend_from_slice(&(message.len() as u16).to_be_bytes());
+                        messages.extend_from_slice(message);
+                        if messages.len() >= CHUNK_BYTES {
+                            self.hand_on(&mut messages)?;
+                        }
+                    }
+                    Ok(Message::LoginRejected(_)) => return Err(refused("the login was rejected")),
+                    Ok(Message::EndOfSession(_)) => {
+                        return Err(refused("the session ended before the snapshot did"));
+                    }
+                    Ok(_) => {}
+                    Err(_) => return Err(refused("not SoupBinTCP")),
+                }
+            }
+            let used = packets.offset();
+            stream_bytes.drain(..used);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::sync::Arc;
+    use std::sync::mpsc::{Sender, channel, sync_channel};
+
+    use super::*;
+
+    /// Takes connections, of each of which it tells, and sends heartbeats until the other side goes.
+    fn never_done(listener: &TcpListener, connections: usize, accepted: &Sender<()>) {
+        std::thread::scope(|scope| {
+            for _ in 0..connections {
+                let (mut stream, _) = listener.accept().unwrap();
+                accepted.send(()).unwrap();
+                scope.spawn(move || {
+                    while stream.write_all(b"\0\x01H").is_ok() {
+                        std::thread::sleep(Duration::from_millis(10));
+                    }
+                });
+            }
+        });
+    }
+
+    /// A server that accepts and never finishes kept a thread and a connection for each attempt.
+    #[test]
+    fn a_fetch_ends_with_its_attempt_whatever_the_server_does() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let (address, timeout) = (listener.local_addr().ok(), Duration::from_millis(300));
+        let server = Server { address, login: Default::default(), timeout };
+        let (accept, accepted) = channel();
+        let venue = std::thread::spawn(move || never_done(&listener, 3, &accept));
+        let (wants, wanted) = channel();
+        let (answers, told) = sync_channel(4);
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let all = std::thread::spawn(move || run(&[server], &Asks { wanted, answers }, &stopped));
+        let session = SessionId::MoldUdp64(*b"2511140000");
+        let ask = |attempt| {
+            wants.send(Wanted { channel: 0, session, attempt }).unwrap();
+            accepted.recv_timeout(Duration::from_secs(10)).unwrap();
+        };
+        let failed = |attempt| match told.recv_timeout(Duration::from_secs(10)).unwrap() {
+            Owned::SnapshotFailed { channel: 0, attempt: number, .. } => assert_eq!(number, attempt),
+            other => panic!("{other:?}"),
+        };
+        ask(1);
+        failed(1);
+        ask(2);
+        // The one before ends when the next is asked for.
+        ask(3);
+        failed(2);
+        failed(3);
+        // Every connection is closed: its venue's side has noticed.
+        venue.join().unwrap();
+        stop.store(true, Ordering::Release);
+        drop(wants);
+        all.join().unwrap();
+    }
+
+    /// Ingest that has given an attempt up takes no more answers of it.
+    #[test]
+    fn a_fetch_whose_answers_nobody_takes_ends_too() {
+        let (answers, _told) = sync_channel(0);
+        let (newest, stop) = (AtomicU32::new(7), AtomicBool::new(false));
+        let session = SessionId::MoldUdp64(*b"2511140000");
+        let wanted = Wanted { channel: 0, session, attempt: 7 };
+        let until = Instant::now() + Duration::from_millis(20);
+        let attempt = Attempt { wanted, until, newest: &newest, answers, stop: &stop };
+        let error = attempt.hand_on(&mut vec![0; 3]).unwrap_err();
+        assert!(error.to_string().contains("in time"), "{error}");
+    }
+}

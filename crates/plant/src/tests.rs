@@ -1,0 +1,30 @@
+//! What the tests of the live plant share.
+
+use tapeworks_engine::EngineOptions;
+
+use crate::{PlantOptions, ReceiveOptions, VenueOptions};
+
+#[path = "../../engine/tests/support/mod.rs"]
+pub(crate) mod support;
+
+/// A plant with the engine of the shared tests.
+pub(crate) fn plant() -> PlantOptions {
+    let EngineOptions { channels, .. } = support::options();
+    let venues = channels
+        .into_iter()
+        .map(|channel| VenueOptions {
+            orders: 1 << 16,
+            name: channel.name,
+            application: channel.application,
+            publisher: channel.publisher,
+            lines: vec![([127, 0, 0, 1], 0).into()],
+            retransmission: None,
+            snapshot: None,
+            login: Default::default(),
+            arbiter: channel.arbiter,
+            snapshots: Default::default(),
+        })
+        .collect();
+    let receive = ReceiveOptions { buffers: 256, ..ReceiveOptions::default() };
+    PlantOptions { venues, receive, ring_events: 4_096, ..PlantOptions::default() }
+}

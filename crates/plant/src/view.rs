@@ -1,0 +1,135 @@
+//! What people look at: the NBBO of the symbols, and the books of those that somebody looks at.
+//!
+//! The thread that has the books fills a [`View`] some times a second with what the [`Watch`] asks for; nothing is done for
+//! what nobody looks at.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tapeworks_market::book::BookRef;
+use tapeworks_market::levels::Level;
+use tapeworks_market::nbbo::Nbbo;
+use tapeworks_market::{BookStage, Instruments, Nanos, NbboStage, Publisher, Side, Symbol};
+
+/// Levels of a book that a view shows.
+pub const DEPTH: usize = 10;
+
+/// A symbol that nobody asked for again in so long is no longer shown.
+const FORGET: Duration = Duration::from_secs(10);
+
+/// Symbols whose books are shown at most.
+pub const MOST_WATCHED: usize = 64;
+
+/// A venue's book.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VenueBook {
+    /// The feed.
+    pub publisher: Publisher,
+    /// The best bids, best first.
+    pub bids: Vec<Level>,
+    /// The best offers, best first.
+    pub asks: Vec<Level>,
+    /// The book may be wrong.
+    pub is_stale: bool,
+    /// The venue trades the instrument.
+    pub is_trading: bool,
+}
+
+/// An instrument's NBBO and books.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SymbolView {
+    /// The NBBO.
+    pub nbbo: Nbbo,
+    /// The venues' books; empty ones are left out.
+    pub venues: Vec<VenueBook>,
+}
+
+/// What there is to see.
+#[derive(Clone, Default, Debug)]
+pub struct View {
+    /// When it was made.
+    pub time: Nanos,
+    /// The NBBO of every symbol that has one, if somebody looks at the list.
+    pub nbbos: Vec<(Symbol, Nbbo)>,
+    /// The symbols that somebody looks at.
+    pub symbols: BTreeMap<Symbol, SymbolView>,
+    /// The feeds, by the bits of [`tapeworks_market::nbbo::BestSide::venues`].
+    pub venues: Vec<Publisher>,
+}
+
+#[derive(Default, Debug)]
+struct Wanted {
+    symbols: BTreeMap<Symbol, Instant>,
+    list: Option<Instant>,
+    view: Arc<View>,
+}
+
+/// Who looks tells here at what, and finds here what there is to see. Clones are the same watch.
+#[derive(Clone, Default, Debug)]
+pub struct Watch {
+    wanted: Arc<Mutex<Wanted>>,
+}
+
+impl Watch {
+    /// Somebody looks at a symbol's books: they are shown for some seconds. `false` when too many are watched.
+    pub fn look_at(&self, symbol: Symbol) -> bool {
+        let mut wanted = self.lock();
+        if wanted.symbols.len() >= MOST_WATCHED && !wanted.symbols.contains_key(&symbol) {
+            return false;
+        }
+        wanted.symbols.insert(symbol, Instant::now());
+        true
+    }
+
+    /// Somebody looks at the list of all symbols.
+    pub fn look_at_list(&self) {
+        self.lock().list = Some(Instant::now());
+    }
+
+    /// What there is to see.
+    pub fn view(&self) -> Arc<View> {
+        Arc::clone(&self.lock().view)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fills the view anew.
+    pub(crate) fn fill(&self, books: &BookStage, nbbo: &NbboStage, instruments: &Instruments, now: Nanos) {
+        let (symbols, list) = {
+            let mut wanted = self.lock();
+            wanted.symbols.retain(|_, asked| asked.elapsed() < FORGET);
+            wanted.list = wanted.list.filter(|asked| asked.elapsed() < FORGET);
+            (wanted.symbols.keys().copied().collect::<Vec<_>>(), wanted.list.is_some())
+        };
+        let mut view = View { time: now, venues: nbbo.venues().to_vec(), ..View::default() };
+        if list {
+            let all = instruments.symbols().iter();
+            view.nbbos = all
+                .filter_map(|symbol| {
+                    let best = nbbo.nbbo(instruments.find(*symbol)?);
+                    (best.bid.price.is_some() || best.ask.price.is_some()).then_some((*symbol, *best))
+                })
+                .collect();
+        }
+        for symbol in symbols {
+            let Some(instrument) = instruments.find(symbol) else { continue };
+            let venues = books.feeds().iter().map(|feed| venue_book(feed.book(instrument)));
+            let venues = venues.filter(|book| !book.bids.is_empty() || !book.asks.is_empty()).collect();
+            view.symbols.insert(symbol, SymbolView { nbbo: *nbbo.nbbo(instrument), venues });
+        }
+        self.lock().view = Arc::new(view);
+    }
+}
+
+fn venue_book(book: BookRef<'_>) -> VenueBook {
+    VenueBook {
+        publisher: book.publisher(),
+        bids: book.levels(Side::Bid).take(DEPTH).collect(),
+        asks: book.levels(Side::Ask).take(DEPTH).collect(),
+        is_stale: book.is_stale(),
+        is_trading: book.is_open() && book.state().is_trading(),
+    }
+}

@@ -1,0 +1,146 @@
+//! Keeping rarely taken paths warm.
+//!
+//! A gap is handled by code that did not run for minutes: its instructions, its tables of branches and its pages come from far away
+//! just when they are in the way of everything else. A [`Warmer`] has a small feed, books and NBBO of its own, nobody's, and lets
+//! holes, late packets and gaps happen to them while nothing else is to be done. It shares code with the live ones and no data.
+//!
+//! Cost: some 2 us for each turn, at most once in 500 us; a few hundred kilobytes of memory. `cargo xtask bench plant --part warm`
+//! measures what it brings.
+
+use tapeworks_feed::Application;
+use tapeworks_feed::arbitration::ArbiterOptions;
+use tapeworks_feed::live::{Input, LiveChannelOptions};
+use tapeworks_market::book::BATCH;
+use tapeworks_market::nbbo::NbboRules;
+use tapeworks_market::{BookStage, Capacity, Event, Line, Nanos, NbboStage, NbboUpdate, Publisher};
+use tapeworks_stage::{Inline, Sink, Through};
+use tapeworks_wire::Ascii;
+use tapeworks_wire::nasdaq::moldudp64::DownstreamPacketFields;
+
+use tapeworks_engine::{Engine, EngineOptions};
+use tapeworks_runtime::rhythm::Rhythm;
+
+/// Goes the ways of holes and gaps, with data of its own.
+pub struct Warmer {
+    engine: Engine,
+    market: Through<BookStage, NbboStage>,
+    buffer: Vec<Event>,
+    events: Vec<Event>,
+    packet: Vec<u8>,
+    sequence: u64,
+    now: u64,
+    rhythm: Rhythm,
+}
+
+impl std::fmt::Debug for Warmer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Warmer({} turns)", self.sequence)
+    }
+}
+
+struct Nothing;
+
+impl Sink<NbboUpdate<'_>> for Nothing {
+    fn put(&mut self, _update: NbboUpdate<'_>) {}
+}
+
+impl Default for Warmer {
+    fn default() -> Self {
+        let publisher = Publisher::XNAS_ITCH;
+        let capacity = Capacity { instruments: 4, orders: 64, levels: 64 };
+        let channel = LiveChannelOptions {
+            name: String::new(),
+            application: Application::TotalViewItch50,
+            publisher,
+            arbiter: ArbiterOptions::default(),
+            snapshot: None,
+        };
+        Self {
+            engine: Engine::new(&EngineOptions { channels: vec![channel], ..EngineOptions::default() }),
+            market: Through::new(
+                BookStage::new([(publisher, capacity)]),
+                NbboStage::new(NbboRules::default(), [publisher], capacity.instruments),
+            ),
+            buffer: Vec::with_capacity(BATCH),
+            events: Vec::with_capacity(64),
+            packet: vec![0; 64],
+            sequence: 1,
+            now: 1_763_130_600_000_000_000,
+            rhythm: Rhythm::default(),
+        }
+    }
+}
+
+impl Warmer {
+    /// Goes the ways, if it is a while since.
+    pub fn turn(&mut self) {
+        if self.rhythm.is_due() {
+            self.go();
+        }
+    }
+
+    /// Goes the ways once: a packet in order, a hole, the packet of the hole on the other line, a hole that nobody fills.
+    pub fn go(&mut self) {
+        let first = self.sequence;
+        for (line, sequence, later) in
+            [(Line::A, first, 0), (Line::A, first + 2, 0), (Line::B, first + 1, 0), (Line::A, first + 4, 0)]
+        {
+            self.packet(line, sequence, later);
+        }
+        // Past the reorder window.
+        self.packet(Line::B, first + 5, 1_000_000);
+        self.sequence = first + 6;
+    }
+
+    fn packet(&mut self, line: Line, sequence: u64, later: u64) {
+        self.now += later + 1_000;
+        // The deletion of an order that is not there: 19 bytes of ITCH.
+        let mut message = [0u8; 19];
+        message[0] = b'D';
+        message[18] = sequence as u8;
+        let mut block = [0; 21];
+        block[1] = 19;
+        block[2..].copy_from_slice(&message);
+        let fields = DownstreamPacketFields {
+            session: Ascii(*b"WARMING UP"),
+            sequence_number: sequence,
+            message_count: 1,
+            messages: &block,
+        };
+        let Ok(length) = fields.encode_into(&mut self.packet) else { return };
+        let input = Input::Packet {
+            channel: 0,
+            line,
+            received: Nanos(self.now),
+            payload: self.packet.get(..length).unwrap_or_default(),
+        };
+        self.engine.input(&input, &mut self.events);
+        let mut nothing = Nothing;
+        let mut edge = Inline::new(&mut self.market, &mut self.buffer, &mut nothing);
+        self.events.drain(..).for_each(|event| edge.put(event));
+        edge.end_of_batch();
+        while self.engine.take_ask().is_some() {}
+    }
+
+    /// Gaps that happened to it.
+    pub fn gaps(&self) -> u64 {
+        self.engine.feed().channels().iter().map(|channel| channel.arbiter().counters().gaps).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_turn_has_a_hole_that_is_filled_and_a_gap() {
+        let mut warmer = Warmer::default();
+        for turn in 1..=100 {
+            warmer.go();
+            assert_eq!(warmer.gaps(), turn);
+        }
+        let counters = warmer.engine.feed().channels()[0].arbiter().counters();
+        assert_eq!(counters.filled_by_lines, 100);
+        assert_eq!(warmer.market.first.feeds()[0].counters().gaps, 100);
+    }
+}

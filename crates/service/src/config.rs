@@ -1,0 +1,956 @@
+//! The plant's configuration file.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tapeworks_feed::Application;
+use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
+use tapeworks_feed::live::SnapshotOptions;
+use tapeworks_journal::JournalOptions;
+use tapeworks_market::nbbo::{NbboRules, StaleBooks};
+use tapeworks_market::venue::FEEDS;
+use tapeworks_market::{Publisher, Symbol};
+#[cfg(feature = "af-xdp")]
+use tapeworks_packet::live::{MAX_XDP_FRAMES, XdpOptions};
+use tapeworks_ring::wait::Wait;
+
+use tapeworks_session::Credentials;
+use toml::Spanned;
+use toml::de::DeTable;
+
+use tapeworks_engine::export::is_ending;
+use tapeworks_market::BookOptions;
+use tapeworks_outputs::clients::distributor::Dataset;
+use tapeworks_outputs::multicast::server::MulticastSetting;
+use tapeworks_outputs::questdb::{QuestDbLogin, QuestDbSetting};
+use tapeworks_plant::roll::RollSetting;
+use tapeworks_plant::{JournalSetting, SyncPolicy, WhenFailing};
+use tapeworks_plant::{ORDERS, PlantOptions, Source, Topology, VenueOptions};
+use tapeworks_runtime::config::ConfigError;
+use tapeworks_runtime::config::{Reading, Section, read_file, read_text};
+use tapeworks_runtime::keys::{Key, Keys};
+
+/// The port of the DBN live protocol.
+pub const CLIENTS_PORT: u16 = 13_000;
+
+/// The port of the web page.
+pub const WEB_PORT: u16 = 8_080;
+
+/// The server of live clients.
+#[derive(Clone, Debug)]
+pub struct ClientsSetting {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// The keys.
+    pub keys: Keys,
+    /// The datasets.
+    pub datasets: Vec<Dataset>,
+    /// Bytes that may wait for one client.
+    pub queue_bytes: usize,
+    /// Connections at once.
+    pub max_connections: usize,
+    /// How long the thread naps when there is nothing to do.
+    pub nap: Duration,
+    /// PEM files of the certificate chain and of its private key: clients then speak TLS.
+    pub tls: Option<(PathBuf, PathBuf)>,
+}
+
+/// The web page.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WebSetting {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// What who looks must know; needed unless it listens on this machine alone.
+    pub token: Option<String>,
+    /// Whether there is market data for programs: see `tapeworks_plant::web::stream`.
+    pub stream: bool,
+}
+
+/// All that a plant is told.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// The plant itself.
+    pub plant: PlantOptions,
+    /// The server of live clients, if there is to be one.
+    pub clients: Option<ClientsSetting>,
+    /// The web page, if there is to be one.
+    pub web: Option<WebSetting>,
+    /// The multicast of records, if there is to be one.
+    pub multicast: Option<MulticastSetting>,
+    /// The daily roll, if there is to be one.
+    pub roll: Option<RollSetting>,
+    /// What goes into QuestDB, if something does.
+    pub questdb: Option<QuestDbSetting>,
+}
+
+impl Config {
+    /// Reads the configuration in `text`, which came from a file named `file`.
+    ///
+    /// # Errors
+    /// What is wrong with it, in the order of the file; at least one.
+    pub fn parse(file: &str, text: &str) -> Result<Self, Vec<ConfigError>> {
+        read_text(Reading::new(file, text, true), read_document)
+    }
+
+    /// Reads the configuration file at `path`.
+    ///
+    /// # Errors
+    /// As [`Config::parse`]; a file that cannot be read is told without a line.
+    pub fn load(path: &Path) -> Result<Self, Vec<ConfigError>> {
+        let file = path.display().to_string();
+        Self::parse(&file, &read_file(path, &file)?)
+    }
+
+    /// How the books of whoever makes records of the events are to be: as the plant's own.
+    pub fn books(&self) -> BookOptions {
+        self.plant.books()
+    }
+}
+
+const TOPOLOGIES: [(Topology, &str); 2] = [(Topology::Inline, "inline"), (Topology::Pipeline, "pipeline")];
+const FAILING: [(WhenFailing, &str); 2] = [(WhenFailing::GoOn, "go-on"), (WhenFailing::Stop, "stop")];
+const STALE: [(StaleBooks, &str); 2] = [(StaleBooks::Flag, "flag"), (StaleBooks::Exclude, "exclude")];
+
+fn one_of<T: Copy + PartialEq>(
+    reading: &mut Reading<'_>,
+    section: &mut Section<'_>,
+    key: &'static str,
+    all: &[(T, &'static str)],
+) -> Option<T> {
+    let values: Vec<T> = all.iter().map(|(value, _)| *value).collect();
+    section.choice(reading, key, &values, |wanted| {
+        all.iter().find(|(value, _)| *value == wanted).map_or("", |(_, name)| name)
+    })
+}
+
+fn address(reading: &mut Reading<'_>, section: &mut Section<'_>, key: &'static str) -> Option<SocketAddr> {
+    section.parsed(reading, key, "an address with a port such as 127.0.0.1:31001", |text| text.parse().ok())
+}
+
+/// Addresses that the plant listens on, by transport: two of one kind on one port cannot both be had.
+#[derive(Default)]
+struct Taken(Vec<(&'static str, SocketAddr, String)>);
+
+impl Taken {
+    /// Takes `address` for `what`; says who has it already.
+    fn take(&mut self, transport: &'static str, address: SocketAddr, what: &str) -> Option<String> {
+        let clashes = |other: &SocketAddr| {
+            let is_one = address.ip() == other.ip()
+                || address.ip().is_unspecified() && !other.ip().is_multicast()
+                || other.ip().is_unspecified() && !address.ip().is_multicast();
+            address.port() != 0 && address.port() == other.port() && is_one
+        };
+        let other = self.0.iter().find(|(kind, other, _)| *kind == transport && clashes(other));
+        let whose = other.map(|(_, _, whose)| whose.clone());
+        self.0.push((transport, address, what.to_owned()));
+        whose
+    }
+
+    /// The same, and a fault where somebody has it.
+    fn check(
+        &mut self,
+        reading: &mut Reading<'_>,
+        (section, key): (&Section<'_>, &str),
+        (transport, address): (&'static str, SocketAddr),
+        what: &str,
+    ) {
+        if let Some(other) = self.take(transport, address, what) {
+            section.wrong_at(reading, key, &format!("{other} has the address {address} already"));
+        }
+    }
+}
+
+fn publisher(text: &str) -> Option<Publisher> {
+    let named = FEEDS.iter().find(|feed| feed.dataset.eq_ignore_ascii_case(text));
+    named.map(|feed| feed.publisher).or_else(|| text.parse().ok().filter(|number| *number > 0).map(Publisher))
+}
+
+fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> Config {
+    let mut top = Section::new("the file", document.get_ref(), 0..0);
+    let mut plant = PlantOptions::default();
+    plant.topology = one_of(reading, &mut top, "topology", &TOPOLOGIES).unwrap_or_default();
+    plant.wait = top.choice(reading, "wait", &Wait::ALL, Wait::name).unwrap_or(plant.wait);
+    plant.warm = top.boolean(reading, "warm").unwrap_or_default();
+    plant.receive.interface =
+        top.parsed(reading, "interface", "the IPv4 address of an interface", |text| text.parse().ok());
+    plant.symbols = top
+        .each(reading, "symbols", &format!("a symbol of {}", Symbol::FORM), Symbol::parse)
+        .map(|symbols| symbols.into_iter().collect());
+    plant.shared_memory = top.text(reading, "shared_memory").map(|(path, _)| PathBuf::from(path));
+    let ring = top.integer(reading, "ring_events", 1_024..=1 << 26);
+    plant.ring_events = ring.map_or(plant.ring_events, |(events, _)| events);
+    if let Some(mut cores) = top.table(reading, "cores") {
+        plant.cores =
+            ["ingest", "market"].map(|key| cores.integer(reading, key, 0..=4_095).map(|(core, _)| core));
+        cores.refuse_the_rest(reading);
+    }
+    if let Some(mut receive) = top.table(reading, "receive") {
+        let buffer = receive.number(reading, "buffer_mb", 0.1..=2_047.0);
+        plant.receive.buffer_bytes =
+            buffer.map(|(megabytes, _)| (megabytes * 1_048_576.0) as usize).or(plant.receive.buffer_bytes);
+        let poll = receive.integer(reading, "busy_poll_us", 0..=1_000_000);
+        plant.receive.busy_poll_us = poll.map_or(0, |(microseconds, _)| microseconds as u32);
+        let bytes = receive.integer(reading, "datagram_bytes", 512..=65_536);
+        plant.receive.datagram_bytes = bytes.map_or(plant.receive.datagram_bytes, |(bytes, _)| bytes);
+        plant.receive.source = read_source(reading, &mut receive);
+        let buffers = receive.integer(reading, "buffers", 256..=1 << 22);
+        plant.receive.buffers = buffers.map_or(plant.receive.buffers, |(buffers, _)| buffers);
+        receive.refuse_the_rest(reading);
+    }
+    if let Some(mut nbbo) = top.table(reading, "nbbo") {
+        plant.rules = NbboRules {
+            stale_books: one_of(reading, &mut nbbo, "stale_books", &STALE).unwrap_or_default(),
+            odd_lots_count: nbbo.boolean(reading, "odd_lots").unwrap_or_default(),
+        };
+        nbbo.refuse_the_rest(reading);
+    }
+    plant.journal = top.table(reading, "journal").map(|journal| read_journal(reading, journal));
+    let venues = top.tables(reading, "venue");
+    if venues.is_empty() {
+        reading
+            .wrong_whole("there are no venues; each is a [[venue]] with name, protocol and lines".to_owned());
+    }
+    if let Some(first_too_many) = venues.get(256) {
+        reading.wrong(first_too_many.span.clone(), "at most 256 venues are possible".to_owned());
+    }
+    let (mut names, mut taken) = (Vec::new(), Taken::default());
+    plant.venues =
+        venues.into_iter().filter_map(|venue| read_venue(reading, venue, &mut names, &mut taken)).collect();
+    if let Some(journal) = &mut plant.journal {
+        // Each packet that waits for the journal has a buffer, and the sockets need some.
+        journal.queue = journal.queue.min(plant.receive.buffers / 2).max(64);
+    }
+    let clients =
+        top.table(reading, "clients").and_then(|clients| read_clients(reading, clients, &mut taken));
+    let web = top.table(reading, "web").map(|web| read_web(reading, web, &mut taken));
+    let interface = plant.receive.interface;
+    let multicast = top
+        .table(reading, "multicast")
+        .and_then(|section| read_multicast(reading, section, interface, &mut taken));
+    let roll = top.table(reading, "roll").and_then(|roll| read_roll(reading, roll, plant.journal.as_ref()));
+    let questdb = read_questdb(reading, &mut top);
+    top.refuse_the_rest(reading);
+    Config { plant, clients, web, multicast, roll, questdb }
+}
+
+/// The names of the ways to receive.
+const SOURCES: [&str; 3] = ["sockets", "packet", "xdp"];
+
+fn read_source(reading: &mut Reading<'_>, receive: &mut Section<'_>) -> Source {
+    let way = receive.choice(reading, "from", &SOURCES, |name| name).unwrap_or("sockets");
+    let device = receive.text(reading, "device").map(|(device, _)| device);
+    match (way, device) {
+        ("sockets", None) => Source::Sockets,
+        ("sockets", Some(_)) => {
+            receive.wrong_at(
+                reading,
+                "device",
+                "sockets have no device: the key is for 'from' other than \"sockets\"",
+            );
+            Source::Sockets
+        }
+        (_, None) => {
+            receive.missing(reading, "device");
+            Source::Sockets
+        }
+        ("packet", Some(device)) => Source::Packet { device },
+        #[cfg(feature = "af-xdp")]
+        (_, Some(device)) => {
+            let mut options = XdpOptions::new(device);
+            let queue = receive.integer(reading, "queue", 0..=65_535);
+            options.queue = queue.map_or(options.queue, |(queue, _)| queue as u32);
+            let frames = receive.integer(reading, "frames", 64..=MAX_XDP_FRAMES as usize);
+            options.frames = frames.map_or(options.frames, |(frames, _)| frames as u32);
+            if !options.frames.is_power_of_two() {
+                receive.wrong_at(reading, "frames", "'frames' must be a power of two");
+            }
+            Source::Xdp(options)
+        }
+        #[cfg(not(feature = "af-xdp"))]
+        (_, Some(_)) => {
+            receive.wrong_at(reading, "from", "this program was built without the feature 'af-xdp'");
+            Source::Sockets
+        }
+    }
+}
+
+fn read_journal(reading: &mut Reading<'_>, mut journal: Section<'_>) -> JournalSetting {
+    let folder = journal.required_text(reading, "folder").map_or_else(String::new, |(folder, _)| folder);
+    let mut setting = JournalSetting::new(folder);
+    let segment = journal.integer(reading, "segment_mb", 1..=65_536);
+    let keep = journal.number(reading, "keep_gb", 0.001..=1e6);
+    setting.options = JournalOptions {
+        segment_bytes: segment
+            .map_or(setting.options.segment_bytes, |(megabytes, _)| (megabytes as u64) << 20),
+        keep_bytes: keep.map(|(gigabytes, _)| (gigabytes * 1e9) as u64),
+    };
+    setting.sync = journal
+        .parsed(reading, "sync", "\"never\", \"always\" or a time such as \"250ms\" or \"2s\"", |text| {
+            match text {
+                "never" => Some(SyncPolicy::Never),
+                "always" => Some(SyncPolicy::Always),
+                text => duration(text).map(SyncPolicy::Every),
+            }
+        })
+        .unwrap_or(setting.sync);
+    setting.when_failing = one_of(reading, &mut journal, "when_failing", &FAILING).unwrap_or_default();
+    let queue = journal.integer(reading, "queue", 64..=1 << 22);
+    setting.queue = queue.map_or(setting.queue, |(queue, _)| queue);
+    setting.snapshot_every = journal.parsed(reading, "snapshot_every", "a time such as \"60s\"", |text| {
+        duration(text).filter(|every| !every.is_zero())
+    });
+    journal.refuse_the_rest(reading);
+    setting
+}
+
+/// `250ms`, `2s`, `50us`.
+fn duration(text: &str) -> Option<Duration> {
+    let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
+    let number: u64 = text.get(..digits)?.parse().ok()?;
+    match text.get(digits..)?.trim() {
+        "us" => Some(Duration::from_micros(number)),
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => Some(Duration::from_secs(number)),
+        _ => None,
+    }
+}
+
+fn read_venue(
+    reading: &mut Reading<'_>,
+    mut venue: Section<'_>,
+    names: &mut Vec<String>,
+    taken: &mut Taken,
+) -> Option<VenueOptions> {
+    let name = venue.required_text(reading, "name");
+    if let Some((name, span)) = &name {
+        if names.contains(name) {
+            reading.wrong(span.clone(), format!("there is a venue '{name}' already"));
+        }
+        names.push(name.clone());
+    }
+    let protocol = venue.required_text(reading, "protocol");
+    let application = protocol.as_ref().and_then(|(name, span)| {
+        let found = Application::by_name(name);
+        if found.is_none() {
+            let known = ["itch", "tops", "deep"];
+            reading.unknown(span.clone(), &format!("'{name}' for 'protocol'"), name, &known);
+        }
+        found
+    });
+    let feed =
+        venue.parsed(reading, "publisher", "a feed such as \"XNAS.ITCH\", or DBN's number of one", publisher);
+    let publisher = feed.or(match application {
+        Some(Application::IexTops16) => Some(Publisher::IEXG_TOPS),
+        Some(Application::IexDeep10) => Some(Publisher::IEXG_DEEP),
+        _ => None,
+    });
+    if publisher.is_none() && !venue.has("publisher") {
+        venue.missing(reading, "publisher");
+    }
+    let is_line = |line: &SocketAddr| {
+        let ip = line.ip();
+        line.port() != 0 && (ip.is_multicast() || ip.is_loopback() || ip.is_unspecified())
+    };
+    let what = "a multicast group with a port (unicast is received at 0.0.0.0 or loopback)";
+    let lines = venue
+        .each(reading, "lines", what, |text| text.parse::<SocketAddr>().ok().filter(is_line))
+        .unwrap_or_default();
+    let named = name.as_ref().map_or("", |(name, _)| name.as_str()).to_owned();
+    for line in &lines {
+        taken.check(reading, (&venue, "lines"), ("udp", *line), &format!("a line of venue '{named}'"));
+    }
+    if !venue.has("lines") {
+        venue.missing(reading, "lines");
+    }
+    if lines.len() > 2 {
+        venue.wrong_at(reading, "lines", "'lines' are line A and, perhaps, line B: no more");
+    }
+    let retransmission = address(reading, &mut venue, "retransmission");
+    let snapshot = address(reading, &mut venue, "snapshot");
+    let mut arbiter = ArbiterOptions::default();
+    let nanoseconds = |section: &mut Section<'_>, reading: &mut Reading<'_>, key, unit: f64, most: f64| {
+        section.number(reading, key, 0.0..=most).map(|(number, _)| (number * unit) as u64)
+    };
+    let window = nanoseconds(&mut venue, reading, "reorder_window_us", 1e3, 10_000_000.0);
+    arbiter.reorder_window_ns = window.unwrap_or(arbiter.reorder_window_ns);
+    let silence = nanoseconds(&mut venue, reading, "silence_s", 1e9, 86_400.0);
+    arbiter.silence_ns = silence.unwrap_or(arbiter.silence_ns);
+    let held = venue.integer(reading, "held_mb", 1..=65_536);
+    arbiter.held_bytes = held.map_or(arbiter.held_bytes, |(megabytes, _)| megabytes << 20);
+    let mut again = RetransmissionOptions::default();
+    if let Some(mut section) = venue.table(reading, "requests") {
+        let attempts = section.integer(reading, "attempts", 1..=1_000);
+        again.attempts = attempts.map_or(again.attempts, |(attempts, _)| attempts as u32);
+        let timeout = nanoseconds(&mut section, reading, "timeout_ms", 1e6, 60_000.0);
+        again.timeout_ns = timeout.unwrap_or(again.timeout_ns);
+        let limit = nanoseconds(&mut section, reading, "limit_ms", 1e6, 600_000.0);
+        again.limit_ns = limit.unwrap_or(again.limit_ns);
+        let most = section.integer(reading, "limit_messages", 1..=1 << 28);
+        again.limit_messages = most.map_or(again.limit_messages, |(most, _)| most as u64);
+        let count = section.integer(reading, "messages", 1..=65_534);
+        again.messages_per_request = count.map_or(again.messages_per_request, |(count, _)| count as u16);
+        let in_flight = section.integer(reading, "in_flight", 1..=1_024);
+        again.requests_in_flight = in_flight.map_or(again.requests_in_flight, |(count, _)| count as u16);
+        section.refuse_the_rest(reading);
+    }
+    // Without a server nothing is waited for.
+    arbiter.retransmission = retransmission.map(|_| again);
+    let mut snapshots = SnapshotOptions::default();
+    let mut login = (String::new(), String::new());
+    if let Some(mut section) = venue.table(reading, "snapshots") {
+        let attempts = section.integer(reading, "attempts", 1..=1_000);
+        snapshots.attempts = attempts.map_or(snapshots.attempts, |(attempts, _)| attempts as u32);
+        let timeout = nanoseconds(&mut section, reading, "timeout_s", 1e9, 3_600.0);
+        snapshots.timeout_ns = timeout.unwrap_or(snapshots.timeout_ns);
+        let again = nanoseconds(&mut section, reading, "contradicted_every_s", 1e9, 86_400.0);
+        snapshots.contradicted_every_ns = again.unwrap_or(snapshots.contradicted_every_ns);
+        let mut word = |key, longest: usize| {
+            let Some((text, span)) = section.text(reading, key) else { return String::new() };
+            if text.len() > longest || !text.is_ascii() {
+                reading.wrong(span, format!("'{key}' must have at most {longest} letters or digits"));
+            }
+            text
+        };
+        login = (word("user", 6), word("password", 10));
+        section.refuse_the_rest(reading);
+    }
+    let orders = venue.integer(reading, "orders", 1_024..=1 << 26);
+    let orders = orders.map_or(ORDERS, |(orders, _)| orders);
+    venue.refuse_the_rest(reading);
+    Some(VenueOptions {
+        name: name?.0,
+        application: application?,
+        publisher: publisher?,
+        lines,
+        retransmission,
+        snapshot,
+        login,
+        arbiter,
+        snapshots,
+        orders,
+    })
+}
+
+fn read_clients(
+    reading: &mut Reading<'_>,
+    mut clients: Section<'_>,
+    taken: &mut Taken,
+) -> Option<ClientsSetting> {
+    let listen = address(reading, &mut clients, "listen")
+        .unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], CLIENTS_PORT)));
+    taken.check(reading, (&clients, "listen"), ("tcp", listen), "[clients]");
+    let queue_bytes =
+        clients.integer(reading, "queue_mb", 1..=65_536).map_or(16 << 20, |(megabytes, _)| megabytes << 20);
+    let max_connections =
+        clients.integer(reading, "max_connections", 1..=1_000_000).map_or(1_024, |(most, _)| most);
+    let nap = clients
+        .parsed(reading, "nap", "a time such as \"50us\"", duration)
+        .unwrap_or(Duration::from_micros(50));
+    let datasets: Vec<Dataset> = clients
+        .tables(reading, "dataset")
+        .into_iter()
+        .filter_map(|mut dataset| {
+            let name = dataset.required_text(reading, "name");
+            if let Some((name, span)) = &name
+                && (name.is_empty() || name.len() > 15)
+            {
+                reading.wrong(span.clone(), "'name' must have 1 to 15 letters".to_owned());
+            }
+            let publishers = dataset
+                .each(
+                    reading,
+                    "publishers",
+                    "a feed such as \"XNAS.ITCH\", or DBN's number of one",
+                    publisher,
+                )
+                .unwrap_or_default();
+            dataset.refuse_the_rest(reading);
+            Some(Dataset { name: name?.0, publishers: publishers.iter().map(|feed| feed.0).collect() })
+        })
+        .collect();
+    if datasets.is_empty() {
+        clients.missing(reading, "dataset");
+    }
+    let keys: Vec<Key> = clients
+        .tables(reading, "key")
+        .into_iter()
+        .filter_map(|mut section| {
+            let name = section.required_text(reading, "name").map_or_else(String::new, |(name, _)| name);
+            let secret = section.required_text(reading, "key");
+            let key = secret.and_then(|(secret, span)| match Key::new(&name, &secret) {
+                Ok(key) => Some(key),
+                Err(error) => {
+                    reading.wrong(span, error.to_string());
+                    None
+                }
+            });
+            let seen = section.each_checked(reading, "datasets", |text| {
+                if datasets.iter().any(|dataset| dataset.name == text) {
+                    Ok(text.to_owned())
+                } else {
+                    Err(format!("there is no dataset '{text}'"))
+                }
+            });
+            let most = section.integer(reading, "max_connections", 1..=1_000_000);
+            section.refuse_the_rest(reading);
+            let mut key = key?;
+            key.datasets = seen.unwrap_or_default();
+            key.max_connections = most.map_or(Key::MAX_CONNECTIONS, |(most, _)| most);
+            Some(key)
+        })
+        .collect();
+    if keys.is_empty() && !clients.has("key") {
+        clients.missing(reading, "key");
+    }
+    let tls = read_tls(reading, &mut clients);
+    clients.refuse_the_rest(reading);
+    Some(ClientsSetting {
+        tls,
+        address: listen,
+        keys: Keys::new(keys),
+        datasets,
+        queue_bytes,
+        max_connections,
+        nap,
+    })
+}
+
+fn read_tls(reading: &mut Reading<'_>, clients: &mut Section<'_>) -> Option<(PathBuf, PathBuf)> {
+    let certificate = clients.text(reading, "certificate");
+    let key = clients.text(reading, "private_key");
+    match (&certificate, &key) {
+        (Some(_), None) => clients.missing(reading, "private_key"),
+        (None, Some(_)) => clients.missing(reading, "certificate"),
+        _ => {}
+    }
+    if cfg!(not(feature = "tls")) && certificate.is_some() {
+        clients.wrong_at(reading, "certificate", "this program was built without the feature 'tls'");
+    }
+    Some((certificate?.0.into(), key?.0.into()))
+}
+
+fn read_multicast(
+    reading: &mut Reading<'_>,
+    mut section: Section<'_>,
+    interface: Option<Ipv4Addr>,
+    taken: &mut Taken,
+) -> Option<MulticastSetting> {
+    let group =
+        section.parsed(reading, "group", "an IPv4 address with a port such as 239.192.100.1:34000", |text| {
+            text.parse::<SocketAddrV4>().ok().filter(|group| group.port() != 0)
+        });
+    if !section.has("group") {
+        section.missing(reading, "group");
+    }
+    let mut setting = MulticastSetting::new(group.unwrap_or(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1)));
+    let out_of =
+        section.parsed(reading, "interface", "the IPv4 address of an interface", |text| text.parse().ok());
+    setting.interface = out_of.or(interface).unwrap_or(setting.interface);
+    setting.hops = section.integer(reading, "hops", 0..=255).map_or(setting.hops, |(hops, _)| hops as u32);
+    setting.retransmission = address(reading, &mut section, "retransmission");
+    setting.soupbintcp = address(reading, &mut section, "soupbintcp");
+    for (key, transport, wanted) in
+        [("retransmission", "udp", setting.retransmission), ("soupbintcp", "tcp", setting.soupbintcp)]
+    {
+        if let Some(wanted) = wanted {
+            let what = format!("'{key}' of [multicast]");
+            taken.check(reading, (&section, key), (transport, wanted), &what);
+        }
+    }
+    if let Some(group) = group
+        && let Some(other) = taken.take("udp", SocketAddr::V4(group), "[multicast]")
+    {
+        section.wrong_at(reading, "group", &format!("{other} is received at {group}: it would hear itself"));
+    }
+    setting.login = section.table(reading, "login").map(|mut login| {
+        let mut word = |key: &'static str, longest: usize| {
+            let Some((text, span)) = login.required_text(reading, key) else { return String::new() };
+            if text.is_empty() || text.len() > longest || !text.is_ascii() {
+                reading.wrong(span, format!("'{key}' must have 1 to {longest} letters or digits"));
+            }
+            text
+        };
+        let credentials = Credentials { user: word("user", 6), password: word("password", 10) };
+        login.refuse_the_rest(reading);
+        credentials
+    });
+    let schemas =
+        section.each(reading, "schemas", "a schema such as \"mbo\" or \"cmbp-1\"", |text| text.parse().ok());
+    setting.schemas = schemas.unwrap_or(setting.schemas);
+    let time = section.parsed(reading, "symbols_every", "a time such as \"10s\"", |text| {
+        duration(text).filter(|every| !every.is_zero())
+    });
+    setting.mappings_every = time.unwrap_or(setting.mappings_every);
+    let store = section.integer(reading, "store_mb", 1..=65_536);
+    setting.store_bytes = store.map_or(setting.store_bytes, |(megabytes, _)| megabytes << 20);
+    let most = section.integer(reading, "max_connections", 1..=4_096);
+    setting.max_connections = most.map_or(setting.max_connections, |(most, _)| most);
+    section.refuse_the_rest(reading);
+    group.map(|_| setting)
+}
+
+fn read_roll(
+    reading: &mut Reading<'_>,
+    mut roll: Section<'_>,
+    journal: Option<&JournalSetting>,
+) -> Option<RollSetting> {
+    let folder = roll.required_text(reading, "folder");
+    match (&folder, journal) {
+        (Some((_, span)), None) => {
+            let problem = "the daily roll makes files of journals: it needs a [journal]";
+            reading.wrong(span.clone(), problem.to_owned());
+        }
+        (Some((folder, span)), Some(journal)) if Path::new(folder) == journal.folder => {
+            let problem =
+                "the folder of the [journal], whose days have the same names: the roll needs one of its own";
+            reading.wrong(span.clone(), problem.to_owned());
+        }
+        _ => {}
+    }
+    let schemas =
+        roll.each(reading, "schemas", "a schema such as \"mbo\" or \"cmbp-1\"", |text| text.parse().ok());
+    if !roll.has("schemas") {
+        roll.missing(reading, "schemas");
+    }
+    let ending =
+        roll.parsed(reading, "format", "\"dbn.zst\", \"parquet\" or another ending of files", |text| {
+            is_ending(text).then(|| text.to_owned())
+        });
+    roll.refuse_the_rest(reading);
+    let ending = ending.unwrap_or_else(|| "dbn.zst".to_owned());
+    Some(RollSetting { folder: PathBuf::from(folder?.0), schemas: schemas?, ending })
+}
+
+/// `questdb.example.net:9000`.
+fn host_and_port(text: &str) -> Option<(String, u16)> {
+    let (host, port) = text.rsplit_once(':')?;
+    // Of an IPv6 address the brackets are kept, as in a URL.
+    let is_address = text.parse::<SocketAddr>().is_ok();
+    let is_name = !host.is_empty()
+        && host.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_'));
+    let port = port.parse().ok().filter(|port| *port != 0)?;
+    (is_address || is_name).then(|| (host.to_owned(), port))
+}
+
+fn read_questdb(reading: &mut Reading<'_>, top: &mut Section<'_>) -> Option<QuestDbSetting> {
+    let mut section = top.table(reading, "questdb")?;
+    if cfg!(not(feature = "questdb")) {
+        top.wrong_at(reading, "questdb", "this program was built without the feature 'questdb'");
+    }
+    let address = section.parsed(
+        reading,
+        "address",
+        "a server's name or address with its port of HTTP such as 127.0.0.1:9000",
+        host_and_port,
+    );
+    if !section.has("address") {
+        section.missing(reading, "address");
+    }
+    let (host, port) = address.clone().unwrap_or_default();
+    let mut setting = QuestDbSetting::new(host, port);
+    let schemas = section
+        .each(reading, "schemas", "a schema such as \"trades\" or \"cmbp-1\"", |text| text.parse().ok());
+    let mut seen = Vec::new();
+    // Each has a table; twice in the list it would be the same one.
+    setting.schemas = schemas.unwrap_or(setting.schemas);
+    setting.schemas.retain(|schema| {
+        !seen.contains(schema) && {
+            seen.push(*schema);
+            true
+        }
+    });
+    let what = "at most 64 letters, digits and underscores";
+    let prefix = section.parsed(reading, "table_prefix", what, |text| {
+        let is_word = text.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+        (is_word && text.len() <= 64).then(|| text.to_owned())
+    });
+    setting.table_prefix = prefix.unwrap_or(setting.table_prefix);
+    let queue = section.integer(reading, "queue_mb", 1..=65_536);
+    setting.queue_bytes = queue.map_or(setting.queue_bytes, |(megabytes, _)| megabytes << 20);
+    let every = section.parsed(reading, "flush_every", "a time such as \"250ms\"", |text| {
+        duration(text).filter(|every| !every.is_zero())
+    });
+    setting.flush_every = every.unwrap_or(setting.flush_every);
+    setting.send_again = section.boolean(reading, "send_again").unwrap_or(setting.send_again);
+    let token = section.text(reading, "token").map(|(token, _)| QuestDbLogin::Token(token));
+    let user = section.table(reading, "login").map(|mut login| {
+        let mut word = |key| login.required_text(reading, key).map_or_else(String::new, |(word, _)| word);
+        let user = QuestDbLogin::User { name: word("user"), password: word("password") };
+        login.refuse_the_rest(reading);
+        user
+    });
+    if token.is_some() && user.is_some() {
+        section.wrong_at(reading, "token", "there is a 'login' already: one of both is enough");
+    }
+    setting.login = user.or(token);
+    section.refuse_the_rest(reading);
+    address.map(|_| setting)
+}
+
+/// A token that others than this machine can guess at has so many characters at least.
+const TOKEN_LENGTH: usize = 16;
+
+fn read_web(reading: &mut Reading<'_>, mut web: Section<'_>, taken: &mut Taken) -> WebSetting {
+    let listen =
+        address(reading, &mut web, "listen").unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], WEB_PORT)));
+    taken.check(reading, (&web, "listen"), ("tcp", listen), "[web]");
+    let token = web.text(reading, "token").map(|(token, _)| token);
+    let length = token.as_ref().map_or(0, String::len);
+    if length == 0 && !listen.ip().is_loopback() {
+        web.wrong_at(
+            reading,
+            "listen",
+            "who listens beyond this machine needs a 'token' that whoever looks must know",
+        );
+    } else if length < TOKEN_LENGTH && !listen.ip().is_loopback() {
+        let problem = format!(
+            "'token' is too short: beyond this machine it can be guessed, and needs {TOKEN_LENGTH} characters, not {length}"
+        );
+        web.wrong_at(reading, "token", &problem);
+    }
+    let stream = web.boolean(reading, "stream").unwrap_or_default();
+    web.refuse_the_rest(reading);
+    WebSetting { address: listen, token, stream }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_store::Schema;
+
+    use super::*;
+
+    const WHOLE: &str = r#"
+        topology = "pipeline"
+        wait = "busy_spin"
+        warm = true
+        interface = "10.0.0.1"
+        symbols = ["AAPL", "MSFT"]
+        shared_memory = "/dev/shm/tapeworks"
+        ring_events = 65_536
+        cores = { ingest = 2, market = 3 }
+        receive = { buffer_mb = 8, busy_poll_us = 50, datagram_bytes = 9_000, buffers = 4_096, from = "packet", device = "eth0" }
+        nbbo = { stale_books = "exclude", odd_lots = true }
+        journal = { folder = "journal", segment_mb = 64, keep_gb = 10, sync = "250ms", when_failing = "stop" }
+        web = { listen = "0.0.0.0:8080", token = "a-secret-of-some-length", stream = true }
+        roll = { folder = "days", schemas = ["mbo", "cmbp-1"], format = "parquet" }
+        [multicast]
+        group = "239.192.100.1:34000"
+        hops = 3
+        retransmission = "127.0.0.1:34001"
+        soupbintcp = "127.0.0.1:34002"
+        login = { user = "me", password = "secret" }
+        schemas = ["trades", "cmbp-1"]
+        symbols_every = "5s"
+        store_mb = 8
+        max_connections = 3
+        [clients]
+        listen = "127.0.0.1:13000"
+        queue_mb = 4
+        nap = "20us"
+        dataset = [{ name = "TAPEWORKS.DEMO" }, { name = "XNAS.ITCH", publishers = ["XNAS.ITCH", 3] }]
+        key = [{ name = "me", key = "db-TapeworksDemoKey0000000000000", datasets = ["XNAS.ITCH"], max_connections = 3 }]
+        [[venue]]
+        name = "Nasdaq"
+        protocol = "itch"
+        publisher = "XNAS.ITCH"
+        lines = ["239.192.1.1:30001", "239.192.1.2:30001"]
+        retransmission = "127.0.0.1:31001"
+        snapshot = "127.0.0.1:32001"
+        reorder_window_us = 250
+        silence_s = 2.5
+        held_mb = 8
+        orders = 2_000_000
+        requests = { attempts = 5, timeout_ms = 2, limit_ms = 100, limit_messages = 7_000, messages = 500, in_flight = 9 }
+        snapshots = { attempts = 2, timeout_s = 30, contradicted_every_s = 60, user = "me", password = "secret" }
+        [[venue]]
+        name = "IEX"
+        protocol = "deep"
+        lines = "239.192.4.1:30004"
+    "#;
+
+    fn problems(text: &str) -> Vec<String> {
+        let errors = Config::parse("p.toml", text).expect_err("it is wrong");
+        errors.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn everything_that_a_file_can_say_is_read() {
+        let config = Config::parse("p.toml", WHOLE).unwrap();
+        let plant = &config.plant;
+        assert_eq!((plant.topology, plant.wait, plant.warm), (Topology::Pipeline, Wait::BusySpin, true));
+        assert_eq!((plant.cores, plant.ring_events), ([Some(2), Some(3)], 65_536));
+        assert_eq!(plant.receive.buffer_bytes, Some(8 << 20));
+        assert_eq!(plant.receive.source, Source::Packet { device: "eth0".to_owned() });
+        assert_eq!((plant.receive.busy_poll_us, plant.receive.datagram_bytes), (50, 9_000));
+        assert_eq!(plant.rules, NbboRules { stale_books: StaleBooks::Exclude, odd_lots_count: true });
+        let journal = plant.journal.as_ref().unwrap();
+        assert_eq!(
+            journal.options,
+            JournalOptions { segment_bytes: 64 << 20, keep_bytes: Some(10_000_000_000) }
+        );
+        assert_eq!(journal.sync, SyncPolicy::Every(Duration::from_millis(250)));
+        assert_eq!((journal.when_failing, journal.queue), (WhenFailing::Stop, 2_048));
+        let [nasdaq, iex] = &plant.venues[..] else { panic!("{:?}", plant.venues) };
+        assert_eq!((nasdaq.publisher, nasdaq.lines.len()), (Publisher::XNAS_ITCH, 2));
+        assert_eq!((nasdaq.arbiter.reorder_window_ns, nasdaq.arbiter.silence_ns), (250_000, 2_500_000_000));
+        assert_eq!(nasdaq.orders, 2_000_000);
+        let again = nasdaq.arbiter.retransmission.unwrap();
+        let expected = RetransmissionOptions {
+            attempts: 5,
+            timeout_ns: 2_000_000,
+            limit_ns: 100_000_000,
+            limit_messages: 7_000,
+            messages_per_request: 500,
+            requests_in_flight: 9,
+        };
+        assert_eq!(again, expected);
+        assert_eq!(nasdaq.login, ("me".to_owned(), "secret".to_owned()));
+        assert_eq!((iex.publisher, iex.retransmission), (Publisher::IEXG_DEEP, None));
+        assert_eq!(iex.arbiter.retransmission, None);
+        let clients = config.clients.as_ref().unwrap();
+        assert_eq!((clients.queue_bytes, clients.nap), (4 << 20, Duration::from_micros(20)));
+        assert_eq!(clients.datasets[1].publishers, [2, 3]);
+        assert_eq!(clients.keys.get(0).unwrap().max_connections, 3);
+        let web = config.web.as_ref().unwrap();
+        assert_eq!((web.token.as_deref(), web.stream), (Some("a-secret-of-some-length"), true));
+        let feeds: Vec<_> = config.books().feeds.iter().map(|(publisher, _)| *publisher).collect();
+        assert_eq!(feeds, [Publisher::XNAS_ITCH, Publisher::IEXG_DEEP]);
+        let login = Credentials { user: "me".to_owned(), password: "secret".to_owned() };
+        let multicast = MulticastSetting {
+            interface: Ipv4Addr::new(10, 0, 0, 1),
+            hops: 3,
+            retransmission: Some(SocketAddr::from(([127, 0, 0, 1], 34_001))),
+            soupbintcp: Some(SocketAddr::from(([127, 0, 0, 1], 34_002))),
+            login: Some(login),
+            schemas: vec![Schema::Trades, Schema::Cmbp1],
+            mappings_every: Duration::from_secs(5),
+            store_bytes: 8 << 20,
+            max_connections: 3,
+            ..MulticastSetting::new(SocketAddrV4::new(Ipv4Addr::new(239, 192, 100, 1), 34_000))
+        };
+        assert_eq!(config.multicast, Some(multicast));
+        let roll = RollSetting {
+            folder: PathBuf::from("days"),
+            schemas: vec![Schema::Mbo, Schema::Cmbp1],
+            ending: "parquet".to_owned(),
+        };
+        assert_eq!(config.roll, Some(roll));
+    }
+
+    const QUESTDB: &str = r#"
+        [questdb]
+        address = "questdb.example.net:9000"
+        login = { user = "me", password = "secret" }
+        schemas = ["trades", "mbo", "trades"]
+        table_prefix = "day_"
+        queue_mb = 8
+        flush_every = "50ms"
+        send_again = false
+    "#;
+
+    #[test]
+    #[cfg(feature = "questdb")]
+    fn what_goes_into_questdb_is_read() {
+        let questdb = Config::parse("p.toml", &(WHOLE.to_owned() + QUESTDB)).unwrap().questdb.unwrap();
+        let login = QuestDbLogin::User { name: "me".to_owned(), password: "secret".to_owned() };
+        let expected = QuestDbSetting {
+            login: Some(login),
+            schemas: vec![Schema::Trades, Schema::Mbo],
+            table_prefix: "day_".to_owned(),
+            queue_bytes: 8 << 20,
+            flush_every: Duration::from_millis(50),
+            send_again: false,
+            ..QuestDbSetting::new("questdb.example.net", 9_000)
+        };
+        assert!(!format!("{questdb:?}").contains("secret"));
+        assert_eq!(questdb, expected);
+        let least = WHOLE.to_owned() + "[questdb]\naddress = \"[::1]:9000\"\ntoken = \"t\"\n";
+        let least = Config::parse("p.toml", &least).unwrap().questdb.unwrap();
+        let token = Some(QuestDbLogin::Token("t".to_owned()));
+        assert_eq!(least, QuestDbSetting { login: token, ..QuestDbSetting::new("[::1]", 9_000) });
+        let wrong = "[questdb]\naddress = \"http://a:9000\"\ntable_prefix = \"a'b\"\nflush_every = \"0s\"\n\
+            token = \"t\"\nlogin = { user = \"me\" }\nqueue = 1\n";
+        let told = problems(&(WHOLE.to_owned() + wrong));
+        let expect = [
+            "'address'",
+            "'table_prefix'",
+            "'flush_every'",
+            "there is a 'login' already",
+            "lacks the key 'password'",
+            "the key 'queue'",
+        ];
+        assert_eq!(told.len(), expect.len(), "{told:?}");
+        assert!(expect.iter().all(|expected| told.iter().any(|told| told.contains(expected))), "{told:?}");
+        let told = problems(&(WHOLE.to_owned() + "[questdb]\n"));
+        assert!(told.len() == 1 && told[0].contains("lacks the key 'address'"), "{told:?}");
+    }
+
+    #[test]
+    #[cfg(not(feature = "questdb"))]
+    fn what_goes_into_questdb_needs_the_feature() {
+        let told = problems(&(WHOLE.to_owned() + QUESTDB));
+        assert!(told.len() == 1 && told[0].contains("without the feature 'questdb'"), "{told:?}");
+    }
+
+    #[test]
+    fn each_slip_is_told_with_its_line_and_column() {
+        let text = "wait = \"spin\"\n[[venue]]\nname = \"a\"\nprotocol = \"itsch\"\nlines = [\"239.1.1.1\"]\nretransmision = 1\n[web]\nlisten = \"0.0.0.0:80\"\n";
+        let told = problems(text);
+        let expect = [
+            "p.toml:1:8: 'spin' for 'wait'",
+            "p.toml:2:1: venue lacks the key 'publisher'",
+            "p.toml:4:12: 'itsch' for 'protocol'",
+            "p.toml:5:10: 'lines'",
+            "p.toml:6:1: the key 'retransmision'",
+            "p.toml:8:10: who listens beyond this machine",
+        ];
+        for (told, expected) in told.iter().zip(expect) {
+            assert!(told.starts_with(expected), "{told}\n{expected}");
+        }
+        assert_eq!(told.len(), expect.len(), "{told:?}");
+        assert_eq!(problems("").len(), 1);
+        let nothing = problems(&WHOLE.replace("group = \"239.192.100.1:34000\"", "schemas_ = 1"));
+        assert!(nothing.iter().any(|told| told.contains("multicast lacks the key 'group'")), "{nothing:?}");
+        let every = WHOLE.replace("sync = \"250ms\"", "snapshot_every = \"60s\"");
+        let journal = Config::parse("p.toml", &every).unwrap().plant.journal.unwrap();
+        assert_eq!(journal.snapshot_every, Some(Duration::from_secs(60)));
+        let wrong = problems(&WHOLE.replace("folder = \"days\"", "folder = \"journal/\""));
+        assert!(wrong.len() == 1 && wrong[0].contains("the roll needs one of its own"), "{wrong:?}");
+        let wrong = problems(&WHOLE.replace("format = \"parquet\"", "format = \"xlsx\""));
+        assert!(wrong.len() == 1 && wrong[0].contains("'format'"), "{wrong:?}");
+        // What would fail at the start, or be wrong for ever.
+        let venue = |name: &str, line: &str| {
+            format!("[[venue]]\nname = \"{name}\"\nprotocol = \"deep\"\nlines = [\"{line}\"]\n")
+        };
+        let clients = "[clients]\nlisten = \"0.0.0.0:8080\"\nkey = [{ name = \"k\", key = \"db-TapeworksDemoKey0000000000000\" }]\ndataset = [{ name = \"D\" }]\n";
+        for (text, expected) in [
+            (
+                venue("a", "239.1.1.1:5000") + &venue("b", "239.1.1.1:5000"),
+                "p.toml:8:9: a line of venue 'a' has the address 239.1.1.1:5000 already",
+            ),
+            (venue("a", "192.0.2.1:5000"), "p.toml:4:10: 'lines'"),
+            (
+                venue("a", "239.1.1.1:5000") + clients + "[web]\nlisten = \"127.0.0.1:8080\"\n",
+                "p.toml:10:10: [clients] has the address 127.0.0.1:8080 already",
+            ),
+            (
+                venue("a", "239.1.1.1:5000") + "[multicast]\ngroup = \"239.1.1.1:5000\"\n",
+                "p.toml:6:9: a line of venue 'a' is received at 239.1.1.1:5000",
+            ),
+            (
+                venue("a", "239.1.1.1:5000") + "[web]\nlisten = \"0.0.0.0:80\"\ntoken = \"x\"\n",
+                "p.toml:7:9: 'token' is too short",
+            ),
+        ] {
+            let told = problems(&text);
+            assert!(told.len() == 1 && told[0].starts_with(expected), "{told:?}\n{expected}");
+        }
+        for sound in ["127.0.0.1:5000", "0.0.0.0:5000", "[ff02::1]:5000"] {
+            assert!(Config::parse("p.toml", &venue("a", sound)).is_ok(), "{sound}");
+        }
+        let short = WHOLE.replace("db-TapeworksDemoKey0000000000000", "db-short");
+        assert!(problems(&short)[0].contains("a key has 32"), "{:?}", problems(&short));
+        assert!(!problems(&short)[0].contains("db-short"), "secrets are not told");
+    }
+}

@@ -1,0 +1,334 @@
+//! What a plant is doing, as JSON: for the summary, for the page, for programs.
+
+use serde_json::{Value, json};
+use tapeworks_feed::arbitration::{GapReason, RecoveryReport};
+use tapeworks_market::Publisher;
+use tapeworks_market::event::Line;
+
+use crate::report::Report;
+use tapeworks_outputs::clients::control::Reason;
+use tapeworks_outputs::clients::distributor::ClientView;
+use tapeworks_outputs::clients::server::Stats;
+use tapeworks_outputs::multicast::server::MulticastStats;
+use tapeworks_outputs::questdb::QuestDbStatus;
+use tapeworks_plant::CheckpointStatus;
+use tapeworks_plant::RollStatus;
+use tapeworks_plant::{ChannelStatus, LineStatus};
+
+/// What a line is called.
+pub(crate) const fn line_name(line: Line) -> &'static str {
+    match line {
+        Line::A => "A",
+        Line::B => "B",
+        Line::Recovery => "retransmission",
+        Line::Snapshot => "snapshot",
+    }
+}
+
+/// What a feed is called in lists.
+pub(crate) fn feed_name(publisher: Publisher) -> String {
+    publisher.feed().map_or_else(|| publisher.0.to_string(), |feed| feed.dataset.to_owned())
+}
+
+/// In what state a channel is, the worst first.
+pub(crate) const fn channel_state(channel: &ChannelStatus) -> &'static str {
+    if channel.is_joining {
+        "joining"
+    } else if channel.next.is_none() {
+        "waiting"
+    } else if channel.is_silent {
+        "silent"
+    } else if channel.is_recovering {
+        "recovering"
+    } else if channel.is_stale {
+        "stale"
+    } else {
+        "live"
+    }
+}
+
+fn line(line: &LineStatus) -> Value {
+    let counters = &line.counters;
+    json!({
+        "line": line_name(line.line),
+        "address": line.address.to_string(),
+        "is_silent": line.is_silent,
+        "packets": counters.packets,
+        "messages": counters.messages,
+        "won": counters.won,
+        "duplicate": counters.duplicate,
+        "late": counters.late,
+        "lost": counters.lost,
+        "reordered": counters.reordered,
+        "repeated": counters.repeated,
+        "malformed": counters.malformed,
+        "silences": counters.silences,
+        "of_past_sessions": counters.of_past_sessions,
+        "implausible": counters.implausible,
+        "unasked": counters.unasked,
+        "kernel_drops": line.kernel_drops,
+        "too_long": line.too_long,
+        "receive_buffer_bytes": line.buffer_bytes,
+    })
+}
+
+fn recovery(report: &RecoveryReport) -> Value {
+    json!({
+        "first": report.first,
+        "end": report.end,
+        "began_ns": report.began.0,
+        "duration_ns": report.duration_ns(),
+        "recovered": report.recovered,
+        "requests": report.requests,
+        "is_complete": report.is_complete,
+    })
+}
+
+fn venue(channel: &ChannelStatus) -> Value {
+    let counters = &channel.counters;
+    let snapshots = &channel.snapshots;
+    json!({
+        "venue": channel.name,
+        "feed": feed_name(channel.publisher),
+        "state": channel_state(channel),
+        "session": channel.session.trim(),
+        "next": channel.next,
+        "is_recovering": channel.is_recovering,
+        "is_joining": channel.is_joining,
+        "is_silent": channel.is_silent,
+        "is_stale": channel.is_stale,
+        "messages": counters.messages,
+        "holes": counters.holes,
+        "filled_by_lines": counters.filled_by_lines,
+        "filled_by_retransmission": counters.filled_by_retransmission,
+        "requests": counters.requests,
+        "repeated_requests": counters.repeated_requests,
+        "recovered": counters.recovered,
+        "long_recoveries": counters.long_recoveries,
+        "last_recovery": channel.last_recovery.as_ref().map(recovery),
+        "too_long": counters.too_long,
+        "gaps": counters.gaps,
+        "gaps_by_reason": GapReason::ALL
+            .iter()
+            .map(|reason| (reason.as_str().to_owned(), counters.gaps_of(*reason).into()))
+            .collect::<serde_json::Map<_, _>>(),
+        "missing": counters.missing,
+        "late": counters.late,
+        "overflows": counters.overflows,
+        "session_changes": counters.session_changes,
+        "sequence_resets": counters.sequence_resets,
+        "ends_of_session": counters.ends_of_session,
+        "silences": counters.silences,
+        "snapshots": {
+            "requests": snapshots.requests,
+            "applied": snapshots.applied,
+            "failed": snapshots.failed,
+            "messages": snapshots.messages,
+            "given_up": snapshots.given_up,
+            "contradicted": snapshots.contradicted,
+        },
+        "lines": channel.lines.iter().map(line).collect::<Vec<_>>(),
+    })
+}
+
+fn client(client: &ClientView) -> Value {
+    json!({
+        "session": client.session,
+        "name": client.name,
+        "address": client.address.to_string(),
+        "key": client.key,
+        "dataset": client.dataset,
+        "schemas": client.schemas.iter().map(|schema| schema.as_str()).collect::<Vec<_>>(),
+        "state": client.state.as_str(),
+        "slow_reader": client.slow_reader.as_str(),
+        "since_ns": client.since.0,
+        "records": client.records,
+        "bytes": client.bytes,
+        "queued_bytes": client.queued_bytes,
+        "lag_ns": client.lag_ns,
+        "skipped": client.skipped,
+        "conflated": client.conflated,
+    })
+}
+
+fn clients(stats: &Stats) -> Value {
+    let counters = &stats.counters;
+    let refused: serde_json::Map<String, Value> = Reason::ALL
+        .into_iter()
+        .map(|reason| (reason.as_str().to_owned(), counters.refused(reason).into()))
+        .collect();
+    json!({
+        "connections": stats.clients.len(),
+        "accepted": counters.accepted,
+        "accept_errors": counters.accept_errors,
+        "admitted": counters.admitted,
+        "closed": counters.closed,
+        "displaced": counters.displaced,
+        "ended_slow": counters.ended_slow,
+        "records": counters.records,
+        "bytes": counters.bytes,
+        "skipped": counters.skipped,
+        "conflated": counters.conflated,
+        "heartbeats": counters.heartbeats,
+        "replays": counters.replays,
+        "replays_failed": counters.replays_failed,
+        "replays_joined": counters.replays_joined,
+        "gaps": counters.gaps,
+        "refused": refused,
+        "next_event": stats.next_event,
+        "ring_lag": stats.ring_lag,
+        "queued_bytes": stats.queued_bytes,
+        "sessions": stats.clients.iter().map(client).collect::<Vec<_>>(),
+    })
+}
+
+/// The messages of the multicast's session so far, which are numbered from 1.
+pub(crate) const fn multicast_messages(stats: &MulticastStats) -> u64 {
+    stats.next.saturating_sub(1)
+}
+
+fn multicast(stats: &MulticastStats) -> Value {
+    json!({
+        "session": stats.session,
+        "messages": multicast_messages(stats),
+        "next": stats.next,
+        "oldest": stats.oldest,
+        "packets": stats.packets,
+        "bytes": stats.bytes,
+        "unsent": stats.unsent,
+        "error": stats.error,
+        "too_long": stats.too_long,
+        "requests": stats.requests,
+        "answers": stats.answers,
+        "answered_messages": stats.answered_messages,
+        "refused_requests": stats.refused_requests,
+        "unsent_answers": stats.unsent_answers,
+        "clients": stats.clients,
+        "connections": stats.connections,
+        "refused_connections": stats.refused_connections,
+        "rejected_logins": stats.rejected_logins,
+        "slow_clients": stats.slow_clients,
+        "malformed_clients": stats.malformed_clients,
+        "tcp_messages": stats.tcp_messages,
+        "ring_lag": stats.ring_lag,
+    })
+}
+
+fn questdb(status: &QuestDbStatus) -> Value {
+    json!({
+        "is_connected": status.is_connected,
+        "rows": status.rows,
+        "rows_again": status.rows_again,
+        "waiting": status.waiting,
+        "waiting_bytes": status.waiting_bytes,
+        "overflowed": status.overflowed,
+        "refused": status.refused,
+        "lost": status.lost,
+        "requests": status.requests,
+        "failures": status.failures,
+        "reconnects": status.reconnects,
+        "error": status.error,
+        "to_send_again": status.to_send_again.as_ref().map(|events| [events.start, events.end]),
+        "sending_again": status.sending_again.map(|(next, end)| [next, end]),
+        "sent_again": status.sent_again,
+        "unreadable": status.unreadable,
+        "ring_lag": status.ring_lag,
+    })
+}
+
+fn snapshots(status: &CheckpointStatus) -> Value {
+    json!({
+        "every_ns": status.every.map(|every| u64::try_from(every.as_nanos()).unwrap_or(u64::MAX)),
+        "restored_record": status.restored,
+        "refused": status.refused,
+        "taken": status.taken,
+        "written": status.written,
+        "failed": status.failed,
+        "skipped": status.skipped,
+        "time_ns": status.time.0,
+        "bytes": status.bytes,
+        "pause_ns": status.pause_ns,
+        "books_pause_ns": status.books_pause_ns,
+        "error": status.error,
+    })
+}
+
+fn roll(status: &RollStatus) -> Value {
+    let done = status.done.iter().map(|day| {
+        let ((files, records), error) = match &day.outcome {
+            Ok(made) => (*made, None),
+            Err(why) => ((0, 0), Some(why)),
+        };
+        json!({
+            "date": day.date.to_string(),
+            "from_ns": day.from.map(|from| from.0),
+            "files": files,
+            "records": records,
+            "error": error,
+        })
+    });
+    json!({
+        "is_on": status.is_on,
+        "running": status.running.map(|(date, inputs)| json!({ "date": date.to_string(), "inputs": inputs })),
+        "done": done.collect::<Vec<_>>(),
+    })
+}
+
+/// Everything but the books and the curve. Times in ns.
+pub fn status(report: &Report) -> Value {
+    let Report { plant: status, clients: served, multicast: sent, questdb: rows } = report;
+    let [p50, p90, p99, p999, max] = status.delay;
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "time_ns": status.time.0,
+        "started_ns": status.started.0,
+        "messages": status.messages,
+        "events": status.events,
+        "symbols": status.symbols,
+        "problems": status.problems,
+        "orders": status.orders,
+        "book_bytes": status.book_bytes,
+        "rejected": status.rejected,
+        "contradicted_books": status.contradicted_books,
+        "conflated": status.conflated,
+        "interface": status.interface.as_ref().map(|interface| json!({
+            "device": interface.device,
+            "foreign": interface.foreign,
+            "too_long": interface.too_long,
+            "kernel_drops": interface.kernel_drops,
+        })),
+        "shared": status.shared,
+        "shared_made_again": status.shared_made_again,
+        "shared_trouble": status.shared_trouble,
+        "ring": {
+            "fill": status.ring_fill,
+            "capacity": status.ring_capacity,
+            "highest": status.ring_highest,
+            "stalls": status.stalls,
+        },
+        "delay_ns": { "p50": p50, "p90": p90, "p99": p99, "p99.9": p999, "max": max },
+        "nbbo": {
+            "changes": status.nbbo.changes,
+            "locked": status.nbbo.locked,
+            "crossed": status.nbbo.crossed,
+        },
+        "journal": status.journal.as_ref().map(|journal| json!({
+            "records": journal.next,
+            "written_bytes": journal.written_bytes,
+            "lost": journal.lost,
+            "in_doubt": journal.in_doubt,
+            "failed_removals": journal.failed_removals,
+            "removed_segments": journal.removed_segments,
+            "damaged": journal.damaged,
+            "torn_bytes": journal.torn_bytes,
+            "is_failing": journal.is_failing,
+            "error": journal.error,
+        })),
+        "questdb": rows.as_ref().map(questdb),
+        "state_snapshots": snapshots(&status.snapshots),
+        "roll": roll(&status.roll),
+        "venues": status.channels.iter().map(venue).collect::<Vec<_>>(),
+        "clients": served.as_ref().map(clients),
+        "multicast": sent.as_ref().map(multicast),
+    })
+}

@@ -1,0 +1,11 @@
+#![doc = include_str!("../README.md")]
+
+pub mod config;
+pub mod describe;
+pub mod flow;
+pub mod flow_config;
+pub mod monitor;
+pub mod report;
+pub mod service;
+#[cfg(feature = "web")]
+pub mod web;

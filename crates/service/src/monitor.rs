@@ -1,0 +1,516 @@
+//! What a person must hear of: the differences between one look at a plant and the next.
+
+use std::net::SocketAddr;
+
+use tapeworks_feed::arbitration::RecoveryReport;
+
+use tapeworks_feed::clock::iso_time;
+use tapeworks_outputs::clients::server::Stats;
+
+use crate::report::Report;
+use tapeworks_market::Nanos;
+use tapeworks_outputs::questdb::QuestDbStatus;
+use tapeworks_plant::JournalStatus;
+use tapeworks_plant::{ChannelStatus, Status};
+
+/// How much somebody must hear of it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Severity {
+    /// Good to know.
+    Info,
+    /// Something was lost or is in doubt.
+    Warning,
+    /// Something is lost that the plant promises to keep.
+    Error,
+}
+
+/// Something that happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Notice {
+    /// How much somebody must hear of it.
+    pub severity: Severity,
+    /// The venue, or the client's address, or nothing.
+    pub subject: String,
+    /// What happened.
+    pub text: String,
+}
+
+/// How often a failing journal is told of, in ns.
+const FAILING_EVERY: u64 = 60 * Nanos::SECOND;
+
+/// Compares looks.
+#[derive(Debug, Default)]
+pub struct Monitor {
+    before: Option<Report>,
+    failing: Option<Failing>,
+    clients: Vec<(u64, SocketAddr, String)>,
+    /// Sessions of slow clients that were told of.
+    evicted: Vec<u64>,
+}
+
+/// A journal that is not written.
+#[derive(Clone, Copy, Debug)]
+struct Failing {
+    /// Inputs that were lost before.
+    lost_before: u64,
+    /// When it was last told of.
+    told: Nanos,
+}
+
+impl Monitor {
+    /// What happened since the last look; at the first, since the journal was replayed.
+    pub fn look(&mut self, report: &Report) -> Vec<Notice> {
+        let Report { plant: status, clients, questdb, .. } = report;
+        let mut notices = Vec::new();
+        let is_first = self.before.is_none();
+        let Report { plant: before, questdb: rows_before, .. } = self.before.take().unwrap_or_default();
+        for (at, channel) in status.channels.iter().enumerate() {
+            let mut say = |severity, text: String| {
+                notices.push(Notice { severity, subject: channel.name.clone(), text });
+            };
+            let was = if is_first { status.at_start.get(at).map(as_begun) } else { None };
+            compare(was.as_ref().or(before.channels.get(at)), channel, &mut say);
+        }
+        let in_doubt = |status: &Status| status.journal.as_ref().map_or(0, |journal| journal.in_doubt);
+        if in_doubt(status) > in_doubt(&before) {
+            let text = format!("the disk failed to sync {} records", in_doubt(status) - in_doubt(&before));
+            notices.push(Notice { severity: Severity::Error, subject: "journal".to_owned(), text });
+        }
+        if let Some(now) = &status.journal {
+            let was = before.journal.unwrap_or_default();
+            self.compare_journal(&was, now, status.time, &mut |severity, text| {
+                notices.push(Notice { severity, subject: "journal".to_owned(), text });
+            });
+        }
+        if let (Some(now), was) = (&status.interface, before.interface.unwrap_or_default())
+            && now.kernel_drops > was.kernel_drops
+        {
+            let text = format!("the kernel dropped {} frames", now.kernel_drops - was.kernel_drops);
+            notices.push(Notice { severity: Severity::Warning, subject: now.device.clone(), text });
+        }
+        let mut say_of_memory = |text: String| {
+            notices.push(Notice { severity: Severity::Warning, subject: "shared memory".to_owned(), text });
+        };
+        if status.shared_made_again > before.shared_made_again {
+            say_of_memory(
+                "its file was removed, and is made again: who had it open opens it anew".to_owned(),
+            );
+        }
+        if let (Some(trouble), true) =
+            (&status.shared_trouble, status.shared_trouble != before.shared_trouble)
+        {
+            say_of_memory(format!("readers that come now do not find it: {trouble}"));
+        }
+        if status.stalls > before.stalls {
+            let text = format!("ingest waited {} times for room", status.stalls - before.stalls);
+            notices.push(Notice { severity: Severity::Warning, subject: "ring".to_owned(), text });
+        }
+        let snapshots = (&status.snapshots, &before.snapshots);
+        for refused in snapshots.0.refused.iter().skip(snapshots.1.refused.len()) {
+            let text = format!("a state snapshot is not used: {refused}");
+            notices.push(Notice { severity: Severity::Warning, subject: "journal".to_owned(), text });
+        }
+        if let (Some(why), true) = (&snapshots.0.error, snapshots.0.error != snapshots.1.error) {
+            let text = format!("the state could not be written: {why}");
+            notices.push(Notice { severity: Severity::Error, subject: "journal".to_owned(), text });
+        }
+        for day in status.roll.done.iter().skip(before.roll.done.len()) {
+            let (severity, text) = match &day.outcome {
+                Ok((files, records)) => {
+                    let rolled =
+                        format!("the journal of {} is rolled: {files} files, {records} records", day.date);
+                    match day.from {
+                        None => (Severity::Info, rolled),
+                        Some(from) => {
+                            let mut text = format!("{rolled}; what was before is not kept: they begin at ");
+                            iso_time(&mut text, from);
+                            (Severity::Warning, text)
+                        }
+                    }
+                }
+                Err(why) => {
+                    (Severity::Error, format!("the journal of {} could not be rolled: {why}", day.date))
+                }
+            };
+            notices.push(Notice { severity, subject: "roll".to_owned(), text });
+        }
+        if let Some(now) = questdb {
+            let was = rows_before.unwrap_or_default();
+            compare_questdb(&was, now, &mut |severity, text| {
+                notices.push(Notice { severity, subject: "questdb".to_owned(), text });
+            });
+        }
+        if let Some(clients) = clients {
+            self.compare_clients(clients, &mut notices);
+        }
+        self.before = Some(report.clone());
+        notices
+    }
+
+    /// Tells of a journal that fails once when it begins to, then once a minute, and once when it is written again.
+    fn compare_journal(
+        &mut self,
+        was: &JournalStatus,
+        now: &JournalStatus,
+        time: Nanos,
+        say: &mut dyn FnMut(Severity, String),
+    ) {
+        if now.torn_bytes > was.torn_bytes {
+            let text = format!(
+                "{} bytes of a torn record at the end are cut off and kept in a file",
+                now.torn_bytes
+            );
+            say(Severity::Warning, text);
+        }
+        if now.damaged > was.damaged {
+            let text = format!("{} records are damaged: what they changed is lost", now.damaged);
+            say(Severity::Error, text);
+        }
+        let why = now.error.as_deref().unwrap_or("the disk fails");
+        if now.is_failing || now.lost > was.lost {
+            let failing = self.failing.get_or_insert(Failing { lost_before: was.lost, told: Nanos(0) });
+            let lost = now.lost - failing.lost_before.min(now.lost);
+            if failing.told == Nanos(0) {
+                say(Severity::Error, format!("it cannot be written, and inputs are lost for it: {why}"));
+                failing.told = time;
+            } else if time.since(failing.told) >= FAILING_EVERY {
+                say(Severity::Error, format!("it still cannot be written, {lost} inputs are lost: {why}"));
+                failing.told = time;
+            }
+        }
+        if !now.is_failing
+            && let Some(failing) = self.failing.take()
+        {
+            let lost = now.lost - failing.lost_before.min(now.lost);
+            say(Severity::Warning, format!("it is written again, {lost} inputs were lost"));
+        }
+    }
+
+    fn compare_clients(&mut self, stats: &Stats, notices: &mut Vec<Notice>) {
+        let known: Vec<(u64, SocketAddr, String)> = stats
+            .clients
+            .iter()
+            .filter(|client| !client.key.is_empty())
+            .map(|client| (client.session, client.address, client.key.clone()))
+            .collect();
+        for evicted in stats.evicted.iter().filter(|evicted| !self.evicted.contains(&evicted.session)) {
+            notices.push(Notice {
+                severity: Severity::Warning,
+                subject: evicted.address.to_string(),
+                text: format!("client evicted: {}", evicted.reason),
+            });
+        }
+        self.evicted = stats.evicted.iter().map(|evicted| evicted.session).collect();
+        let mut say = |(_, address, key): &(u64, SocketAddr, String), text: &str| {
+            notices.push(Notice {
+                severity: Severity::Info,
+                subject: address.to_string(),
+                text: format!("{text} (key '{key}')"),
+            });
+        };
+        known
+            .iter()
+            .filter(|client| !self.clients.contains(client))
+            .for_each(|client| say(client, "client came"));
+        self.clients
+            .iter()
+            .filter(|client| !known.contains(client) && !self.evicted.contains(&client.0))
+            .for_each(|client| say(client, "client left"));
+        self.clients = known;
+    }
+}
+
+/// A channel as the journal left it: its counters are known, its lines are not heard yet.
+fn as_begun(at_start: &ChannelStatus) -> ChannelStatus {
+    let mut was = at_start.clone();
+    (was.session, was.is_silent, was.is_joining) = (String::new(), false, false);
+    // What the kernel granted their sockets is news.
+    was.lines
+        .iter_mut()
+        .for_each(|line| (line.is_silent, line.kernel_drops, line.buffer_bytes) = (false, 0, 0));
+    was
+}
+
+/// What a long recovery brought, and how many others ended since the last look.
+fn recovery_text(report: &RecoveryReport, others: u64) -> String {
+    let RecoveryReport { first, end, recovered, requests, is_complete, .. } = *report;
+    let took = report.duration_ns() as f64 / 1e9;
+    let missing = end.saturating_sub(first);
+    let outcome = if is_complete { "filled" } else { "given up" };
+    let messages = |count: u64| format!("{count} {}", if count == 1 { "message" } else { "messages" });
+    let mut text = format!(
+        "a sequence gap of {} from number {first} on is {outcome} after {took:.3} s: {} recovered by {requests} requests",
+        messages(missing),
+        messages(recovered)
+    );
+    if others > 0 {
+        text.push_str(&format!("; {others} more such recoveries"));
+    }
+    text
+}
+
+fn compare(before: Option<&ChannelStatus>, now: &ChannelStatus, say: &mut impl FnMut(Severity, String)) {
+    let (was, had_session) = match before {
+        Some(was) => (was.clone(), was.session.clone()),
+        None => (
+            ChannelStatus {
+                session: String::new(),
+                counters: Default::default(),
+                snapshots: Default::default(),
+                lines: Vec::new(),
+                is_silent: false,
+                is_joining: false,
+                ..now.clone()
+            },
+            String::new(),
+        ),
+    };
+    if now.session != had_session && !now.session.is_empty() {
+        say(Severity::Info, format!("session {} begins", now.session));
+    }
+    let counters = &now.counters;
+    if counters.long_recoveries > was.counters.long_recoveries
+        && let Some(last) = &now.last_recovery
+    {
+        let others = counters.long_recoveries - was.counters.long_recoveries - 1;
+        say(Severity::Info, recovery_text(last, others));
+    }
+    if counters.too_long > was.counters.too_long {
+        let text = "a sequence gap is longer than `limit_messages` and is not asked for".to_owned();
+        say(Severity::Warning, text);
+    }
+    if counters.gaps > was.counters.gaps {
+        let missing = counters.missing - was.counters.missing;
+        say(Severity::Warning, format!("messages missing that were not to be had again: {missing}"));
+    }
+    if counters.sequence_resets > was.counters.sequence_resets {
+        say(Severity::Warning, "the sequence numbers began anew".to_owned());
+    }
+    if counters.ends_of_session > was.counters.ends_of_session {
+        say(Severity::Info, "the session ended".to_owned());
+    }
+    if now.snapshots.applied > was.snapshots.applied {
+        say(
+            Severity::Info,
+            format!("the books are those of a snapshot of {} messages", now.snapshots.messages),
+        );
+    }
+    if now.snapshots.failed > was.snapshots.failed {
+        say(Severity::Warning, "a snapshot failed".to_owned());
+    }
+    if now.is_silent && !was.is_silent {
+        say(Severity::Warning, "nothing is heard".to_owned());
+    }
+    if was.is_silent && !now.is_silent {
+        say(Severity::Info, "it is heard again".to_owned());
+    }
+    for (at, line) in now.lines.iter().enumerate() {
+        let before = was.lines.get(at);
+        if before.is_none_or(|line| line.buffer_bytes == 0) && line.buffer_bytes / 2 < line.wanted_bytes {
+            let megabytes = |bytes: usize| bytes as f64 / 1_048_576.0;
+            let text = format!(
+                "the kernel's receive buffer of {} has {:.1} MB where {:.1} are wanted: net.core.rmem_max allows no more without \
+                 CAP_NET_ADMIN",
+                line.address,
+                megabytes(line.buffer_bytes / 2),
+                megabytes(line.wanted_bytes)
+            );
+            say(Severity::Warning, text);
+        }
+        let dropped = line.kernel_drops - before.map_or(0, |line| line.kernel_drops).min(line.kernel_drops);
+        if dropped > 0 {
+            say(Severity::Warning, format!("the kernel dropped {dropped} packets of {}", line.address));
+        }
+        if line.is_silent && !before.is_some_and(|line| line.is_silent) && !now.is_silent {
+            say(Severity::Warning, format!("line {} is silent", line.address));
+        }
+        let malformed = line.counters.malformed - before.map_or(0, |line| line.counters.malformed);
+        if malformed > 0 {
+            say(Severity::Warning, format!("{malformed} packets of {} cannot be read", line.address));
+        }
+    }
+}
+
+/// What changed with what goes into QuestDB. Where rows find no room one look after the other, the first tells.
+fn compare_questdb(was: &QuestDbStatus, now: &QuestDbStatus, say: &mut dyn FnMut(Severity, String)) {
+    let why = now.error.as_deref().unwrap_or("it does not say why");
+    let is_away = !now.is_connected && now.failures > 0;
+    if now.is_connected && !was.is_connected {
+        say(Severity::Info, "the server takes rows".to_owned());
+    } else if is_away && (was.is_connected || was.failures == 0) {
+        say(Severity::Warning, format!("the server takes no rows: {why}"));
+    }
+    if now.overflowed > 0 && was.overflowed == 0 {
+        let after = if now.lost > 0 { "they are lost" } else { "they will be sent from the journal" };
+        say(Severity::Warning, format!("rows find no room in the queue: {after}"));
+    }
+    if now.refused > was.refused {
+        say(Severity::Error, format!("rows refused: {}: {why}", now.refused - was.refused));
+    }
+    if now.unreadable > was.unreadable {
+        say(Severity::Error, format!("rows cannot be sent from the journal: {why}"));
+    }
+    if now.sent_again > was.sent_again {
+        say(Severity::Info, "what was to be sent from the journal is sent".to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_market::Publisher;
+
+    use tapeworks_market::{Line, Nanos};
+
+    use super::*;
+    use tapeworks_plant::LineStatus;
+    use tapeworks_plant::RolledDay;
+
+    fn channel() -> ChannelStatus {
+        ChannelStatus {
+            name: "Nasdaq".to_owned(),
+            publisher: Publisher::XNAS_ITCH,
+            session: "S1".to_owned(),
+            next: Some(7),
+            counters: Default::default(),
+            last_recovery: None,
+            snapshots: Default::default(),
+            lines: Vec::new(),
+            is_recovering: false,
+            recovering_since: None,
+            is_joining: false,
+            is_silent: false,
+            is_stale: false,
+        }
+    }
+
+    #[test]
+    fn what_was_before_a_restart_is_not_told_again() {
+        let plant = Status { channels: vec![channel()], ..Status::default() };
+        let mut report = Report { plant, ..Report::default() };
+        report.plant.channels[0].counters.gaps = 3;
+        report.plant.channels[0].counters.missing = 30;
+        report.plant.channels[0].snapshots.failed = 2;
+        report.plant.at_start = report.plant.channels.clone();
+        // Before the first look something happens.
+        report.plant.channels[0].counters.missing = 31;
+        report.plant.channels[0].counters.gaps = 4;
+        let told = Monitor::default().look(&report);
+        let told: Vec<&str> = told.iter().map(|notice| notice.text.as_str()).collect();
+        assert_eq!(told, ["session S1 begins", "messages missing that were not to be had again: 1"]);
+    }
+
+    #[test]
+    fn each_change_is_told_once() {
+        let mut monitor = Monitor::default();
+        let plant = Status { channels: vec![channel()], ..Status::default() };
+        let mut report = Report { plant, ..Report::default() };
+        let texts = |notices: Vec<Notice>| notices.into_iter().map(|notice| notice.text).collect::<Vec<_>>();
+        assert_eq!(texts(monitor.look(&report)), ["session S1 begins"]);
+        assert_eq!(monitor.look(&report), []);
+        report.plant.channels[0].counters.gaps = 1;
+        report.plant.channels[0].counters.missing = 12;
+        report.plant.channels[0].is_silent = true;
+        report.plant.stalls = 2;
+        let told = texts(monitor.look(&report));
+        let expected = [
+            "messages missing that were not to be had again: 12",
+            "nothing is heard",
+            "ingest waited 2 times for room",
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(monitor.look(&report), []);
+        report.plant.channels[0].is_silent = false;
+        assert_eq!(texts(monitor.look(&report)), ["it is heard again"]);
+        let line = |port, buffer_bytes| LineStatus {
+            line: Line::A,
+            address: SocketAddr::from(([239, 1, 1, 1], port)),
+            counters: Default::default(),
+            is_silent: false,
+            kernel_drops: 0,
+            too_long: 0,
+            buffer_bytes,
+            wanted_bytes: 16 << 20,
+        };
+        report.plant.channels[0].lines = vec![line(1, 32 << 20), line(2, 416 << 10)];
+        let small = ["the kernel's receive buffer of 239.1.1.1:2 has 0.2 MB where 16.0 are wanted: \
+                      net.core.rmem_max allows no more without CAP_NET_ADMIN"];
+        assert_eq!(texts(monitor.look(&report)), small);
+        assert_eq!(monitor.look(&report), []);
+        report.plant.channels[0].counters.long_recoveries = 3;
+        report.plant.channels[0].last_recovery = Some(RecoveryReport {
+            first: 7,
+            end: 1_000_007,
+            began: Nanos(1_000_000_000),
+            ended: Nanos(2_750_000_000),
+            recovered: 1_000_000,
+            requests: 25_000,
+            is_complete: true,
+        });
+        let recovered = [
+            "a sequence gap of 1000000 messages from number 7 on is filled after 1.750 s: 1000000 messages recovered by 25000 \
+             requests; 2 more such recoveries",
+        ];
+        assert_eq!(texts(monitor.look(&report)), recovered);
+        assert_eq!(monitor.look(&report), []);
+        report.plant.snapshots.refused = vec!["7.snapshot: it is damaged".to_owned()];
+        report.plant.snapshots.error = Some("the disk is full".to_owned());
+        let expected = [
+            "a state snapshot is not used: 7.snapshot: it is damaged",
+            "the state could not be written: the disk is full",
+        ];
+        assert_eq!(texts(monitor.look(&report)), expected);
+        assert_eq!(monitor.look(&report), []);
+        let failing = |lost, is_failing| JournalStatus {
+            lost,
+            is_failing,
+            error: Some("the disk is full".to_owned()),
+            ..Default::default()
+        };
+        let mut told = Vec::new();
+        // A look each 200 ms for two minutes and a half, then the disk has room again.
+        for look in 0..900u64 {
+            report.plant.time = Nanos(1_763_130_600_000_000_000 + look * 200_000_000);
+            report.plant.journal = Some(failing(4 + look.min(750), look < 750));
+            told.extend(texts(monitor.look(&report)));
+        }
+        let expected = [
+            "it cannot be written, and inputs are lost for it: the disk is full",
+            "it still cannot be written, 304 inputs are lost: the disk is full",
+            "it still cannot be written, 604 inputs are lost: the disk is full",
+            "it is written again, 754 inputs were lost",
+        ];
+        assert_eq!(told, expected);
+        let questdb = QuestDbStatus { failures: 1, error: Some("refused".to_owned()), ..Default::default() };
+        report.questdb = Some(questdb.clone());
+        assert_eq!(texts(monitor.look(&report)), ["the server takes no rows: refused"]);
+        report.questdb = Some(QuestDbStatus { failures: 2, overflowed: 9, ..questdb.clone() });
+        let overflow = ["rows find no room in the queue: they will be sent from the journal"];
+        assert_eq!(texts(monitor.look(&report)), overflow);
+        assert_eq!(monitor.look(&report), []);
+        let is_back =
+            QuestDbStatus { is_connected: true, overflowed: 12, refused: 3, sent_again: 1, ..questdb };
+        report.questdb = Some(is_back);
+        let back = [
+            "the server takes rows",
+            "rows refused: 3: refused",
+            "what was to be sent from the journal is sent",
+        ];
+        assert_eq!(texts(monitor.look(&report)), back);
+        let days = [
+            (Ok((2, 30)), None),
+            (Err("the disk is full".to_owned()), None),
+            (Ok((2, 9)), Some(Nanos(1_763_130_600_000_000_000))),
+        ];
+        for (outcome, from) in days {
+            report.plant.roll.done.push(RolledDay { date: jiff::civil::date(2025, 11, 14), outcome, from });
+        }
+        let expected = [
+            "the journal of 2025-11-14 is rolled: 2 files, 30 records",
+            "the journal of 2025-11-14 could not be rolled: the disk is full",
+            "the journal of 2025-11-14 is rolled: 2 files, 9 records; what was before is not kept: they begin at \
+             2025-11-14T14:30:00.000000000Z",
+        ];
+        assert_eq!(texts(monitor.look(&report)), expected);
+        assert_eq!(monitor.look(&report), []);
+    }
+}

@@ -1,0 +1,59 @@
+//! What a service tells of itself.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tapeworks_outputs::clients::server::Stats;
+use tapeworks_outputs::multicast::server::MulticastStats;
+use tapeworks_outputs::questdb::QuestDbStatus;
+use tapeworks_plant::Status;
+use tapeworks_plant::view::Watch;
+
+/// What a plant and its outputs were doing at one moment.
+#[derive(Clone, Default, Debug)]
+pub struct Report {
+    /// The plant.
+    pub plant: Status,
+    /// The clients' server, if there is one.
+    pub clients: Option<Stats>,
+    /// The multicast, if there is one.
+    pub multicast: Option<MulticastStats>,
+    /// QuestDB, if records go there.
+    pub questdb: Option<QuestDbStatus>,
+}
+
+/// What other threads may look at while a service runs.
+#[derive(Clone, Debug)]
+pub struct Handles {
+    /// The plant's status.
+    pub plant: Arc<Mutex<Status>>,
+    /// The clients'.
+    pub clients: Option<Arc<Mutex<Stats>>>,
+    /// The multicast's.
+    pub multicast: Option<Arc<Mutex<MulticastStats>>>,
+    /// QuestDB's.
+    pub questdb: Option<Arc<Mutex<QuestDbStatus>>>,
+    /// The books.
+    pub watch: Watch,
+    /// Whether the journal has been replayed.
+    pub has_replayed: Arc<AtomicBool>,
+    /// The stream of market data for programs, if there is one.
+    #[cfg(feature = "web")]
+    pub stream: Option<Arc<tapeworks_outputs::stream::Hub>>,
+}
+
+fn copy<T: Clone>(of: &Mutex<T>) -> T {
+    of.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+impl Handles {
+    /// What there is to tell now.
+    pub fn report(&self) -> Report {
+        Report {
+            plant: copy(&self.plant),
+            clients: self.clients.as_deref().map(copy),
+            multicast: self.multicast.as_deref().map(copy),
+            questdb: self.questdb.as_deref().map(copy),
+        }
+    }
+}

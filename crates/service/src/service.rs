@@ -1,0 +1,379 @@
+//! A plant with its servers, as the configuration asks for.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::config::Config;
+use crate::report::{Handles, Report};
+use tapeworks_engine::JournalReplayed;
+use tapeworks_plant::roll::Roll;
+use tapeworks_plant::view::Watch;
+use tapeworks_plant::{Plant, PlantError, PlantFailure, Status};
+use tapeworks_ring::wait::Wait;
+
+use tapeworks_engine::history::History;
+use tapeworks_outputs::begin::Begin;
+use tapeworks_outputs::clients::distributor::Options;
+use tapeworks_outputs::clients::server::{self, ServeError, Server, ServerError, ServerOptions, Stats};
+use tapeworks_outputs::multicast::server::{
+    self as multicast, Multicast, MulticastError, MulticastFailure, MulticastStats,
+};
+#[cfg(feature = "questdb")]
+use tapeworks_outputs::questdb::{self, QuestDb};
+#[cfg(feature = "web")]
+use tapeworks_outputs::stream::{self, StreamError, StreamFailure, Streaming};
+use tapeworks_runtime::refusals::OnRefusal;
+
+/// Why a service does not start.
+#[derive(thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum ServiceError {
+    /// The plant.
+    #[error(transparent)]
+    Plant(#[from] PlantError),
+    /// The clients' server.
+    #[error(transparent)]
+    Clients(#[from] ServerError),
+    /// The clients' TLS.
+    #[cfg(feature = "tls")]
+    #[error(transparent)]
+    Tls(#[from] tapeworks_runtime::tls::TlsError),
+    /// The web page.
+    #[cfg(feature = "web")]
+    #[error(transparent)]
+    Web(#[from] crate::web::WebError),
+    /// The stream of market data for programs.
+    #[cfg(feature = "web")]
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// The web page is not in this build.
+    #[cfg(not(feature = "web"))]
+    #[error("the configuration has [web], and this build is without the feature `web`")]
+    NoWeb,
+    /// The multicast.
+    #[error(transparent)]
+    Multicast(#[from] MulticastError),
+    /// QuestDB.
+    #[cfg(feature = "questdb")]
+    #[error(transparent)]
+    QuestDb(#[from] questdb::QuestDbError),
+    /// QuestDB is not in this build.
+    #[cfg(not(feature = "questdb"))]
+    #[error("the configuration has [questdb], and this build is without the feature `questdb`")]
+    NoQuestDb,
+}
+
+/// Why a service ended before it was told to.
+#[derive(thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum ServiceFailure {
+    /// The plant.
+    #[error(transparent)]
+    Plant(#[from] PlantFailure),
+    /// The clients' server.
+    #[error(transparent)]
+    Clients(#[from] ServeError),
+    /// The multicast.
+    #[error(transparent)]
+    Multicast(#[from] MulticastFailure),
+    /// QuestDB.
+    #[cfg(feature = "questdb")]
+    #[error(transparent)]
+    QuestDb(#[from] questdb::QuestDbFailure),
+    /// The stream of market data for programs.
+    #[cfg(feature = "web")]
+    #[error(transparent)]
+    Stream(#[from] StreamFailure),
+}
+
+/// A running plant with its servers. Dropping it stops all.
+#[derive(Debug)]
+pub struct Service {
+    // The servers end before the plant does: they are dropped first.
+    #[cfg(feature = "web")]
+    web: Option<crate::web::Web>,
+    #[cfg(feature = "web")]
+    streaming: Option<Streaming>,
+    clients: Option<Server>,
+    multicast: Option<Multicast>,
+    #[cfg(feature = "questdb")]
+    questdb: Option<QuestDb>,
+    /// It ends when this is dropped.
+    _roll: Option<Roll>,
+    plant: Plant,
+    handles: Handles,
+    replayed: JournalReplayed,
+}
+
+impl Service {
+    /// Starts what `config` asks for. `on_refusal` is told of clients that are refused.
+    ///
+    /// # Errors
+    /// [`ServiceError`]: a busy port, a line that cannot be listened to, a journal that cannot be used.
+    pub fn start(config: &Config, on_refusal: Option<OnRefusal>) -> Result<Self, ServiceError> {
+        #[cfg(not(feature = "web"))]
+        if config.web.is_some() {
+            return Err(ServiceError::NoWeb);
+        }
+        #[cfg(not(feature = "questdb"))]
+        if config.questdb.is_some() {
+            return Err(ServiceError::NoQuestDb);
+        }
+        tapeworks_runtime::raise_descriptor_limit();
+        let has_replayed = Arc::new(AtomicBool::new(false));
+        let has_stream = config.web.as_ref().is_some_and(|web| web.stream);
+        let mut readers = Vec::new();
+        readers.extend(config.clients.is_some().then_some("clients"));
+        readers.extend(config.multicast.is_some().then_some("multicast"));
+        readers.extend(config.questdb.is_some().then_some("questdb"));
+        readers.extend(has_stream.then_some("stream"));
+        // The ports are taken before the plant starts, so that a busy one costs nothing.
+        #[cfg(feature = "web")]
+        let web = config.web.as_ref().map(crate::web::bind).transpose()?;
+        let listening = config.clients.as_ref().map(|clients| server::bind(clients.address)).transpose()?;
+        let sockets = config.multicast.as_ref().map(multicast::bind).transpose()?;
+        let watch = Watch::default();
+        let (mut plant, consumers) = Plant::start_watched(config.plant.clone(), &readers, watch.clone())?;
+        let begin = Begin {
+            first_event: plant.first_event(),
+            first_time: plant.first_time(),
+            history: config.plant.history().map(|history| Arc::new(history) as Arc<dyn History>),
+            live_from: plant.live_from(),
+            bell: None,
+        };
+        // Where the plant's threads park, each reader of the ring is woken by a bell of its own.
+        let begin_of = |reader: &str| {
+            let place = readers.iter().position(|name| *name == reader);
+            let bell = place.filter(|_| config.plant.wait == Wait::Park).and_then(|place| plant.bell(place));
+            Begin { bell, ..begin.clone() }
+        };
+        let mut consumers = consumers.into_iter();
+        let for_clients = if config.clients.is_some() { consumers.next() } else { None };
+        let for_multicast = if config.multicast.is_some() { consumers.next() } else { None };
+        let multicast = match (&config.multicast, sockets, for_multicast) {
+            (Some(setting), Some(sockets), Some(consumer)) => {
+                let setting = setting.clone();
+                Some(multicast::start(
+                    sockets,
+                    setting,
+                    &config.books(),
+                    consumer,
+                    begin_of("multicast"),
+                    on_refusal.clone(),
+                )?)
+            }
+            _ => None,
+        };
+        #[cfg(feature = "questdb")]
+        let for_questdb = if config.questdb.is_some() { consumers.next() } else { None };
+        #[cfg(feature = "questdb")]
+        let questdb = match (&config.questdb, for_questdb) {
+            (Some(setting), Some(consumer)) => {
+                Some(questdb::start(setting.clone(), &config.books(), consumer, begin_of("questdb"))?)
+            }
+            _ => None,
+        };
+        #[cfg(feature = "web")]
+        let streaming = consumers
+            .next()
+            .map(|consumer| stream::start(consumer, &config.books(), begin_of("stream")))
+            .transpose()?;
+        let clients = match (&config.clients, listening, for_clients) {
+            (Some(setting), Some(listener), Some(consumer)) => {
+                let options = ServerOptions {
+                    nap: setting.nap,
+                    begin: begin_of("clients"),
+                    warm: config.plant.warm,
+                    ..ServerOptions::new(
+                        setting.address,
+                        Options {
+                            keys: setting.keys.clone(),
+                            datasets: setting.datasets.clone(),
+                            books: config.books(),
+                            queue_bytes: setting.queue_bytes,
+                            max_connections: setting.max_connections,
+                            history: begin.history.clone(),
+                            on_refusal: on_refusal.clone(),
+                            #[cfg(feature = "tls")]
+                            tls: setting
+                                .tls
+                                .as_ref()
+                                .map(|(certificates, key)| tapeworks_runtime::tls::config(certificates, key))
+                                .transpose()?,
+                            ..Options::default()
+                        },
+                    )
+                };
+                Some(server::start_on(listener, options, consumer)?)
+            }
+            _ => None,
+        };
+        let handles = Handles {
+            plant: plant.status_handle(),
+            clients: clients.as_ref().map(Server::stats_handle),
+            multicast: multicast.as_ref().map(Multicast::stats_handle),
+            #[cfg(feature = "questdb")]
+            questdb: questdb.as_ref().map(QuestDb::status_handle),
+            #[cfg(not(feature = "questdb"))]
+            questdb: None,
+            watch,
+            has_replayed: Arc::clone(&has_replayed),
+            #[cfg(feature = "web")]
+            stream: streaming.as_ref().map(|streaming| Arc::clone(streaming.hub())),
+        };
+        // The page is there while the journal is replayed.
+        #[cfg(feature = "web")]
+        let web = web
+            .map(|listening| crate::web::start(listening, handles.clone(), on_refusal.clone()))
+            .transpose()?;
+        let replayed = plant.replayed()?;
+        has_replayed.store(true, Ordering::Release);
+        // Behind the replay: until then the plant has better things to do.
+        let roll = config
+            .roll
+            .clone()
+            .map(|setting| Roll::start(setting, config.plant.clone(), plant.status_handle()));
+        Ok(Self {
+            #[cfg(feature = "web")]
+            web,
+            #[cfg(feature = "web")]
+            streaming,
+            clients,
+            multicast,
+            #[cfg(feature = "questdb")]
+            questdb,
+            _roll: roll.transpose()?,
+            plant,
+            handles,
+            replayed,
+        })
+    }
+
+    /// Where live clients are served.
+    pub fn clients_address(&self) -> Option<std::net::SocketAddr> {
+        self.clients.as_ref().map(Server::address)
+    }
+
+    /// Where the web page is.
+    pub fn web_address(&self) -> Option<std::net::SocketAddr> {
+        #[cfg(feature = "web")]
+        return self.web.as_ref().map(crate::web::Web::address);
+        #[cfg(not(feature = "web"))]
+        None
+    }
+
+    /// What was found in the journal at the start.
+    pub const fn replayed(&self) -> &JournalReplayed {
+        &self.replayed
+    }
+
+    /// What the plant is doing.
+    pub fn status(&self) -> Status {
+        self.plant.status()
+    }
+
+    /// What the clients' server is doing.
+    pub fn clients(&self) -> Option<Stats> {
+        self.clients.as_ref().map(Server::stats)
+    }
+
+    /// What the multicast is doing.
+    pub fn multicast(&self) -> Option<MulticastStats> {
+        self.multicast.as_ref().map(Multicast::stats)
+    }
+
+    /// Where the multicast's messages are asked for again (UDP), and where SoupBinTCP is served.
+    pub fn multicast_addresses(&self) -> [Option<std::net::SocketAddr>; 2] {
+        let of = |address: fn(&Multicast) -> Option<std::net::SocketAddr>| {
+            self.multicast.as_ref().and_then(address)
+        };
+        [of(Multicast::retransmission), of(Multicast::soupbintcp)]
+    }
+
+    /// Who looks at books asks here.
+    pub const fn watch(&self) -> &Watch {
+        &self.handles.watch
+    }
+
+    /// Handles on all this for another thread.
+    pub fn handles(&self) -> Handles {
+        self.handles.clone()
+    }
+
+    /// What the plant and its outputs are doing.
+    pub fn report(&self) -> Report {
+        self.handles.report()
+    }
+
+    /// Whether something of it has ended, which nothing does before it is told to unless it failed.
+    pub fn has_ended(&self) -> bool {
+        #[cfg(feature = "questdb")]
+        if self.questdb.as_ref().is_some_and(QuestDb::is_finished) {
+            return true;
+        }
+        #[cfg(feature = "web")]
+        if self.streaming.as_ref().is_some_and(Streaming::is_finished) {
+            return true;
+        }
+        self.plant.has_ended()
+            || self.clients.as_ref().is_some_and(Server::is_finished)
+            || self.multicast.as_ref().is_some_and(Multicast::is_finished)
+    }
+
+    /// Stops all, the lines first: what was received is published, journaled and, for clients that read, sent.
+    ///
+    /// # Errors
+    /// What had failed.
+    pub fn stop(self) -> Result<(), ServiceFailure> {
+        let plant = self.plant.stop();
+        let clients = self.clients.map_or(Ok(()), Server::join);
+        let multicast = self.multicast.map_or(Ok(()), Multicast::join);
+        #[cfg(feature = "questdb")]
+        let questdb = self.questdb.map(QuestDb::join).transpose();
+        #[cfg(feature = "web")]
+        let streaming = self.streaming.map_or(Ok(()), Streaming::join);
+        plant?;
+        clients?;
+        #[cfg(feature = "questdb")]
+        questdb?;
+        #[cfg(feature = "web")]
+        streaming?;
+        Ok(multicast?)
+    }
+}
+
+/// Reads the configuration at `path`, with folders and files in it taken from where the file lies, and looks at the files of
+/// TLS: a certificate that cannot be used is a fault of the configuration.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn load(path: &Path) -> Result<Config, Vec<tapeworks_runtime::config::ConfigError>> {
+    let mut config = Config::load(path)?;
+    let folder = path.parent().unwrap_or_else(|| Path::new(""));
+    if let Some(journal) = &mut config.plant.journal {
+        journal.folder = folder.join(&journal.folder);
+    }
+    if let Some((certificate, key)) = config.clients.as_mut().and_then(|clients| clients.tls.as_mut()) {
+        *certificate = folder.join(&certificate);
+        *key = folder.join(&key);
+    }
+    if let Some(shared) = &mut config.plant.shared_memory {
+        *shared = folder.join(&shared);
+    }
+    if let Some(roll) = &mut config.roll {
+        roll.folder = folder.join(&roll.folder);
+    }
+    #[cfg(feature = "tls")]
+    if let Some((certificate, key)) = config.clients.as_ref().and_then(|clients| clients.tls.as_ref())
+        && let Err(error) = tapeworks_runtime::tls::config(certificate, key)
+    {
+        let file = path.display().to_string();
+        return Err(vec![tapeworks_runtime::config::ConfigError {
+            file,
+            place: None,
+            problem: error.to_string(),
+        }]);
+    }
+    Ok(config)
+}

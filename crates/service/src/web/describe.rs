@@ -1,0 +1,350 @@
+//! What there is to tell, as JSON: for the page, and for programs at `/status.json`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use serde_json::{Value, json};
+use tapeworks_market::levels::Level;
+use tapeworks_market::nbbo::{BestSide, MarketState, Nbbo};
+use tapeworks_market::{Flags, Nanos, Symbol};
+
+use super::App;
+use crate::describe::{self, feed_name};
+use crate::report::Report;
+use tapeworks_plant::view::{SymbolView, View};
+use tapeworks_plant::{ChannelStatus, DelayPoint};
+use tapeworks_runtime::now;
+
+/// What is missing for so long, in ns, is no brief loss any more.
+const BRIEF: u64 = Nanos::SECOND;
+
+/// A status older than this, in ns, means that the plant's thread stands still.
+const OLD: u64 = 3_000_000_000;
+
+/// One look at everything.
+pub(super) struct Look {
+    pub(super) now: Nanos,
+    pub(super) has_replayed: bool,
+    pub(super) report: Report,
+    pub(super) web: Vec<(&'static str, &'static str, u64)>,
+    pub(super) viewers: usize,
+    /// Whether a token is asked for.
+    pub(super) has_login: bool,
+}
+
+impl Look {
+    pub(super) fn new(app: &App) -> Self {
+        let handles = &app.handles;
+        let streamed = handles.stream.as_ref().map(|hub| hub.counters.all()).unwrap_or_default();
+        Self {
+            now: now(),
+            has_replayed: handles.has_replayed.load(Ordering::Acquire),
+            report: handles.report(),
+            web: [app.counters.all(), streamed].concat(),
+            viewers: app.ticks.receiver_count(),
+            has_login: app.access.has_token(),
+        }
+    }
+
+    /// What must hold for the plant's output to be whole, each with the reasons why it does not. Whether the process lives is
+    /// another question: `/health` answers that.
+    pub(super) fn conditions(&self) -> [Condition; 7] {
+        let all = &self.report.plant.channels;
+        let reasons_of = |name, is_unmet: &dyn Fn(&ChannelStatus) -> bool, what: &str| {
+            let unmet = all.iter().filter(|channel| is_unmet(channel));
+            Condition {
+                name,
+                reasons: unmet.map(|channel| format!("venue '{}' {what}", channel.name)).collect(),
+            }
+        };
+        let if_so = |name, is_unmet: bool, reason: &dyn Fn() -> String| Condition {
+            name,
+            reasons: if is_unmet { vec![reason()] } else { Vec::new() },
+        };
+        let age = self.now.since(self.report.plant.time);
+        let is_begun = self.has_replayed && !all.is_empty();
+        let journal = self.report.plant.journal.as_ref().filter(|journal| journal.is_failing);
+        [
+            if_so("journal_replayed", !is_begun, &|| "the journal is being replayed".to_owned()),
+            if_so("plant_reports", is_begun && age > OLD, &|| {
+                format!("the plant has reported nothing for {} s", age / Nanos::SECOND)
+            }),
+            if_so("journal_written", journal.is_some(), &|| {
+                let why = journal.and_then(|journal| journal.error.as_deref()).unwrap_or("the disk fails");
+                format!("the journal loses inputs: {why}")
+            }),
+            reasons_of(
+                "venues_followed",
+                &|channel| channel.is_joining || channel.next.is_none(),
+                "is not followed yet: no packet or no snapshot has come",
+            ),
+            reasons_of("venues_heard", &|channel| channel.is_silent, "is silent"),
+            reasons_of(
+                "venues_recovered",
+                &|channel| channel.recovering_since.is_some_and(|since| self.now.since(since) > BRIEF),
+                "lacks messages, which are requested for more than a second",
+            ),
+            reasons_of(
+                "books_sound",
+                &|channel| channel.is_stale,
+                "has stale books: messages of it are missing",
+            ),
+        ]
+    }
+
+    /// What `/ready` answers, and whether all is well.
+    pub(super) fn readiness(&self) -> (bool, Value) {
+        let conditions = self.conditions();
+        let is_ready = conditions.iter().all(Condition::is_met);
+        let told: Vec<Value> = conditions
+            .iter()
+            .map(|condition| {
+                json!({ "name": condition.name, "is_met": condition.is_met(), "reasons": condition.reasons })
+            })
+            .collect();
+        let reasons: Vec<&String> = conditions.iter().flat_map(|condition| &condition.reasons).collect();
+        (is_ready, json!({ "is_ready": is_ready, "reasons": reasons, "conditions": told }))
+    }
+}
+
+/// One of the conditions of readiness.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Condition {
+    /// The name, as in `/ready` and in the metric `ready_condition`.
+    pub(super) name: &'static str,
+    /// Why it is not met; nothing when it is.
+    pub(super) reasons: Vec<String>,
+}
+
+impl Condition {
+    pub(super) const fn is_met(&self) -> bool {
+        self.reasons.is_empty()
+    }
+}
+
+/// Everything but the books and the curve. Times in ns.
+pub(super) fn status(look: &Look) -> Value {
+    let (is_ready, readiness) = look.readiness();
+    let web: serde_json::Map<String, Value> =
+        look.web.iter().map(|(name, _, count)| ((*name).to_owned(), (*count).into())).collect();
+    let mut all = describe::status(&look.report);
+    all["now_ns"] = look.now.0.into();
+    all["has_replayed"] = look.has_replayed.into();
+    all["has_login"] = look.has_login.into();
+    all["is_ready"] = is_ready.into();
+    all["reasons"] = readiness["reasons"].clone();
+    all["conditions"] = readiness["conditions"].clone();
+    all["web"] = web.into();
+    all
+}
+
+/// What all pages are told at one time: made once.
+#[derive(Debug, Default)]
+pub(super) struct Tick {
+    /// [`status`].
+    pub(super) status: String,
+    delays: Vec<DelayPoint>,
+    view: Arc<View>,
+    /// The symbols with their NBBO, by name.
+    list: Vec<(Symbol, Nbbo)>,
+}
+
+impl Tick {
+    pub(super) fn new(app: &App) -> Self {
+        let look = Look::new(app);
+        let view = app.handles.watch.view();
+        let mut list = view.nbbos.clone();
+        list.sort_unstable_by(|one, other| one.0.as_bytes().cmp(other.0.as_bytes()));
+        Self { status: status(&look).to_string(), delays: look.report.plant.delays, view, list }
+    }
+
+    /// The points of the curve of delays after the time `after`: time in ms since the epoch, messages, then p50, p99, p99.9
+    /// and the longest, in ns. With them, the time of the last point.
+    pub(super) fn delays(&self, after: Nanos) -> (Value, Nanos) {
+        let points: Vec<Value> = self
+            .delays
+            .iter()
+            .filter(|point| point.time > after)
+            .map(|point| {
+                json!([point.time.0 / 1_000_000, point.messages, point.p50, point.p99, point.p999, point.max])
+            })
+            .collect();
+        (points.into(), self.delays.last().map_or(after, |point| point.time))
+    }
+
+    /// The symbols that have `search` in their names, those that begin with it first; at most `most`.
+    /// It says what was searched, since the page may search for something else by now.
+    pub(super) fn list(&self, search: &str, most: usize) -> Value {
+        let begins = self.list.iter().filter(|(symbol, _)| symbol.as_str().starts_with(search));
+        let contains = self
+            .list
+            .iter()
+            .filter(|(symbol, _)| !symbol.as_str().starts_with(search) && symbol.as_str().contains(search));
+        let mut matching = 0;
+        let mut rows = Vec::new();
+        for (symbol, nbbo) in begins.chain(contains) {
+            matching += 1;
+            if rows.len() < most {
+                rows.push(self.nbbo(symbol, nbbo));
+            }
+        }
+        json!({ "search": search, "total": self.list.len(), "matching": matching, "rows": rows })
+    }
+
+    /// The NBBO and the books of a symbol; nothing while they are not known.
+    pub(super) fn book(&self, symbol: Symbol) -> Value {
+        self.view.symbols.get(&symbol).map_or(Value::Null, |shown| self.symbol(&symbol, shown))
+    }
+
+    fn side(&self, side: &BestSide) -> Value {
+        let venues: Vec<String> = self
+            .view
+            .venues
+            .iter()
+            .enumerate()
+            .filter(|(bit, _)| side.venues >> bit & 1 == 1)
+            .map(|(_, publisher)| publisher.venue_name())
+            .collect();
+        json!({
+            "price": side.price.map(|price| price.to_string()),
+            "size": side.size,
+            "venue": side.price.map(|_| side.publisher.venue_name()),
+            "venues": venues,
+        })
+    }
+
+    fn nbbo(&self, symbol: &Symbol, nbbo: &Nbbo) -> Value {
+        let state = match nbbo.state() {
+            MarketState::OneSided => "one-sided",
+            MarketState::Normal => "normal",
+            MarketState::Locked => "locked",
+            MarketState::Crossed => "crossed",
+        };
+        json!({
+            "symbol": symbol.as_str(),
+            "bid": self.side(&nbbo.bid),
+            "ask": self.side(&nbbo.ask),
+            "state": state,
+            "maybe_bad_book": nbbo.flags.contains(Flags::MAYBE_BAD_BOOK),
+        })
+    }
+
+    fn symbol(&self, symbol: &Symbol, shown: &SymbolView) -> Value {
+        let levels = |levels: &[Level]| -> Vec<Value> {
+            let level = |level: &Level| json!([level.price.to_string(), level.size, level.orders]);
+            levels.iter().map(level).collect()
+        };
+        let venues: Vec<Value> = shown
+            .venues
+            .iter()
+            .map(|book| {
+                json!({
+                    "venue": book.publisher.venue_name(),
+                    "feed": feed_name(book.publisher),
+                    "bids": levels(&book.bids),
+                    "asks": levels(&book.asks),
+                    "is_stale": book.is_stale,
+                    "is_trading": book.is_trading,
+                })
+            })
+            .collect();
+        let mut value = self.nbbo(symbol, &shown.nbbo);
+        if let Some(object) = value.as_object_mut() {
+            object.insert("books".to_owned(), venues.into());
+        }
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use tapeworks_market::price::Price;
+
+    use tapeworks_market::Publisher;
+
+    use super::*;
+    use tapeworks_plant::view::VenueBook;
+
+    fn side(price: i64, venues: u32) -> BestSide {
+        BestSide {
+            price: Price::from_e9(price),
+            size: 300,
+            venue_size: 200,
+            publisher: Publisher::XBOS_ITCH,
+            venues,
+        }
+    }
+
+    fn tick() -> Tick {
+        let symbol = |name: &str| Symbol::from_bytes(name.as_bytes()).unwrap();
+        let crossed = Nbbo {
+            bid: side(12_510_000_000, 0b11),
+            ask: side(12_500_000_000, 0b10),
+            flags: Flags::MAYBE_BAD_BOOK,
+        };
+        let locked = Nbbo { ask: side(12_510_000_000, 0b10), flags: Flags(0), ..crossed };
+        let one_sided = Nbbo { ask: BestSide::default(), ..locked };
+        let book = VenueBook {
+            publisher: Publisher::XNAS_ITCH,
+            bids: Price::from_e9(1_000_000_001)
+                .map(|price| Level { price, size: 7, orders: 2 })
+                .into_iter()
+                .collect(),
+            asks: Vec::new(),
+            is_stale: true,
+            is_trading: false,
+        };
+        let shown = SymbolView { nbbo: crossed, venues: vec![book] };
+        let view = View {
+            venues: vec![Publisher::XNAS_ITCH, Publisher::XBOS_ITCH],
+            symbols: BTreeMap::from([(symbol("ABC"), shown)]),
+            ..View::default()
+        };
+        Tick {
+            view: Arc::new(view),
+            list: vec![(symbol("ABC"), crossed), (symbol("BAB"), locked), (symbol("CAB"), one_sided)],
+            ..Tick::default()
+        }
+    }
+
+    #[test]
+    fn symbols_that_begin_with_what_is_searched_come_first() {
+        let tick = tick();
+        let found = |search: &str, most| {
+            let list = tick.list(search, most);
+            let rows = list["rows"].as_array().unwrap();
+            let names: Vec<_> = rows.iter().map(|row| row["symbol"].as_str().unwrap().to_owned()).collect();
+            (names.join(" "), list["matching"].as_u64().unwrap(), list["total"].as_u64().unwrap())
+        };
+        assert_eq!(found("", 9), ("ABC BAB CAB".to_owned(), 3, 3));
+        assert_eq!(found("B", 9), ("BAB ABC CAB".to_owned(), 3, 3));
+        assert_eq!(found("AB", 2), ("ABC BAB".to_owned(), 3, 3));
+        assert_eq!(found("X", 9), (String::new(), 0, 3));
+    }
+
+    #[test]
+    fn locked_crossed_and_doubtful_markets_are_told_with_the_venues_of_each_side() {
+        let tick = tick();
+        let rows = tick.list("", 9)["rows"].clone();
+        let states: Vec<_> = (0..3).map(|at| rows[at]["state"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(states, ["crossed", "locked", "one-sided"]);
+        assert_eq!((&rows[0]["maybe_bad_book"], &rows[1]["maybe_bad_book"]), (&json!(true), &json!(false)));
+        assert_eq!(rows[0]["bid"]["venues"], json!(["Nasdaq", "Nasdaq BX"]));
+        assert_eq!(rows[0]["bid"]["venue"], "Nasdaq BX");
+        assert_eq!((&rows[0]["bid"]["price"], &rows[2]["ask"]["price"]), (&json!("12.51"), &Value::Null));
+    }
+
+    #[test]
+    fn a_book_has_exact_prices_and_its_doubts() {
+        let tick = tick();
+        let book = tick.book(Symbol::from_bytes(b"ABC").unwrap());
+        assert_eq!(book["books"][0]["bids"], json!([["1.000000001", 7, 2]]));
+        assert_eq!(
+            (&book["books"][0]["is_stale"], &book["books"][0]["is_trading"]),
+            (&json!(true), &json!(false))
+        );
+        assert_eq!(tick.book(Symbol::from_bytes(b"NONE").unwrap()), Value::Null);
+    }
+}

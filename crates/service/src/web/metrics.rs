@@ -1,0 +1,560 @@
+//! Everything that is counted, in Prometheus' text format (version 0.0.4).
+//!
+//! Units are in the names: seconds, bytes, and whatever is counted. A client's labels are its key and the number of its
+//! session, never the name that it gives itself.
+
+use std::fmt::Write as _;
+
+use tapeworks_feed::arbitration::{ArbiterCounters, GapReason, LineCounters};
+use tapeworks_feed::live::SnapshotCounters;
+
+use super::describe::{Condition, Look};
+use crate::describe::{feed_name, line_name, multicast_messages};
+use tapeworks_outputs::clients::control::Reason;
+use tapeworks_outputs::clients::distributor::{ClientView, Counters};
+use tapeworks_outputs::clients::server::Stats;
+use tapeworks_outputs::multicast::server::MulticastStats;
+use tapeworks_outputs::questdb::QuestDbStatus;
+use tapeworks_plant::{ChannelStatus, CheckpointStatus, DELAY_BOUNDS, InterfaceStatus, LineStatus, Status};
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl Kind {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// Labels: names and values.
+type Labels<'a> = &'a [(&'a str, &'a str)];
+
+struct Text {
+    out: String,
+}
+
+impl Text {
+    fn family(&mut self, name: &str, kind: Kind, help: &str) {
+        // Into a string nothing fails.
+        let _infallible =
+            write!(self.out, "# HELP tapeworks_{name} {help}.\n# TYPE tapeworks_{name} {}\n", kind.as_str());
+    }
+
+    fn sample(&mut self, name: &str, labels: Labels<'_>, value: impl std::fmt::Display) {
+        self.out.push_str("tapeworks_");
+        self.out.push_str(name);
+        for (place, (label, text)) in labels.iter().enumerate() {
+            self.out.push(if place == 0 { '{' } else { ',' });
+            self.out.push_str(label);
+            self.out.push_str("=\"");
+            for letter in text.chars() {
+                match letter {
+                    '\\' => self.out.push_str("\\\\"),
+                    '"' => self.out.push_str("\\\""),
+                    '\n' => self.out.push_str("\\n"),
+                    letter => self.out.push(letter),
+                }
+            }
+            self.out.push('"');
+        }
+        if !labels.is_empty() {
+            self.out.push('}');
+        }
+        let _infallible = writeln!(self.out, " {value}");
+    }
+
+    /// A family of one sample without labels.
+    fn one(&mut self, name: &str, kind: Kind, help: &str, value: impl std::fmt::Display) {
+        self.family(name, kind, help);
+        self.sample(name, &[], value);
+    }
+
+    /// A family with a sample of each of `all`.
+    fn each<T, const N: usize>(
+        &mut self,
+        (name, kind, help): (&str, Kind, &str),
+        all: &[T],
+        labels: impl for<'t> Fn(&'t T) -> [(&'t str, &'t str); N],
+        value: impl Fn(&T) -> f64,
+    ) {
+        self.family(name, kind, help);
+        for item in all {
+            self.sample(name, &labels(item), value(item));
+        }
+    }
+}
+
+fn seconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e9
+}
+
+/// All of it.
+pub(super) fn text(look: &Look) -> String {
+    let mut text = Text { out: String::with_capacity(16 << 10) };
+    plant(&mut text, look);
+    delays(&mut text, &look.report.plant);
+    if let Some(stats) = &look.report.multicast {
+        multicast(&mut text, stats);
+    }
+    if let Some(status) = &look.report.questdb {
+        questdb(&mut text, status);
+    }
+    channels(&mut text, &look.report.plant.channels);
+    lines(&mut text, &look.report.plant.channels);
+    if let Some(status) = &look.report.plant.interface {
+        interface(&mut text, status);
+    }
+    if let Some(stats) = &look.report.clients {
+        clients(&mut text, stats);
+    }
+    text.one("web_viewers", Kind::Gauge, "Pages that look now", look.viewers);
+    for (name, help, count) in &look.web {
+        text.one(&format!("web_{name}_total"), Kind::Counter, help, count);
+    }
+    text.out
+}
+
+fn plant(text: &mut Text, look: &Look) {
+    use Kind::{Counter, Gauge};
+    let status = &look.report.plant;
+    text.family("build_info", Gauge, "The version that runs, as a label");
+    text.sample("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+    let since = "When the plant started, in seconds since the epoch";
+    text.one("start_time_seconds", Gauge, since, seconds(status.started.0));
+    let told = "When the plant told of itself last, in seconds since the epoch";
+    text.one("status_time_seconds", Gauge, told, seconds(status.time.0));
+    let conditions = look.conditions();
+    let ready = u8::from(conditions.iter().all(Condition::is_met));
+    text.one("ready", Gauge, "1 when every condition of readiness is met", ready);
+    text.family("ready_condition", Gauge, "1 when the condition of readiness is met");
+    for condition in &conditions {
+        text.sample("ready_condition", &[("condition", condition.name)], u8::from(condition.is_met()));
+    }
+    text.one("messages_total", Counter, "Messages published", status.messages);
+    text.one("events_total", Counter, "Events published", status.events);
+    text.one("symbols", Gauge, "Symbols known", status.symbols);
+    let problems = "Messages and packets that cannot be read";
+    text.one("problems_total", Counter, problems, status.problems);
+    text.one("book_orders", Gauge, "Orders that rest in the books of all feeds", status.orders);
+    let bytes = "Bytes that the tables of the books hold, which double when they are full";
+    text.one("book_bytes", Gauge, bytes, status.book_bytes);
+    let rejected = "Changes that the books refused, such as of orders that are not known";
+    text.one("book_rejections_total", Counter, rejected, status.rejected);
+    let contradicted =
+        "Books that messages of their venues contradict: stale until a snapshot or a new session";
+    text.one("contradicted_books", Gauge, contradicted, status.contradicted_books);
+    text.one("shared_items_total", Counter, "Items published to the shared memory", status.shared);
+    let again = "Times that the file of the shared memory was removed and made again";
+    text.one("shared_made_again_total", Counter, again, status.shared_made_again);
+    let fill = "Events in the ring that the slowest reader has not taken";
+    text.one("ring_fill_events", Gauge, fill, status.ring_fill);
+    text.one("ring_capacity_events", Gauge, "Slots of the ring", status.ring_capacity);
+    text.one("ring_highest_events", Gauge, "The highest fill of the ring seen", status.ring_highest);
+    let stalls = "Times that ingest waited for room in the ring or in the journal's queue";
+    text.one("ring_stalls_total", Counter, stalls, status.stalls);
+    text.one("nbbo_changes_total", Counter, "Changes of the synthetic NBBO", status.nbbo.changes);
+    let locked = "Changes of the synthetic NBBO after which it was locked";
+    text.one("nbbo_locked_total", Counter, locked, status.nbbo.locked);
+    let crossed = "Changes of the synthetic NBBO after which it was crossed";
+    text.one("nbbo_crossed_total", Counter, crossed, status.nbbo.crossed);
+    if let Some(journal) = &status.journal {
+        text.one("journal_records_total", Counter, "The number of the journal's next record", journal.next);
+        let written = "Bytes written to the journal since the start";
+        text.one("journal_written_bytes_total", Counter, written, journal.written_bytes);
+        let lost = "Inputs that could not be journaled";
+        text.one("journal_lost_total", Counter, lost, journal.lost);
+        let in_doubt = "Records of the journal that the disk failed to sync";
+        text.one("journal_in_doubt_total", Counter, in_doubt, journal.in_doubt);
+        let failed = "Segments that were too many and could not be removed";
+        text.one("journal_failed_removals_total", Counter, failed, journal.failed_removals);
+        let removed = "Segments removed as the journal was too long";
+        text.one("journal_removed_segments_total", Counter, removed, journal.removed_segments);
+        let damaged = "Records of the journal that were found damaged or missing at the start";
+        text.one("journal_damaged_total", Counter, damaged, journal.damaged);
+        let torn = "Bytes of a torn record that were cut off the journal at the start and kept in a file";
+        text.one("journal_torn_bytes_total", Counter, torn, journal.torn_bytes);
+        let healthy = u8::from(!journal.is_failing);
+        text.one(
+            "journal_healthy",
+            Gauge,
+            "1 while the journal takes what it is given, 0 while it loses inputs",
+            healthy,
+        );
+        let failing = u8::from(journal.error.is_some());
+        text.one("journal_failed", Gauge, "1 after something went wrong with the journal", failing);
+    }
+    snapshots(text, &status.snapshots);
+    let failed = status.roll.done.iter().filter(|day| day.outcome.is_err()).count();
+    let running = u8::from(status.roll.running.is_some());
+    text.one("roll_running", Gauge, "1 while files are made of an earlier day's journal", running);
+    text.one("roll_done_total", Counter, "Earlier days made files of", status.roll.done.len() - failed);
+    text.one("roll_failures_total", Counter, "Earlier days that no files could be made of", failed);
+}
+
+fn snapshots(text: &mut Text, status: &CheckpointStatus) {
+    use Kind::{Counter, Gauge};
+    text.one("state_snapshots_total", Counter, "State snapshots written", status.written);
+    let failures = "State snapshots that could not be written";
+    text.one("state_snapshot_failures_total", Counter, failures, status.failed);
+    let skipped = "State snapshots put off as the journal's queue was full";
+    text.one("state_snapshots_skipped_total", Counter, skipped, status.skipped);
+    let when = "When the last state snapshot was written, in seconds since the epoch; 0 before the first";
+    text.one("state_snapshot_time_seconds", Gauge, when, seconds(status.time.0));
+    text.one("state_snapshot_bytes", Gauge, "Bytes of the last state snapshot", status.bytes);
+    let pause = "How long a thread paused for the last state snapshot";
+    text.family("state_snapshot_pause_seconds", Gauge, pause);
+    text.sample("state_snapshot_pause_seconds", &[("thread", "ingest")], seconds(status.pause_ns));
+    text.sample("state_snapshot_pause_seconds", &[("thread", "market")], seconds(status.books_pause_ns));
+}
+
+fn multicast(text: &mut Text, stats: &MulticastStats) {
+    let counters: [(&str, &str, u64); 16] = [
+        ("messages", "Messages numbered in the multicast's session", multicast_messages(stats)),
+        ("packets", "Packets sent to the multicast group, those without messages included", stats.packets),
+        ("bytes", "Bytes of those packets, without the headers of UDP and IP", stats.bytes),
+        ("unsent_packets", "Packets to the multicast group that the system did not take", stats.unsent),
+        ("too_long_messages", "Messages left out as they are longer than a packet", stats.too_long),
+        ("requests", "Requests for messages of the multicast", stats.requests),
+        ("answers", "Answers to requests for messages of the multicast", stats.answers),
+        ("answered_messages", "Messages in those answers", stats.answered_messages),
+        (
+            "refused_requests",
+            "Requests refused: not kept any more, of another session, or no requests",
+            stats.refused_requests,
+        ),
+        ("unsent_answers", "Answers that the system did not take", stats.unsent_answers),
+        ("connections", "SoupBinTCP connections taken", stats.connections),
+        (
+            "refused_connections",
+            "SoupBinTCP connections turned away as there were too many",
+            stats.refused_connections,
+        ),
+        ("rejected_logins", "SoupBinTCP logins rejected", stats.rejected_logins),
+        ("slow_clients", "SoupBinTCP clients sent away as too slow or silent", stats.slow_clients),
+        (
+            "malformed_clients",
+            "SoupBinTCP clients sent away for what no client says",
+            stats.malformed_clients,
+        ),
+        ("tcp_messages", "Messages copied for SoupBinTCP clients", stats.tcp_messages),
+    ];
+    for (name, help, count) in counters {
+        text.one(&format!("multicast_{name}_total"), Kind::Counter, help, count);
+    }
+    let kept = stats.next.saturating_sub(stats.oldest);
+    text.one("multicast_kept_messages", Kind::Gauge, "Messages that can be had again", kept);
+    text.one("multicast_clients", Kind::Gauge, "SoupBinTCP clients connected", stats.clients);
+    let lag = "Events in the ring that the multicast has not taken";
+    text.one("multicast_ring_lag_events", Kind::Gauge, lag, stats.ring_lag);
+}
+
+fn questdb(text: &mut Text, status: &QuestDbStatus) {
+    let counters: [(&str, &str, u64); 10] = [
+        ("rows", "Rows that QuestDB has acknowledged, those sent again included", status.rows),
+        (
+            "rows_again",
+            "Rows that QuestDB has acknowledged and that came from the journal",
+            status.rows_again,
+        ),
+        ("overflowed_rows", "Rows for which there was no room", status.overflowed),
+        ("refused_rows", "Rows that QuestDB refused, or that no row can be made of", status.refused),
+        ("lost_rows", "Rows that will not be sent", status.lost),
+        ("requests", "Requests that QuestDB has acknowledged", status.requests),
+        ("failures", "Requests to QuestDB that failed", status.failures),
+        ("reconnects", "Times that QuestDB took rows again after it had not", status.reconnects),
+        ("sent_again", "Times that rows were sent from the journal to the end", status.sent_again),
+        ("unreadable_events", "Events that could not be read from the journal", status.unreadable),
+    ];
+    for (name, help, count) in counters {
+        text.one(&format!("questdb_{name}_total"), Kind::Counter, help, count);
+    }
+    let to_send_again = status.to_send_again.as_ref().map_or(0, |events| events.end - events.start)
+        + status.sending_again.map_or(0, |(next, end)| end - next.min(end));
+    let gauges: [(&str, &str, u64); 5] = [
+        ("connected", "1 when QuestDB took what it was sent last", u64::from(status.is_connected)),
+        ("waiting_rows", "Rows that wait", status.waiting),
+        ("waiting_bytes", "Bytes of the records that wait", status.waiting_bytes as u64),
+        ("events_to_send_again", "Events whose rows are still to be sent from the journal", to_send_again),
+        ("ring_lag_events", "Events in the ring that are not taken for QuestDB", status.ring_lag as u64),
+    ];
+    for (name, help, value) in gauges {
+        text.one(&format!("questdb_{name}"), Kind::Gauge, help, value);
+    }
+}
+
+fn delays(text: &mut Text, status: &Status) {
+    let name = "delay_seconds";
+    let help = "Delay of messages from the kernel's receive time until they were published";
+    text.family(name, Kind::Histogram, help);
+    let mut until = 0;
+    let buckets = &status.delay_buckets;
+    for (bound, count) in DELAY_BOUNDS.iter().zip(&buckets.counts) {
+        until += count;
+        text.sample("delay_seconds_bucket", &[("le", &seconds(*bound).to_string())], until);
+    }
+    let all: u64 = buckets.counts.iter().sum();
+    text.sample("delay_seconds_bucket", &[("le", "+Inf")], all);
+    text.sample("delay_seconds_sum", &[], seconds(buckets.sum));
+    text.sample("delay_seconds_count", &[], all);
+    if let Some(last) = status.delays.last() {
+        let name = "delay_last_second_seconds";
+        text.family(name, Kind::Gauge, "The same delay over the last second, by percentile");
+        for (percentile, delay) in
+            [("50", last.p50), ("99", last.p99), ("99.9", last.p999), ("100", last.max)]
+        {
+            text.sample(name, &[("percentile", percentile)], seconds(delay));
+        }
+    }
+}
+
+fn channels(text: &mut Text, channels: &[ChannelStatus]) {
+    type Get = fn(&ArbiterCounters) -> u64;
+    type OfSnapshots = fn(&SnapshotCounters) -> u64;
+    type Is = fn(&ChannelStatus) -> bool;
+    let named: Vec<_> = channels.iter().map(|channel| (channel, feed_name(channel.publisher))).collect();
+    fn labels<'t>((channel, feed): &'t (&ChannelStatus, String)) -> [(&'t str, &'t str); 2] {
+        [("venue", channel.name.as_str()), ("feed", feed.as_str())]
+    }
+    let counters: [(&str, &str, Get); 15] = [
+        ("messages", "Messages handed on, each once", |counters| counters.messages),
+        ("holes", "Holes seen in the sequence of both lines", |counters| counters.holes),
+        ("filled_by_lines", "Holes that a line filled within the reorder window", |counters| {
+            counters.filled_by_lines
+        }),
+        ("filled_by_retransmission", "Holes that retransmissions filled", |counters| {
+            counters.filled_by_retransmission
+        }),
+        ("requests", "Requests for messages", |counters| counters.requests),
+        ("repeated_requests", "Requests that timed out and were repeated", |counters| {
+            counters.repeated_requests
+        }),
+        ("recovered_messages", "Messages that retransmissions brought", |counters| counters.recovered),
+        ("too_long", "Holes not asked for because they are longer than the limit", |counters| {
+            counters.too_long
+        }),
+        ("gaps", "Holes given up", |counters| counters.gaps),
+        ("missing_messages", "Messages in the holes given up", |counters| counters.missing),
+        ("late_messages", "Messages of holes given up that came after all", |counters| counters.late),
+        ("overflows", "Holes given up because too much was held behind them", |counters| counters.overflows),
+        ("session_changes", "Sessions that began after another", |counters| counters.session_changes),
+        ("sequence_resets", "Times that the numbers began anew without a new session", |counters| {
+            counters.sequence_resets
+        }),
+        ("silences", "Times that the channel fell silent", |counters| counters.silences),
+    ];
+    for (name, help, get) in counters {
+        let name = format!("channel_{name}_total");
+        text.each((&name, Kind::Counter, help), &named, labels, |(channel, _)| get(&channel.counters) as f64);
+    }
+    let name = "channel_gaps_by_reason_total";
+    text.family(name, Kind::Counter, "Holes given up, by the reason");
+    for (channel, feed) in &named {
+        for reason in GapReason::ALL {
+            let labels =
+                [("venue", channel.name.as_str()), ("feed", feed.as_str()), ("reason", reason.as_str())];
+            text.sample(name, &labels, channel.counters.gaps_of(reason) as f64);
+        }
+    }
+    let snapshots: [(&str, &str, OfSnapshots); 6] = [
+        ("requests", "Snapshots asked for", |snapshots| snapshots.requests),
+        ("applied", "Snapshots applied", |snapshots| snapshots.applied),
+        ("failed", "Snapshots that failed, came late, or were of another session", |snapshots| {
+            snapshots.failed
+        }),
+        ("messages", "Messages in the snapshots that were applied", |snapshots| snapshots.messages),
+        (
+            "given_up",
+            "Times that the channel went on without a snapshot, though it wanted one",
+            |snapshots| snapshots.given_up,
+        ),
+        (
+            "contradicted",
+            "Snapshots asked for because messages of the channel contradicted the books",
+            |snapshots| snapshots.contradicted,
+        ),
+    ];
+    for (name, help, get) in snapshots {
+        let name = format!("channel_snapshots_{name}_total");
+        text.each((&name, Kind::Counter, help), &named, labels, |(channel, _)| {
+            get(&channel.snapshots) as f64
+        });
+    }
+    let flags: [(&str, &str, Is); 5] = [
+        ("followed", "1 when the channel was heard and does not wait for a snapshot", |channel| {
+            channel.next.is_some() && !channel.is_joining
+        }),
+        ("recovering", "1 while messages are missing that are waited for or asked for", |channel| {
+            channel.is_recovering
+        }),
+        ("joining", "1 while the channel waits for a snapshot to begin from", |channel| channel.is_joining),
+        ("silent", "1 while nothing is heard for too long", |channel| channel.is_silent),
+        ("stale", "1 while books may be wrong", |channel| channel.is_stale),
+    ];
+    for (name, help, is) in flags {
+        let name = format!("channel_{name}");
+        text.each((&name, Kind::Gauge, help), &named, labels, |(channel, _)| {
+            f64::from(u8::from(is(channel)))
+        });
+    }
+    let next = "The number of the channel's next message";
+    text.each(("channel_next_sequence", Kind::Gauge, next), &named, labels, |(channel, _)| {
+        channel.next.unwrap_or_default() as f64
+    });
+}
+
+fn interface(text: &mut Text, interface: &InterfaceStatus) {
+    let frames = [
+        (
+            "kernel_drops",
+            "Frames that the kernel dropped because nobody took them in time",
+            interface.kernel_drops,
+        ),
+        ("too_long", "Frames longer than a buffer", interface.too_long),
+        ("foreign", "Frames that are of no line", interface.foreign),
+    ];
+    for (name, help, count) in frames {
+        let name = format!("interface_{name}_total");
+        text.family(&name, Kind::Counter, help);
+        text.sample(&name, &[("device", &interface.device)], count);
+    }
+}
+
+fn lines(text: &mut Text, channels: &[ChannelStatus]) {
+    type Get = fn(&LineCounters) -> u64;
+    type Line<'a> = (&'a str, &'a LineStatus);
+    let all: Vec<Line<'_>> = channels
+        .iter()
+        .flat_map(|channel| channel.lines.iter().map(|line| (channel.name.as_str(), line)))
+        .collect();
+    fn labels<'t>((venue, line): &'t Line<'_>) -> [(&'t str, &'t str); 2] {
+        [("venue", venue), ("line", line_name(line.line))]
+    }
+    let counters: [(&str, &str, Get); 13] = [
+        ("packets", "Packets, heartbeats included", |counters| counters.packets),
+        ("messages", "Messages in the packets, however often", |counters| counters.messages),
+        ("won_messages", "Messages that this line brought first", |counters| counters.won),
+        ("duplicate_messages", "Messages that were there already", |counters| counters.duplicate),
+        ("late_messages", "Messages that came after their hole was given up", |counters| counters.late),
+        ("lost_messages", "Messages that this line passed over and has not brought since", |counters| {
+            counters.lost
+        }),
+        ("reordered_messages", "Messages that it brought after later ones", |counters| counters.reordered),
+        ("repeated_messages", "Messages that it brought more than once", |counters| counters.repeated),
+        ("malformed_packets", "Packets whose header cannot be read", |counters| counters.malformed),
+        ("past_session_packets", "Packets of a session that is over", |counters| counters.of_past_sessions),
+        ("unasked_answers", "Answers that have nothing which is missing and was asked for", |counters| {
+            counters.unasked
+        }),
+        ("implausible_packets", "Packets whose number lies too far ahead to be believed", |counters| {
+            counters.implausible
+        }),
+        ("silences", "Times that the line fell silent", |counters| counters.silences),
+    ];
+    for (name, help, get) in counters {
+        let name = format!("line_{name}_total");
+        text.each((&name, Kind::Counter, help), &all, labels, |(_, line)| get(&line.counters) as f64);
+    }
+    let drops = "Datagrams that the kernel dropped because nobody took them in time";
+    text.each(("line_kernel_drops_total", Kind::Counter, drops), &all, labels, |(_, line)| {
+        line.kernel_drops as f64
+    });
+    let long = "Datagrams longer than a buffer";
+    text.each(("line_too_long_total", Kind::Counter, long), &all, labels, |(_, line)| line.too_long as f64);
+    let buffer = "The kernel's receive buffer, as it grants it";
+    text.each(("line_receive_buffer_bytes", Kind::Gauge, buffer), &all, labels, |(_, line)| {
+        line.buffer_bytes as f64
+    });
+    text.each(("line_silent", Kind::Gauge, "1 while the line is silent"), &all, labels, |(_, line)| {
+        f64::from(u8::from(line.is_silent))
+    });
+}
+
+fn clients(text: &mut Text, stats: &Stats) {
+    type Get = fn(&Counters) -> u64;
+    type Of = fn(&ClientView) -> f64;
+    let counters: [(&str, &str, Get); 14] = [
+        ("accepted", "Connections of clients taken", |counters| counters.accepted),
+        ("accept_errors", "Connections of clients that could not be taken", |counters| {
+            counters.accept_errors
+        }),
+        ("admitted", "Clients that showed a right key", |counters| counters.admitted),
+        ("closed", "Connections of clients that are over", |counters| counters.closed),
+        ("displaced", "Connections without a key that were closed for newer ones", |counters| {
+            counters.displaced
+        }),
+        ("ended_slow", "Sessions that ended as the client was too slow", |counters| counters.ended_slow),
+        ("records", "Records put into queues of clients", |counters| counters.records),
+        ("bytes", "Bytes written to sockets of clients", |counters| counters.bytes),
+        ("skipped_records", "Records left out for clients that asked for it", |counters| counters.skipped),
+        ("conflated_records", "Records that gave way to a later one of the same instrument", |counters| {
+            counters.conflated
+        }),
+        ("replays", "Replays begun", |counters| counters.replays),
+        ("replays_failed", "Replays that failed", |counters| counters.replays_failed),
+        ("replays_joined", "Replays that have joined the present", |counters| counters.replays_joined),
+        ("gaps", "Gaps told to clients", |counters| counters.gaps),
+    ];
+    for (name, help, get) in counters {
+        text.one(&format!("clients_{name}_total"), Kind::Counter, help, get(&stats.counters));
+    }
+    text.family("clients_refused_total", Kind::Counter, "Sessions refused, by reason");
+    for reason in Reason::ALL {
+        let count = stats.counters.refused(reason);
+        text.sample("clients_refused_total", &[("reason", reason.as_str())], count);
+    }
+    text.one("clients_connections", Kind::Gauge, "Clients connected", stats.clients.len());
+    let lag = "Events in the ring that the clients' server has not taken";
+    text.one("clients_ring_lag_events", Kind::Gauge, lag, stats.ring_lag);
+    text.one("clients_queued_bytes", Kind::Gauge, "Bytes that wait for clients", stats.queued_bytes);
+    let all: Vec<_> = stats
+        .clients
+        .iter()
+        .filter(|client| !client.key.is_empty())
+        .map(|client| (client, client.session.to_string()))
+        .collect();
+    fn labels<'t>((client, session): &'t (&ClientView, String)) -> [(&'t str, &'t str); 3] {
+        [("key", client.key.as_str()), ("session", session.as_str()), ("dataset", client.dataset.as_str())]
+    }
+    let each: [(&str, Kind, &str, Of); 6] = [
+        ("records_total", Kind::Counter, "Records put into the client's queue", |client| {
+            client.records as f64
+        }),
+        ("bytes_total", Kind::Counter, "Bytes written to the client's socket", |client| client.bytes as f64),
+        ("skipped_records_total", Kind::Counter, "Records left out for the client", |client| {
+            client.skipped as f64
+        }),
+        (
+            "conflated_records_total",
+            Kind::Counter,
+            "The client's records that gave way to later ones",
+            |client| client.conflated as f64,
+        ),
+        ("queued_bytes", Kind::Gauge, "Bytes that wait for the client", |client| client.queued_bytes as f64),
+        ("lag_seconds", Kind::Gauge, "Time since the client's queue was empty the last time", |client| {
+            seconds(client.lag_ns)
+        }),
+    ];
+    for (name, kind, help, of) in each {
+        text.each((&format!("client_{name}"), kind, help), &all, labels, |(client, _)| of(client));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_that_come_from_outside_stay_within_their_quotes() {
+        let mut text = Text { out: String::new() };
+        text.sample("x", &[("key", "a\"} 1\nb\\"), ("session", "1")], 2);
+        assert_eq!(text.out, "tapeworks_x{key=\"a\\\"} 1\\nb\\\\\",session=\"1\"} 2\n");
+    }
+}

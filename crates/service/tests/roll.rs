@@ -1,0 +1,162 @@
+//! The daily roll of a plant: days that are over become files, while the journal goes on.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use dbn::decode::dbn::Decoder;
+use tapeworks_engine::Engine;
+use tapeworks_engine::days::{EarlierJournal, earlier_journals};
+use tapeworks_engine::records::record_of;
+use tapeworks_exchange::{Packets, Scenario, VenueConfig, VenueKind};
+use tapeworks_feed::live::Input;
+use tapeworks_feed::{Application, clock};
+use tapeworks_journal::{JournalOptions, JournalWriter};
+use tapeworks_market::{Event, Instruments, Line, Nanos, NbboUpdate, Publisher};
+use tapeworks_plant::roll::RollSetting;
+use tapeworks_plant::{JournalSetting, PlantOptions, ReceiveOptions, VenueOptions};
+use tapeworks_service::config::Config;
+use tapeworks_service::service::Service;
+use tapeworks_stage::Stage as _;
+use tapeworks_store::{Options, Schema, Writer};
+
+/// A folder that is removed in the end.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("tapeworks-roll-{name}-{}", std::process::id())))
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _left = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A plant of one venue that keeps a journal.
+fn plant(journal: &Path) -> PlantOptions {
+    let venue = VenueOptions {
+        orders: 1 << 16,
+        name: "Nasdaq".to_owned(),
+        application: Application::TotalViewItch50,
+        publisher: Publisher::XNAS_ITCH,
+        lines: vec![([127, 0, 0, 1], 0).into()],
+        retransmission: None,
+        snapshot: None,
+        login: Default::default(),
+        arbiter: Default::default(),
+        snapshots: Default::default(),
+    };
+    PlantOptions {
+        venues: vec![venue],
+        receive: ReceiveOptions { buffers: 256, ..ReceiveOptions::default() },
+        ring_events: 1 << 16,
+        journal: Some(JournalSetting::new(journal)),
+        ..PlantOptions::default()
+    }
+}
+
+/// Keeps a session whose second half is received at the times that `later` gives. Returns its events.
+fn keep(journal: &Path, later: impl Fn(Nanos) -> Nanos) -> Vec<Event> {
+    let venues = vec![VenueConfig { kind: VenueKind::Nasdaq, share: 1 }];
+    let scenario = Scenario { venues, seed: 71, ..Scenario::full_session(3_000, 8) };
+    let (mut packets, mut all) = (Packets::new(&scenario).unwrap(), Vec::new());
+    while let Some(packet) = packets.next_packet() {
+        // A day of heartbeats is long.
+        if packet.payload.len() > 40 {
+            all.push((Nanos(packet.timestamp_ns), packet.payload.to_vec()));
+        }
+    }
+    let (mut writer, _) = JournalWriter::open(journal, JournalOptions::default()).unwrap();
+    let (mut engine, mut events) = (Engine::new(&plant(journal).engine()), Vec::new());
+    for (at, (received, payload)) in all.iter().enumerate() {
+        let received = if at < all.len() / 2 { *received } else { later(*received) };
+        let input = Input::Packet { channel: 0, line: Line::A, received, payload };
+        writer.append(&record_of(&input, &mut [0; 8])).unwrap();
+        engine.input(&input, &mut events);
+    }
+    writer.sync().unwrap();
+    events
+}
+
+/// The records of a DBN file.
+fn records(path: &Path) -> Vec<Vec<u8>> {
+    let (mut records, mut decoder) = (Vec::new(), Decoder::from_file(path).unwrap());
+    while let Some(record) = decoder.decode_ref().unwrap() {
+        records.push(record.as_ref().to_vec());
+    }
+    records
+}
+
+/// What a file of all of the events holds.
+fn whole(events: &[Event], path: &Path) -> Vec<Vec<u8>> {
+    let mut writer = Writer::create(path, Schema::Mbo, &Options::default()).unwrap();
+    let (mut instruments, mut market) = (Instruments::default(), plant(path).books().stages());
+    for event in events {
+        if let Some(symbol) = event.symbol() {
+            instruments.intern(symbol);
+        }
+        market.process(&[*event], &mut |update: NbboUpdate<'_>| writer.put(&update, &instruments).unwrap());
+    }
+    writer.finish(&instruments).unwrap();
+    records(path)
+}
+
+#[test]
+fn a_plant_that_starts_on_a_new_day_makes_the_files_of_the_day_before() {
+    let (journal, out) = (Temporary::new("journal"), Temporary::new("days"));
+    keep(&journal.0, |received| received);
+    let roll =
+        RollSetting { folder: out.0.clone(), schemas: vec![Schema::Cmbp1], ending: "parquet".to_owned() };
+    let config = Config { plant: plant(&journal.0), roll: Some(roll), ..Config::default() };
+    for start in 0..2 {
+        let service = Service::start(&config, None).unwrap();
+        let began = Instant::now();
+        let is_done = || match service.status().roll.done.first() {
+            Some(day) => day.outcome.clone().unwrap().1 > 100,
+            // Nothing is left to do.
+            None => start == 1 && began.elapsed() > Duration::from_millis(300),
+        };
+        while !is_done() {
+            assert!(began.elapsed() < Duration::from_secs(30), "{:?}", service.status().roll);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let days = earlier_journals(&journal.0).unwrap();
+        let [EarlierJournal { date: day, .. }] = &days[..] else { panic!("{days:?}") };
+        assert!(out.0.join(format!("{day}/nbbo/cmbp-1.parquet")).is_file());
+        assert_eq!(service.status().roll.done.len(), 1 - start);
+        service.stop().unwrap();
+    }
+}
+
+#[test]
+fn a_day_that_is_over_is_rolled_while_the_journal_goes_on() {
+    let (journal, out) = (Temporary::new("running"), Temporary::new("rolled"));
+    let began = tapeworks_runtime::now();
+    let events = keep(&journal.0, |_| began);
+    let roll = RollSetting { folder: out.0.clone(), schemas: vec![Schema::Mbo], ending: "dbn".to_owned() };
+    let config = Config { plant: plant(&journal.0), roll: Some(roll), ..Config::default() };
+    let service = Service::start(&config, None).unwrap();
+    assert_eq!(service.replayed().events, events.len() as u64, "it is all there");
+    let since = Instant::now();
+    let status = loop {
+        let status = service.status().roll;
+        if !status.done.is_empty() {
+            break status;
+        }
+        assert!(since.elapsed() < Duration::from_secs(60), "{status:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    service.stop().unwrap();
+    assert!(earlier_journals(&journal.0).unwrap().is_empty(), "nothing is moved away");
+    let [day] = &status.done[..] else { panic!("{status:?}") };
+    let path = out.0.join(format!("{}/XNAS.ITCH/mbo.dbn", day.date));
+    let all = whole(&events, &out.0.join("mbo.dbn"));
+    let told = records(&path);
+    assert!(told.len() > 100 && told.len() < all.len() && told == all[..told.len()]);
+    assert!(!out.0.join(clock::date_at(began).unwrap().to_string()).exists(), "today goes on");
+}
