@@ -48,8 +48,7 @@ fn a_capture_from_mid_day_says_that_its_books_are_incomplete() {
     let (whole, rest) = (folder.path().join("whole.pcap"), folder.path().join("rest.pcap"));
     session(&whole, &[VenueKind::Nasdaq], 11);
     let mut reader = tapeworks_packet::capture::CaptureReader::open(&whole).unwrap();
-    let file = std::fs::File::create(&rest).unwrap();
-    let mut writer = tapeworks_packet::capture::Writer::new(file, Default::default()).unwrap();
+    let mut writer = tapeworks_packet::capture::Writer::create(&rest).unwrap();
     let mut packets = 0;
     while let Some(packet) = reader.next_packet().unwrap() {
         packets += 1;
@@ -57,7 +56,7 @@ fn a_capture_from_mid_day_says_that_its_books_are_incomplete() {
             writer.write_packet(packet.timestamp_ns, packet.bytes).unwrap();
         }
     }
-    writer.finish().unwrap();
+    writer.close().unwrap();
     // The flags of the levels' records, in order.
     let flags = |input: PathBuf| {
         let path = folder.path().join("levels.csv");
@@ -96,15 +95,14 @@ fn files_of_one_venue_each_merge_to_what_one_file_of_all_gives() {
     for (index, kind) in both.into_iter().enumerate() {
         let path = folder.path().join(format!("part-{index}.pcap"));
         let mut reader = tapeworks_packet::capture::CaptureReader::open(&whole).unwrap();
-        let file = std::fs::File::create(&path).unwrap();
-        let mut writer = tapeworks_packet::capture::Writer::new(file, Default::default()).unwrap();
+        let mut writer = tapeworks_packet::capture::Writer::create(&path).unwrap();
         while let Some(packet) = reader.next_packet().unwrap() {
             let datagram = tapeworks_packet::net::parse(packet.link_type, packet.bytes).unwrap();
             if kind.groups().iter().any(|group| datagram.destination == (*group).into()) {
                 writer.write_packet(packet.timestamp_ns, packet.bytes).unwrap();
             }
         }
-        writer.finish().unwrap();
+        writer.close().unwrap();
         parts.push(path);
     }
     let out = |name: &str, inputs: Vec<PathBuf>| {
