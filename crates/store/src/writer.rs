@@ -246,7 +246,6 @@ impl<S: Shape> Table for TableOf<S> {
 mod tests {
     use std::fs::{self, File};
     use std::io::{self, Write};
-    use std::path::PathBuf;
 
     use tapeworks_market::{
         BookStage, BookUpdate, Capacity, Event, EventKind, InstrumentId, NbboStage, Price, Publisher, Side,
