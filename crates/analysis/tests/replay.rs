@@ -265,3 +265,29 @@ fn what_the_generator_lost_and_doubled_is_what_the_replay_counts() {
     assert!(!summary.is_clean());
     assert!(summary.feeds.iter().all(|feed| feed.counters.gaps > 0));
 }
+
+#[test]
+fn parquet_has_the_same_bytes_with_any_number_of_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("session.pcap");
+    let venues = VENUES.iter().map(|kind| VenueConfig { kind: *kind, share: 1 }).collect();
+    let scenario = Scenario { venues, seed: 9, ..Scenario::full_session(600_000, 20) };
+    tapeworks_exchange::write_pcap(&scenario, std::fs::File::create(&input).unwrap()).unwrap();
+    let made = |threads: usize| {
+        let schemas = [Schema::Mbo, Schema::Cmbp1];
+        let paths = schemas.map(|schema| folder.path().join(format!("{schema}-{threads}.parquet")));
+        let outputs = paths.iter().zip(schemas).map(|(path, schema)| {
+            let options = tapeworks_store::Options::default();
+            Output { path: path.clone(), schema, options }
+        });
+        let outputs = outputs.collect();
+        let summary = run(&Options { inputs: vec![input.clone()], outputs, threads, ..Options::default() });
+        let records: Vec<u64> = summary.written.iter().map(|file| file.summary.records).collect();
+        (records, paths.map(|path| std::fs::read(path).unwrap()))
+    };
+    let alone = made(1);
+    assert!(alone.0[0] > 1 << 18, "several row groups: {:?}", alone.0);
+    for threads in [2, 5] {
+        assert!(made(threads) == alone, "{threads} threads");
+    }
+}
