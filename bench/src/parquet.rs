@@ -21,14 +21,15 @@ pub fn run(options: &Options) {
     );
     let mut rounds = Rounds::new(messages);
     let outputs = [
-        ("replay, no output", None),
-        ("replay to Parquet, mbo", Some(("out.parquet", Schema::Mbo))),
-        ("replay to Parquet, cmbp-1", Some(("nbbo.parquet", Schema::Cmbp1))),
-        ("replay to DBN, mbo", Some(("out.dbn", Schema::Mbo))),
-        ("replay to DBN zstd, mbo", Some(("out.dbn.zst", Schema::Mbo))),
-        ("replay to CSV, mbo", Some(("out.csv", Schema::Mbo))),
+        ("replay, no output", None, 1),
+        ("replay to Parquet, mbo", Some(("out.parquet", Schema::Mbo)), 1),
+        ("replay to Parquet, mbo, two threads", Some(("two.parquet", Schema::Mbo)), 2),
+        ("replay to Parquet, cmbp-1", Some(("nbbo.parquet", Schema::Cmbp1)), 1),
+        ("replay to DBN, mbo", Some(("out.dbn", Schema::Mbo)), 1),
+        ("replay to DBN zstd, mbo", Some(("out.dbn.zst", Schema::Mbo)), 1),
+        ("replay to CSV, mbo", Some(("out.csv", Schema::Mbo)), 1),
     ];
-    for (name, output) in outputs {
+    for (name, output, threads) in outputs {
         let outputs = output.map(|(file, schema)| Output {
             path: folder.join(file),
             schema,
@@ -37,6 +38,7 @@ pub fn run(options: &Options) {
         let options = replay::Options {
             inputs: vec![input.clone()],
             outputs: outputs.into_iter().collect(),
+            threads,
             ..replay::Options::default()
         };
         rounds.add(name, move || {
@@ -46,6 +48,6 @@ pub fn run(options: &Options) {
         });
     }
     rounds.run(options.rounds);
-    rounds.print("whole replay, one core", "replay, no output");
+    rounds.print("whole replay, one core but for the line with two threads", "replay, no output");
     std::fs::remove_dir_all(&folder).expect("the folder can be removed");
 }

@@ -5,6 +5,7 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
 
+use tapeworks_analysis::replay;
 use tapeworks_market::nbbo::Nbbo;
 use tapeworks_market::{Event, EventKind, InstrumentId, Publisher, Symbol};
 use tapeworks_plant::{Published, SHARED_MEANING};
@@ -51,6 +52,25 @@ fn a_declared_machine_takes_messages_and_draws_itself() {
 fn books_come_of_a_capture() {
     let printed = run(env!("CARGO_BIN_EXE_books_from_capture"), &[]);
     assert!(printed.contains("Nasdaq"), "{printed}");
+}
+
+#[test]
+fn feed_books_and_file_are_one_chain() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = folder.path().join("quotes.csv");
+    let printed = run(env!("CARGO_BIN_EXE_books_to_file"), &[made.to_str().unwrap()]);
+    let text = std::fs::read_to_string(&made).unwrap();
+    let records = text.lines().count() - 1;
+    assert!(records > 0 && printed.ends_with(&format!("{records} records\n")), "{printed}");
+    // The same as the replay's, which knows the instruments from its feed.
+    let theirs = folder.path().join("replayed.csv");
+    let input =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/captures/nasdaq-itch50/Multiple.Packets.pcap");
+    let schema = tapeworks_store::Schema::Mbp1;
+    let output = replay::Output { path: theirs.clone(), schema, options: Default::default() };
+    let options = replay::Options { inputs: vec![input.into()], outputs: vec![output], ..Default::default() };
+    replay::replay(&options, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    assert_eq!(text, std::fs::read_to_string(&theirs).unwrap());
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 pub mod analyser;
 pub mod dump;
+mod encoders;
 pub mod input;
 pub mod paint;
 pub mod replay;

@@ -5,6 +5,7 @@
 //! each packet is a batch of its own, as on a live line.
 
 use std::collections::HashSet;
+use std::io;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -18,8 +19,9 @@ use tapeworks_market::{
 };
 use tapeworks_packet::{CaptureError, net};
 use tapeworks_stage::{Inline, Sink, Stage, Through};
-use tapeworks_store::{Schema, StoreError, Writer};
+use tapeworks_store::{Format, Schema, StoreError, Writer};
 
+use crate::encoders::Pool;
 use crate::input::{self, Input, InputError, Source};
 use crate::timer::ServiceTimer;
 
@@ -37,6 +39,14 @@ pub struct Output {
     pub schema: Schema,
     /// How.
     pub options: tapeworks_store::Options,
+}
+
+impl Output {
+    /// Whether other threads can encode it.
+    fn is_encoded_apart(&self) -> bool {
+        let format = self.options.format.or_else(|| Format::from_path(&self.path).ok());
+        format == Some(Format::Parquet)
+    }
 }
 
 /// What to replay and how.
@@ -66,7 +76,13 @@ pub struct Options {
     pub measure: bool,
     /// The files to write.
     pub outputs: Vec<Output>,
+    /// Threads that work at it, this one included, at most [`MAX_THREADS`]; 0 is 1. Those beside this one encode Parquet. The
+    /// files' bytes are the same.
+    pub threads: usize,
 }
+
+/// The most [threads](Options::threads).
+pub const MAX_THREADS: usize = 64;
 
 /// One packet, or group of file messages, in so many is measured.
 pub const MEASURED_EVERY: u64 = 16;
@@ -90,6 +106,9 @@ pub enum ReplayError {
     /// An output cannot be written.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The system gives no threads.
+    #[error("cannot start a thread: {0}")]
+    Threads(io::Error),
 }
 
 /// How far a replay is.
@@ -278,11 +297,15 @@ pub fn replay(
     let outputs = options.outputs.iter().map(|output| output.path.as_path());
     input::refuse_inputs(&options.inputs, outputs)?;
     let without_day = without_day(&inputs, options)?;
-    let writers = options
-        .outputs
-        .iter()
-        .map(|output| Writer::create(&output.path, output.schema, &output.options))
-        .collect::<Result<Vec<_>, _>>()?;
+    let beside = options.threads.clamp(1, MAX_THREADS) - 1;
+    let has_work = options.outputs.iter().any(Output::is_encoded_apart);
+    let pool = (beside > 0 && has_work).then(|| Pool::start(beside)).transpose();
+    let pool = pool.map_err(ReplayError::Threads)?;
+    let create = |output: &Output| match &pool {
+        Some(pool) => Writer::create_apart(&output.path, output.schema, &output.options, pool.encoders()),
+        None => Writer::create(&output.path, output.schema, &output.options),
+    };
+    let writers = options.outputs.iter().map(create).collect::<Result<Vec<_>, _>>()?;
     let capacity = capacity(&inputs);
     let mut run = Run {
         feed: Feed::new(FeedOptions {

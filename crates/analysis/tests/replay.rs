@@ -48,8 +48,7 @@ fn a_capture_from_mid_day_says_that_its_books_are_incomplete() {
     let (whole, rest) = (folder.path().join("whole.pcap"), folder.path().join("rest.pcap"));
     session(&whole, &[VenueKind::Nasdaq], 11);
     let mut reader = tapeworks_packet::capture::CaptureReader::open(&whole).unwrap();
-    let file = std::fs::File::create(&rest).unwrap();
-    let mut writer = tapeworks_packet::capture::Writer::new(file, Default::default()).unwrap();
+    let mut writer = tapeworks_packet::capture::Writer::create(&rest).unwrap();
     let mut packets = 0;
     while let Some(packet) = reader.next_packet().unwrap() {
         packets += 1;
@@ -57,7 +56,7 @@ fn a_capture_from_mid_day_says_that_its_books_are_incomplete() {
             writer.write_packet(packet.timestamp_ns, packet.bytes).unwrap();
         }
     }
-    writer.finish().unwrap();
+    writer.close().unwrap();
     // The flags of the levels' records, in order.
     let flags = |input: PathBuf| {
         let path = folder.path().join("levels.csv");
@@ -96,15 +95,14 @@ fn files_of_one_venue_each_merge_to_what_one_file_of_all_gives() {
     for (index, kind) in both.into_iter().enumerate() {
         let path = folder.path().join(format!("part-{index}.pcap"));
         let mut reader = tapeworks_packet::capture::CaptureReader::open(&whole).unwrap();
-        let file = std::fs::File::create(&path).unwrap();
-        let mut writer = tapeworks_packet::capture::Writer::new(file, Default::default()).unwrap();
+        let mut writer = tapeworks_packet::capture::Writer::create(&path).unwrap();
         while let Some(packet) = reader.next_packet().unwrap() {
             let datagram = tapeworks_packet::net::parse(packet.link_type, packet.bytes).unwrap();
             if kind.groups().iter().any(|group| datagram.destination == (*group).into()) {
                 writer.write_packet(packet.timestamp_ns, packet.bytes).unwrap();
             }
         }
-        writer.finish().unwrap();
+        writer.close().unwrap();
         parts.push(path);
     }
     let out = |name: &str, inputs: Vec<PathBuf>| {
@@ -266,4 +264,30 @@ fn what_the_generator_lost_and_doubled_is_what_the_replay_counts() {
     assert_eq!(duplicates, doubled);
     assert!(!summary.is_clean());
     assert!(summary.feeds.iter().all(|feed| feed.counters.gaps > 0));
+}
+
+#[test]
+fn parquet_has_the_same_bytes_with_any_number_of_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("session.pcap");
+    let venues = VENUES.iter().map(|kind| VenueConfig { kind: *kind, share: 1 }).collect();
+    let scenario = Scenario { venues, seed: 9, ..Scenario::full_session(600_000, 20) };
+    tapeworks_exchange::write_pcap(&scenario, std::fs::File::create(&input).unwrap()).unwrap();
+    let made = |threads: usize| {
+        let schemas = [Schema::Mbo, Schema::Cmbp1];
+        let paths = schemas.map(|schema| folder.path().join(format!("{schema}-{threads}.parquet")));
+        let outputs = paths.iter().zip(schemas).map(|(path, schema)| {
+            let options = tapeworks_store::Options::default();
+            Output { path: path.clone(), schema, options }
+        });
+        let outputs = outputs.collect();
+        let summary = run(&Options { inputs: vec![input.clone()], outputs, threads, ..Options::default() });
+        let records: Vec<u64> = summary.written.iter().map(|file| file.summary.records).collect();
+        (records, paths.map(|path| std::fs::read(path).unwrap()))
+    };
+    let alone = made(1);
+    assert!(alone.0[0] > 1 << 18, "several row groups: {:?}", alone.0);
+    for threads in [2, 5] {
+        assert!(made(threads) == alone, "{threads} threads");
+    }
 }

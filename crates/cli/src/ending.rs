@@ -117,6 +117,7 @@ impl From<NewFileError> for Failure {
         match error {
             NewFileError::Exists { .. } => Self::Failed(format!("{error}; --force replaces it")),
             NewFileError::Create { source, .. } if stop::is_stopped(&source) => Self::Stopped,
+            NewFileError::Write { path, source } => Self::from_file(&path, &source),
             error => Self::Failed(error.to_string()),
         }
     }

@@ -3,8 +3,7 @@
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use flate2::write::GzEncoder;
-use tapeworks_packet::new_file::{self, Handle};
+use tapeworks_packet::new_file::{self, CompressedFile, Handle};
 
 use crate::ending::{Failure, Result};
 use crate::interrupt;
@@ -35,71 +34,18 @@ pub(crate) fn report(text: &str, data: &[impl AsRef<Path>]) -> Result<()> {
     Ok(())
 }
 
-/// A new file, which is compressed if its name ends in `.gz` or `.zst`. `-` is standard output.
-pub(crate) struct NewFile {
-    file: new_file::NewFile,
-    encoder: Encoder,
-}
-
-enum Encoder {
-    Plain(BufWriter<Handle>),
-    Gzip(GzEncoder<BufWriter<Handle>>),
-    Zstd(zstd::stream::write::Encoder<'static, BufWriter<Handle>>),
-}
-
-impl NewFile {
-    /// Begins the file at `path`; one that exists is replaced only with `force`.
-    pub(crate) fn create(path: &Path, force: bool) -> Result<Self> {
-        let file = new_file::NewFile::create(path, force)?;
-        let create = |error| Failure::from_file(path, &error);
-        let buffered = BufWriter::with_capacity(256 << 10, file.handle().map_err(create)?);
-        let encoder = match path.extension().and_then(|ending| ending.to_str()) {
-            Some("gz") => Encoder::Gzip(GzEncoder::new(buffered, flate2::Compression::fast())),
-            Some("zst") => Encoder::Zstd(zstd::stream::write::Encoder::new(buffered, 1).map_err(create)?),
-            _ => Encoder::Plain(buffered),
-        };
-        Ok(Self { file, encoder })
-    }
-
-    /// Writes what is left and gives the file its name.
-    pub(crate) fn finish(self) -> Result<()> {
-        let ended = match self.encoder {
-            Encoder::Plain(mut file) => file.flush(),
-            Encoder::Gzip(encoder) => encoder.finish().and_then(|mut file| file.flush()),
-            Encoder::Zstd(encoder) => encoder.finish().and_then(|mut file| file.flush()),
-        };
-        ended.map_err(|error| Failure::from_file(self.file.path(), &error))?;
-        self.file.finish()?;
-        Ok(())
-    }
-}
-
-impl Write for NewFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.encoder {
-            Encoder::Plain(file) => file.write(bytes),
-            Encoder::Gzip(encoder) => encoder.write(bytes),
-            Encoder::Zstd(encoder) => encoder.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        // The buffers are emptied by `finish`: flushing a compressor earlier would only make the file larger.
-        Ok(())
-    }
-}
-
 /// Writes a whole file.
 pub(crate) fn write_file(path: &Path, force: bool, bytes: &[u8]) -> Result<()> {
-    let mut file = NewFile::create(path, force)?;
+    let mut file = CompressedFile::create(path, force)?;
     file.write_all(bytes).map_err(|error| Failure::from_file(path, &error))?;
-    file.finish()
+    file.finish()?;
+    Ok(())
 }
 
 /// What a generated session is written to: counts the bytes for the progress bar, and ends the writing when the user
 /// asks.
 pub(crate) struct Watched<'f> {
-    file: &'f mut NewFile,
+    file: &'f mut CompressedFile,
     written: u64,
     bar: Bar,
 }
@@ -126,7 +72,7 @@ pub(crate) fn generate<T>(
     force: bool,
     write: impl FnOnce(Watched<'_>) -> io::Result<T>,
 ) -> Result<Option<T>> {
-    let mut file = NewFile::create(path, force)?;
+    let mut file = CompressedFile::create(path, force)?;
     match write(Watched { file: &mut file, written: 0, bar: Bar::new("Generating") }) {
         Ok(written) => {
             file.finish()?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::civil;
 use jiff::tz::TimeZone;
+use tapeworks_analysis::replay::MAX_THREADS;
 use tapeworks_feed::{Application, clock};
 use tapeworks_market::{Nanos, Publisher, Symbol};
 
@@ -49,6 +50,17 @@ pub(crate) fn instant(text: &str) -> Result<Nanos, String> {
     nanoseconds.map(Nanos).ok_or_else(|| {
         "use nanoseconds since 1970, 2025-11-14T14:30:00Z, or 2025-11-14T09:30 for New York".to_owned()
     })
+}
+
+/// Threads of a command.
+pub(crate) fn threads(text: &str) -> Result<usize, String> {
+    let known = text.parse().ok().filter(|threads| (1..=MAX_THREADS).contains(threads));
+    known.ok_or_else(|| format!("use a whole number from 1 to {MAX_THREADS}"))
+}
+
+/// Threads unless the user says otherwise: with more than 4, the one that reads and applies the messages is the slowest.
+pub(crate) fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |processors| processors.get().min(4))
 }
 
 /// A window of time that ends before it begins holds nothing.

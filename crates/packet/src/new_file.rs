@@ -16,6 +16,8 @@
 //!
 //! Cost: two `open`, one `flock`, one `rename`, and one `fsync` of the file and one of its folder at the end.
 
+mod compressed;
+
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 #[cfg(unix)]
@@ -25,6 +27,8 @@ use std::sync::OnceLock;
 
 #[cfg(unix)]
 use crate::stop;
+
+pub use compressed::CompressedFile;
 
 /// Bytes that a pipe which is ready takes without blocking (POSIX: at least 512; Linux: 4,096).
 #[cfg(unix)]
@@ -68,6 +72,14 @@ pub enum NewFileError {
     /// The partial file cannot be created, locked or renamed, or the pipe or device not opened.
     #[error("{}: cannot be created: {source}", path.display())]
     Create {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Writing failed: the disk is full, or was taken away.
+    #[error("{}: cannot write: {source}", path.display())]
+    Write {
         /// The file.
         path: PathBuf,
         /// What the system said.

@@ -11,7 +11,8 @@ use tapeworks_packet::CaptureError;
 use tapeworks_packet::capture::{
     CaptureReader, Format, LinkType, MAX_CAPTURED_BYTES, Resolution, Tally, Writer, WriterOptions,
 };
-use tapeworks_packet::source::{ByteSource, STREAM_BUFFER_BYTES};
+use tapeworks_packet::new_file::NewFileError;
+use tapeworks_packet::source::{ByteSource, Compression, STREAM_BUFFER_BYTES};
 use tempfile::TempDir;
 
 /// A packet, owned: number, offset, time, link type, original length, bytes.
@@ -511,4 +512,41 @@ proptest! {
         let _ = in_memory(&file);
         let _ = streamed(&file, 64).map(read_all);
     }
+}
+
+#[test]
+fn a_capture_is_written_in_the_format_and_compression_of_its_name() {
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    for (name, format, compression) in [
+        ("a.pcap", Format::Pcap, Compression::None),
+        ("a.pcapng", Format::PcapNg, Compression::None),
+        ("a.pcap.gz", Format::Pcap, Compression::Gzip),
+        ("a.pcapng.zst", Format::PcapNg, Compression::Zstd),
+        ("without-ending", Format::Pcap, Compression::None),
+    ] {
+        let path = folder.path().join(name);
+        let mut writer = Writer::create(&path).expect("begins");
+        for time in 0..1_000u64 {
+            writer.write_packet(time, &time.to_le_bytes()).expect("is written");
+        }
+        assert!(!path.exists(), "{name} has its name only when it is whole");
+        assert_eq!(writer.close().expect("ends"), 1_000);
+        let source = ByteSource::open(&path).expect("opens");
+        assert_eq!(source.compression(), compression, "{name}");
+        let file = fs::read(&path).expect("is there");
+        let mut plain = Vec::new();
+        match compression {
+            Compression::None => plain = file,
+            Compression::Gzip => {
+                let read = flate2::read::GzDecoder::new(&file[..]).read_to_end(&mut plain);
+                read.expect("is whole");
+            }
+            Compression::Zstd => plain = zstd::decode_all(&file[..]).expect("is whole"),
+        }
+        let packets: Vec<_> = (0..1_000u64).map(|time| (time, time.to_le_bytes().to_vec())).collect();
+        assert!(plain == write(WriterOptions { format, ..WriterOptions::default() }, &packets), "{name}");
+        assert!(matches!(Writer::create(&path), Err(NewFileError::Exists { .. })));
+    }
+    drop(Writer::create(&folder.path().join("dropped.pcap")).expect("begins"));
+    assert_eq!(fs::read_dir(folder.path()).expect("is there").count(), 5, "a dropped writer leaves nothing");
 }

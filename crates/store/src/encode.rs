@@ -8,19 +8,31 @@ use tapeworks_market::Instruments;
 
 use crate::error::{Failure, StoreError};
 use crate::rows::{Row, Rows};
+use crate::summary::Summary;
 use crate::target::Target;
 
 pub(crate) use binary::Binary;
-pub(crate) use parquet::Parquet;
+pub(crate) use parquet::{Parquet, ParquetApart, begin};
 pub(crate) use text::{Csv, Json};
 
 /// Writes batches of records to a file.
 pub(crate) trait Encode<R: Row>: Send {
-    /// Writes a batch. Returns how many values had to be written as null.
-    fn encode(&mut self, rows: &Rows<R>, instruments: &Instruments) -> Result<u64, Failure>;
+    /// Writes a batch, or has it written later: may take the records out of `rows`. What is written is counted in
+    /// `summary`.
+    fn encode(
+        &mut self,
+        rows: &mut Rows<R>,
+        instruments: &Instruments,
+        summary: &mut Summary,
+    ) -> Result<(), Failure>;
 
-    /// Writes what ends the file, so that its last part is whole.
-    fn finish(self: Box<Self>, instruments: &Instruments, target: &mut Target) -> Result<(), Ending>;
+    /// Writes all that is left and what ends the file, so that its last part is whole.
+    fn finish(
+        self: Box<Self>,
+        instruments: &Instruments,
+        target: &mut Target,
+        summary: &mut Summary,
+    ) -> Result<(), Ending>;
 }
 
 /// Why a file could not be ended.

@@ -2,7 +2,7 @@
 //!
 //! A [`Writer`] takes what comes out of the engine, one [`NbboUpdate`](tapeworks_market::NbboUpdate) (an event, the
 //! book after it, the NBBO after it) at a time, and writes the records of one [`Schema`] to one file, in the
-//! [`Format`] that its ending tells. Records and their names are those of Databento Binary Encoding, version 3, in
+//! [`Format`] that its ending tells. A [`FileSink`] is a writer at the end of a chain of stages. Records and their names are those of Databento Binary Encoding, version 3, in
 //! every format.
 //!
 //! ```
@@ -77,6 +77,7 @@
 //!
 //! The same input gives the same bytes: no file holds the time of its making.
 
+pub mod apart;
 mod chunk;
 mod encode;
 mod error;
@@ -88,6 +89,7 @@ mod records;
 mod rows;
 mod schema;
 mod shape;
+mod sink;
 mod state;
 mod summary;
 mod symbols;
@@ -100,5 +102,6 @@ pub use options::{Compression, Options, Prices};
 pub use received::{RecordWriter, is_market, is_snapshot};
 pub use schema::Schema;
 pub use shape::{Trade, trade_of};
+pub use sink::FileSink;
 pub use summary::{Skip, Summary};
 pub use writer::Writer;

@@ -170,6 +170,12 @@ impl<R: Row> Rows<R> {
         });
     }
 
+    /// Takes the records out and leaves those of `empty` in their place. What was skipped stays.
+    pub(crate) fn replace(&mut self, empty: Self) -> Self {
+        let skipped = self.skipped;
+        std::mem::replace(self, Self { skipped, ..empty })
+    }
+
     pub(crate) fn clear(&mut self) {
         self.records.clear();
         self.sequences.clear();

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use tapeworks_market::Instruments;
+use tapeworks_market::Symbol;
 
 /// The symbols of the instruments in a batch, by their numbers in the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Symbols<'a> {
-    /// Ours: the number is an instrument's plus one.
-    Interned(&'a Instruments),
+    /// Ours: the number is that of the place plus one.
+    Listed(&'a [Symbol]),
     /// A server's, as it has told them.
     Received(&'a HashMap<u32, String>),
 }
@@ -17,8 +17,8 @@ impl<'a> Symbols<'a> {
     /// The symbol of an instrument that has one.
     pub(crate) fn of(self, number: u32) -> Option<&'a str> {
         let symbol = match self {
-            Self::Interned(instruments) => {
-                instruments.symbols().get(number.checked_sub(1)? as usize).map(|symbol| symbol.as_str())
+            Self::Listed(symbols) => {
+                symbols.get(number.checked_sub(1)? as usize).map(|symbol| symbol.as_str())
             }
             Self::Received(symbols) => symbols.get(&number).map(String::as_str),
         };

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use tapeworks_market::{Event, Instruments, NbboUpdate};
 
-use crate::encode::{Binary, Csv, Encode, Ending, Json, Parquet};
+use crate::apart::Encoders;
+use crate::encode::{self, Binary, Csv, Encode, Ending, Json, Parquet, ParquetApart};
 use crate::error::{Failure, StoreError};
 use crate::format::Format;
 use crate::live::{Carried, State};
@@ -37,7 +38,21 @@ impl Writer {
     /// [`StoreError::UnknownEnding`], [`StoreError::NoFormat`], [`StoreError::Terminal`], [`StoreError::File`], and
     /// [`StoreError::Write`] for a head that cannot be written.
     pub fn create(path: &Path, schema: Schema, options: &Options) -> Result<Self, StoreError> {
-        Self::create_with(path, schema, options, on_disk)
+        Self::create_with(path, schema, options, on_disk, None)
+    }
+
+    /// [`Writer::create`] for a file whose row groups `encoders` encode, if its format has some (Parquet). The file's bytes
+    /// are the same. An error of the disk comes some row groups later than it would.
+    ///
+    /// # Errors
+    /// As [`Writer::create`].
+    pub fn create_apart(
+        path: &Path,
+        schema: Schema,
+        options: &Options,
+        encoders: Box<dyn Encoders>,
+    ) -> Result<Self, StoreError> {
+        Self::create_with(path, schema, options, on_disk, Some(encoders))
     }
 
     pub(crate) fn create_with(
@@ -45,10 +60,11 @@ impl Writer {
         schema: Schema,
         options: &Options,
         opener: Opener,
+        encoders: Option<Box<dyn Encoders>>,
     ) -> Result<Self, StoreError> {
         let format = options.format.map_or_else(|| Format::from_path(path), Ok)?;
         let target = Target::new(path, format, options.overwrite, opener)?;
-        let table = shape::of_schema(schema, Open { target, format, schema, options })?;
+        let table = shape::of_schema(schema, Open { target, format, schema, options, encoders })?;
         Ok(Self { table })
     }
 
@@ -124,6 +140,7 @@ struct Open<'a> {
     format: Format,
     schema: Schema,
     options: &'a Options,
+    encoders: Option<Box<dyn Encoders>>,
 }
 
 impl shape::Use for Open<'_> {
@@ -135,7 +152,7 @@ impl shape::Use for Open<'_> {
 }
 
 fn open<S: Shape + 'static>(shape: S, open: Open<'_>) -> Result<Box<dyn Table>, StoreError> {
-    let Open { mut target, format, schema, options } = open;
+    let Open { mut target, format, schema, options, encoders } = open;
     let zstd_level = format.is_zstd().then_some(options.zstd_level);
     let output = match format {
         Format::Dbn | Format::DbnZstd => target.open_scratch(zstd_level)?,
@@ -143,8 +160,12 @@ fn open<S: Shape + 'static>(shape: S, open: Open<'_>) -> Result<Box<dyn Table>, 
     };
     let encoder: Result<Box<dyn Encode<S::Row>>, Failure> = match format {
         Format::Dbn | Format::DbnZstd => Ok(Box::new(Binary::new(output, schema, zstd_level))),
-        Format::Parquet => Parquet::new::<S::Row>(output, schema, options, S::Row::HAS_ORIGIN)
-            .map(|encoder| Box::new(encoder) as _),
+        Format::Parquet => match encoders {
+            None => Parquet::new::<S::Row>(output, schema, options, S::Row::HAS_ORIGIN)
+                .map(|encoder| Box::new(encoder) as _),
+            Some(encoders) => encode::begin::<S::Row>(output, schema, options, S::Row::HAS_ORIGIN)
+                .map(|begun| Box::new(ParquetApart::new(begun, options, encoders)) as _),
+        },
         Format::Csv | Format::CsvZstd => {
             Csv::new(output, schema, options).map(|encoder| Box::new(encoder) as _)
         }
@@ -175,11 +196,8 @@ impl<S: Shape> TableOf<S> {
         let Some(encoder) = &mut self.encoder else {
             return Err(StoreError::Failed { path: self.target.path().to_owned() });
         };
-        let count = self.rows.len() as u64;
-        match encoder.encode(&self.rows, instruments) {
-            Ok(out_of_range) => {
-                self.summary.records += count;
-                self.summary.out_of_range += out_of_range;
+        match encoder.encode(&mut self.rows, instruments, &mut self.summary) {
+            Ok(()) => {
                 self.summary.skipped = self.rows.skipped;
                 self.rows.clear();
                 Ok(())
@@ -230,7 +248,7 @@ impl<S: Shape> Table for TableOf<S> {
         let Some(encoder) = self.encoder.take() else {
             return Err(StoreError::Failed { path: self.target.path().to_owned() });
         };
-        match encoder.finish(instruments, &mut self.target) {
+        match encoder.finish(instruments, &mut self.target, &mut self.summary) {
             Ok(()) => {}
             Err(Ending::Failure(failure)) => {
                 return Err(error(&self.target, self.summary.records, failure));
@@ -246,7 +264,6 @@ impl<S: Shape> Table for TableOf<S> {
 mod tests {
     use std::fs::{self, File};
     use std::io::{self, Write};
-    use std::path::PathBuf;
 
     use tapeworks_market::{
         BookStage, BookUpdate, Capacity, Event, EventKind, InstrumentId, NbboStage, Price, Publisher, Side,
@@ -255,6 +272,7 @@ mod tests {
     use tapeworks_stage::Stage;
 
     use super::*;
+    use crate::apart::{Encoded, Work};
 
     /// A file on a disk with little room left.
     struct Limited {
@@ -308,6 +326,18 @@ mod tests {
         result
     }
 
+    struct AtOnce;
+
+    impl Encoders for AtOnce {
+        fn give(&mut self, work: Work) -> Vec<Encoded> {
+            vec![work.encode()]
+        }
+
+        fn rest(&mut self) -> Vec<Encoded> {
+            Vec::new()
+        }
+    }
+
     #[test]
     fn a_full_disk_is_an_error_with_the_file_and_leaves_nothing_behind() {
         let directory = tempfile::tempdir().unwrap();
@@ -324,23 +354,29 @@ mod tests {
             for (ending, _) in Format::ENDINGS {
                 let path = directory.path().join(format!("orders{ending}"));
                 let what = format!("room for {room}, {ending}");
-                let result = Writer::create_with(&path, Schema::Mbo, &Options::default(), opener).and_then(
-                    |mut writer| match put_until_error(&mut writer, &instruments) {
-                        Ok(()) => writer.finish(&instruments).map(|_| ()),
-                        Err(error) => {
-                            let after = writer.finish(&instruments);
-                            assert!(matches!(after, Err(StoreError::Failed { .. })), "{what}: {after:?}");
-                            Err(error)
+                let told = [None, Some(Box::new(AtOnce) as Box<dyn Encoders>)].map(|encoders| {
+                    let writer =
+                        Writer::create_with(&path, Schema::Mbo, &Options::default(), opener, encoders);
+                    let result =
+                        writer.and_then(|mut writer| match put_until_error(&mut writer, &instruments) {
+                            Ok(()) => writer.finish(&instruments).map(|_| ()),
+                            Err(error) => {
+                                let after = writer.finish(&instruments);
+                                assert!(matches!(after, Err(StoreError::Failed { .. })), "{what}: {after:?}");
+                                Err(error)
+                            }
+                        });
+                    let Err(error) = result else { panic!("{what}: {result:?}") };
+                    match &error {
+                        StoreError::Write { path: told, source, .. } => {
+                            assert_eq!((told, source.kind()), (&path, io::ErrorKind::StorageFull), "{what}");
                         }
-                    },
-                );
-                match result {
-                    Err(StoreError::Write { path: told, source, .. }) => {
-                        assert_eq!((told, source.kind()), (path, io::ErrorKind::StorageFull), "{what}");
+                        other => panic!("{what}: {other:?}"),
                     }
-                    other => panic!("{what}: {other:?}"),
-                }
-                assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "{what}");
+                    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "{what}");
+                    error.to_string()
+                });
+                assert_eq!(told[0], told[1], "{what}: whoever encodes");
             }
         }
     }

@@ -7,9 +7,10 @@ mod session;
 use std::path::Path;
 
 use session::*;
-use tapeworks_market::Side;
+use tapeworks_market::{Event, Side};
 use tapeworks_packet::new_file::NewFileError;
-use tapeworks_store::{Compression, Format, Options, Prices, Schema, StoreError, Writer};
+use tapeworks_store::apart::{Encoded, Encoders, Work};
+use tapeworks_store::{Compression, Format, Options, Prices, Schema, StoreError, Summary, Writer};
 
 fn names(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).unwrap();
@@ -205,4 +206,85 @@ fn every_choice_for_parquet_gives_a_file() {
             assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
         }
     }
+}
+
+/// Encodes nothing before it must, and the latest first.
+#[derive(Default)]
+struct Latest(Vec<Work>);
+
+impl Encoders for Latest {
+    fn give(&mut self, work: Work) -> Vec<Encoded> {
+        self.0.push(work);
+        Vec::new()
+    }
+
+    fn rest(&mut self) -> Vec<Encoded> {
+        self.0.drain(..).rev().map(Work::encode).collect()
+    }
+}
+
+/// Encodes at once.
+struct AtOnce;
+
+impl Encoders for AtOnce {
+    fn give(&mut self, work: Work) -> Vec<Encoded> {
+        vec![work.encode()]
+    }
+
+    fn rest(&mut self) -> Vec<Encoded> {
+        Vec::new()
+    }
+}
+
+/// Loses what it is given.
+struct Lost;
+
+impl Encoders for Lost {
+    fn give(&mut self, _work: Work) -> Vec<Encoded> {
+        Vec::new()
+    }
+
+    fn rest(&mut self) -> Vec<Encoded> {
+        Vec::new()
+    }
+}
+
+fn feed(mut writer: Writer, events: &[Event]) -> Result<Summary, StoreError> {
+    put_all(&mut writer, events)?;
+    writer.finish(&instruments())
+}
+
+#[test]
+fn row_groups_that_others_encode_give_the_same_file_in_whatever_order_they_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    // Two row groups, the second of them not full.
+    let events: Vec<_> = (1..=300_000)
+        .map(|n| add(n, n, Side::Bid, &format!("{}", 1 + n * 7_919 % 50), 100 + (n % 7) as u32))
+        .collect();
+    let options = Options { overwrite: true, ..Options::default() };
+    let by = |name: &str, events: &[Event], encoders: Option<Box<dyn Encoders>>| {
+        let path = folder.path().join(name);
+        let writer = match encoders {
+            None => Writer::create(&path, Schema::Mbo, &options),
+            Some(encoders) => Writer::create_apart(&path, Schema::Mbo, &options, encoders),
+        };
+        (feed(writer.unwrap(), events).unwrap(), std::fs::read(&path).unwrap())
+    };
+    let plain = by("plain.parquet", &events, None);
+    assert_eq!(plain.0.records, 300_000);
+    for encoders in [Box::new(AtOnce) as Box<dyn Encoders>, Box::new(Latest::default())] {
+        assert!(plain == by("apart.parquet", &events, Some(encoders)));
+    }
+    // Other formats have nothing to give away.
+    assert!(by("a.csv", &events[..100], None) == by("b.csv", &events[..100], Some(Box::new(Lost))));
+}
+
+#[test]
+fn a_row_group_that_does_not_come_back_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lost.parquet");
+    let writer = Writer::create_apart(&path, Schema::Mbo, &Options::default(), Box::new(Lost)).unwrap();
+    let error = feed(writer, &[add(1, 1, Side::Bid, "1", 100)]).unwrap_err();
+    assert!(error.to_string().ends_with("1 row groups were not encoded"), "{error}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

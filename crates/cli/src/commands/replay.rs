@@ -80,6 +80,10 @@ pub(crate) struct Arguments {
     /// Count odd lots in the NBBO at their own prices.
     #[arg(long)]
     odd_lots: bool,
+    /// Threads that work at it; those beyond the first encode Parquet. Unless given, as many as there are processors, at most
+    /// 4. The files are the same with any number.
+    #[arg(long, value_name = "N", value_parser = values::threads)]
+    threads: Option<usize>,
     /// Stop after so many messages.
     #[arg(short, long, value_name = "N")]
     limit: Option<u64>,
@@ -178,6 +182,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         measure: arguments.measure,
         symbols: arguments.symbols.map(|symbols| symbols.0),
         inputs: arguments.files,
+        threads: arguments.threads.unwrap_or_else(values::default_threads),
     };
     let mut bar = Bar::new("Replaying");
     let summary = replay::replay(&options, &mut |progress| {

@@ -1,6 +1,9 @@
 //! The writer: pcap or pcapng, into anything that takes bytes.
 
 use std::io::{self, Write};
+use std::path::Path;
+
+use crate::new_file::{CompressedFile, NewFileError};
 
 use super::{ByteOrder, LinkType, MAX_CAPTURED_BYTES, pcap, pcapng};
 
@@ -49,8 +52,22 @@ impl Default for WriterOptions {
     }
 }
 
-/// Writes packets as a capture file. Give it a buffered sink; it writes each record in up to three pieces and
-/// allocates nothing.
+impl Format {
+    /// The format that the ending of a file's name stands for: `.pcap` or `.pcapng`, each also with `.gz` or `.zst`
+    /// behind it.
+    pub fn from_path(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?;
+        let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(name);
+        match Path::new(name).extension()?.to_str()? {
+            "pcap" => Some(Self::Pcap),
+            "pcapng" => Some(Self::PcapNg),
+            _ => None,
+        }
+    }
+}
+
+/// Writes packets as a capture file: into a file with [`Writer::create`], or into any sink with [`Writer::new`]. Give it a
+/// buffered sink; it writes each record in up to three pieces and allocates nothing.
 ///
 /// ```
 /// use tapeworks_packet::capture::{CaptureReader, Writer, WriterOptions};
@@ -72,6 +89,47 @@ pub struct Writer<W: Write> {
     options: WriterOptions,
     order: ByteOrder,
     packets: u64,
+}
+
+impl Writer<CompressedFile> {
+    /// Begins a capture at `path`: pcapng if the name says so ([`Format::from_path`]), otherwise pcap, both with
+    /// nanoseconds and Ethernet; compressed if it ends in `.gz` or `.zst`. `-` is standard output. A file that exists is
+    /// not replaced. The file is `NAME.partial` until [`Writer::close`]; a writer that is dropped before leaves nothing.
+    ///
+    /// ```
+    /// use tapeworks_packet::capture::{CaptureReader, Writer};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("day.pcap.zst");
+    /// let mut writer = Writer::create(&path)?;
+    /// writer.write_packet(1_700_000_000_000_000_001, b"anything")?;
+    /// assert_eq!(writer.close()?, 1);
+    ///
+    /// let mut reader = CaptureReader::open(&path)?;
+    /// assert_eq!(reader.next_packet()?.map(|packet| packet.bytes), Some(&b"anything"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`CompressedFile::create`], and [`NewFileError::Write`] for the file's header.
+    pub fn create(path: &Path) -> Result<Self, NewFileError> {
+        let file = CompressedFile::create(path, false)?;
+        let options =
+            WriterOptions { format: Format::from_path(path).unwrap_or_default(), ..WriterOptions::default() };
+        Self::new(file, options).map_err(|source| NewFileError::Write { path: path.to_owned(), source })
+    }
+
+    /// Writes what is left, gives the file its name, and returns how many packets it has.
+    ///
+    /// # Errors
+    /// As [`CompressedFile::finish`].
+    pub fn close(self) -> Result<u64, NewFileError> {
+        let packets = self.packets;
+        self.sink.finish()?;
+        Ok(packets)
+    }
 }
 
 impl<W: Write> Writer<W> {

@@ -16,6 +16,7 @@ use super::{Encode, Ending, symbol};
 use crate::error::Failure;
 use crate::rows::{Row, Rows};
 use crate::schema::Schema;
+use crate::summary::Summary;
 use crate::target::{Output, Target};
 
 /// The dataset of a file with records of more than one feed, or of one that DBN has no name for. At most 15 bytes.
@@ -89,7 +90,12 @@ fn date(nanos: u64) -> Date {
 }
 
 impl<R: Row> Encode<R> for Binary {
-    fn encode(&mut self, rows: &Rows<R>, _instruments: &Instruments) -> Result<u64, Failure> {
+    fn encode(
+        &mut self,
+        rows: &mut Rows<R>,
+        _instruments: &Instruments,
+        summary: &mut Summary,
+    ) -> Result<(), Failure> {
         for record in &rows.records {
             let time = record.raw_index_ts();
             if time != dbn::UNDEF_TIMESTAMP {
@@ -110,10 +116,16 @@ impl<R: Row> Encode<R> for Binary {
             }
         }
         self.records.encode_records(&rows.records)?;
-        Ok(0)
+        summary.records += rows.len() as u64;
+        Ok(())
     }
 
-    fn finish(mut self: Box<Self>, instruments: &Instruments, target: &mut Target) -> Result<(), Ending> {
+    fn finish(
+        mut self: Box<Self>,
+        instruments: &Instruments,
+        target: &mut Target,
+        _summary: &mut Summary,
+    ) -> Result<(), Ending> {
         self.records.get_mut().finish()?;
         let mut head = Vec::new();
         DbnMetadataEncoder::new(&mut head).encode(&self.metadata(instruments))?;

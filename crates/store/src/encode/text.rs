@@ -8,6 +8,7 @@ use crate::error::Failure;
 use crate::options::Options;
 use crate::rows::{Row, Rows};
 use crate::schema::Schema;
+use crate::summary::Summary;
 use crate::target::{Output, Target};
 
 /// Writes CSV with a header line.
@@ -38,30 +39,52 @@ fn encode_all<R: Row>(
     encoder: &mut impl EncodeRecordTextExt,
     rows: &Rows<R>,
     instruments: &Instruments,
-) -> Result<u64, Failure> {
+    summary: &mut Summary,
+) -> Result<(), Failure> {
     for record in &rows.records {
         let symbol = symbol(instruments, record.instrument_id());
         encoder.encode_record_with_sym(record, symbol.as_ref().map(|symbol| symbol.as_str()))?;
     }
-    Ok(0)
+    summary.records += rows.len() as u64;
+    Ok(())
 }
 
 impl<R: Row> Encode<R> for Csv {
-    fn encode(&mut self, rows: &Rows<R>, instruments: &Instruments) -> Result<u64, Failure> {
-        encode_all(&mut self.0, rows, instruments)
+    fn encode(
+        &mut self,
+        rows: &mut Rows<R>,
+        instruments: &Instruments,
+        summary: &mut Summary,
+    ) -> Result<(), Failure> {
+        encode_all(&mut self.0, rows, instruments, summary)
     }
 
-    fn finish(self: Box<Self>, _instruments: &Instruments, _target: &mut Target) -> Result<(), Ending> {
+    fn finish(
+        self: Box<Self>,
+        _instruments: &Instruments,
+        _target: &mut Target,
+        _summary: &mut Summary,
+    ) -> Result<(), Ending> {
         Ok(self.0.into_inner()?.finish()?)
     }
 }
 
 impl<R: Row> Encode<R> for Json {
-    fn encode(&mut self, rows: &Rows<R>, instruments: &Instruments) -> Result<u64, Failure> {
-        encode_all(&mut self.0, rows, instruments)
+    fn encode(
+        &mut self,
+        rows: &mut Rows<R>,
+        instruments: &Instruments,
+        summary: &mut Summary,
+    ) -> Result<(), Failure> {
+        encode_all(&mut self.0, rows, instruments, summary)
     }
 
-    fn finish(mut self: Box<Self>, _instruments: &Instruments, _target: &mut Target) -> Result<(), Ending> {
+    fn finish(
+        mut self: Box<Self>,
+        _instruments: &Instruments,
+        _target: &mut Target,
+        _summary: &mut Summary,
+    ) -> Result<(), Ending> {
         Ok(self.0.get_mut().finish()?)
     }
 }

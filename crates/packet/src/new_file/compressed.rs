@@ -1,0 +1,82 @@
+//! A new file that is compressed as its ending says.
+
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use flate2::write::GzEncoder;
+
+use super::{Handle, NewFile, NewFileError};
+
+/// Bytes that are collected before they are written.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// A [`NewFile`] that is compressed if its name ends in `.gz` or `.zst`. `-` is standard output. Dropped before
+/// [`CompressedFile::finish`], it leaves nothing behind.
+pub struct CompressedFile {
+    file: NewFile,
+    encoder: Encoder,
+}
+
+enum Encoder {
+    Plain(BufWriter<Handle>),
+    Gzip(GzEncoder<BufWriter<Handle>>),
+    Zstd(zstd::stream::write::Encoder<'static, BufWriter<Handle>>),
+}
+
+impl CompressedFile {
+    /// Begins the file at `path`. One that exists is replaced only if `overwrite` says so.
+    ///
+    /// # Errors
+    /// As [`NewFile::create`], and [`NewFileError::Write`] if there is no memory for the compressor.
+    pub fn create(path: &Path, overwrite: bool) -> Result<Self, NewFileError> {
+        let file = NewFile::create(path, overwrite)?;
+        let failed = |source| NewFileError::Write { path: path.to_owned(), source };
+        let buffered = BufWriter::with_capacity(BUFFER_BYTES, file.handle().map_err(failed)?);
+        let encoder = match path.extension().and_then(|ending| ending.to_str()) {
+            Some("gz") => Encoder::Gzip(GzEncoder::new(buffered, flate2::Compression::fast())),
+            Some("zst") => Encoder::Zstd(zstd::stream::write::Encoder::new(buffered, 1).map_err(failed)?),
+            _ => Encoder::Plain(buffered),
+        };
+        Ok(Self { file, encoder })
+    }
+
+    /// The path of the file, as it was given.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Writes what is left and gives the file its name. Returns its bytes.
+    ///
+    /// # Errors
+    /// [`NewFileError::Write`], and those of [`NewFile::finish`].
+    pub fn finish(self) -> Result<u64, NewFileError> {
+        let ended = match self.encoder {
+            Encoder::Plain(mut file) => file.flush(),
+            Encoder::Gzip(encoder) => encoder.finish().and_then(|mut file| file.flush()),
+            Encoder::Zstd(encoder) => encoder.finish().and_then(|mut file| file.flush()),
+        };
+        ended.map_err(|source| NewFileError::Write { path: self.file.path().to_owned(), source })?;
+        self.file.finish()
+    }
+}
+
+impl Write for CompressedFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.encoder {
+            Encoder::Plain(file) => file.write(bytes),
+            Encoder::Gzip(encoder) => encoder.write(bytes),
+            Encoder::Zstd(encoder) => encoder.write(bytes),
+        }
+    }
+
+    /// Does nothing: [`CompressedFile::finish`] empties the buffers. To flush a compressor earlier makes the file larger.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for CompressedFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CompressedFile").field("file", &self.file).finish_non_exhaustive()
+    }
+}
