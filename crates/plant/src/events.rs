@@ -1,11 +1,34 @@
 //! The ring of events.
 
+use std::sync::Arc;
+
 use tapeworks_market::{Event, EventKind, InstrumentId, Publisher};
 use tapeworks_ring::disruptor::{Consumer, Single};
-use tapeworks_runtime::waiting::Waiting;
+use tapeworks_runtime::waiting::{Bell, Waiting};
 
 /// Who reads the events, by the ring's waiting.
 pub type EventConsumer = Consumer<Event, Waiting, Single>;
+
+/// A reader's end of the ring.
+#[derive(Debug)]
+pub struct Reader {
+    /// Its events.
+    pub consumer: EventConsumer,
+    /// What wakes it when there are events; only with the waiting `park`.
+    pub bell: Option<Arc<Bell>>,
+}
+
+/// The ends of the ring for those who read it, by their names.
+#[derive(Debug)]
+pub struct Readers(pub(crate) Vec<(String, Reader)>);
+
+impl Readers {
+    /// The end of the reader with this name; `None` if there is none, or it was taken.
+    pub fn take(&mut self, name: &str) -> Option<Reader> {
+        let place = self.0.iter().position(|(known, _)| known == name)?;
+        Some(self.0.swap_remove(place).1)
+    }
+}
 
 /// What a slot of the ring holds before its first event.
 pub(crate) fn empty_event() -> Event {

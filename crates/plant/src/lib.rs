@@ -1,3 +1,5 @@
+#![doc = include_str!("../README.md")]
+//!
 //! The live plant: lines in, events to whoever serves them, nothing lost.
 //!
 //! ```text
@@ -35,7 +37,7 @@ pub mod view;
 mod warm;
 
 pub use error::{PlantError, PlantFailure};
-pub use events::EventConsumer;
+pub use events::{EventConsumer, Reader, Readers};
 pub use journal::{JournalSetting, SyncPolicy, WhenFailing};
 pub use options::{ORDERS, PlantOptions, ReceiveOptions, Source, Topology, VenueOptions};
 pub use plant::Plant;

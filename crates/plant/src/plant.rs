@@ -1,26 +1,31 @@
 //! A running plant: its threads, and what joins them.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use tapeworks_engine::checkpoint::folder;
-use tapeworks_engine::{Engine, JournalReplayed, days};
-use tapeworks_market::Nanos;
-use tapeworks_ring::disruptor::{Builder, PollError};
-use tapeworks_ring::wait::News;
+use tapeworks_engine::days::{self, OpenJournal};
+use tapeworks_engine::{Engine, EngineOptions, JournalReplayed};
+use tapeworks_journal::Opened;
+use tapeworks_market::{Event, Nanos};
+use tapeworks_ring::disruptor::{Builder, ConsumerId, PollError, Producer, PublishError};
+use tapeworks_ring::wait::{News, Wait};
 use tapeworks_ring::{cpu, spsc};
 use tapeworks_runtime::now;
 use tapeworks_runtime::waiting::{Bell, Waiting};
 
-use crate::books::{self, BooksStage};
-use crate::checkpoint;
+use crate::books::{self, BooksStage, Piped};
+use crate::checkpoint::{BooksPart, CheckpointWriter, Coordinator};
 use crate::error::{PlantError, PlantFailure};
-use crate::events::{EventConsumer, empty_event};
-use crate::ingest;
-use crate::journal;
-use crate::options::{PlantOptions, Topology};
+use crate::events::{EventConsumer, Reader, Readers, empty_event};
+use crate::ingest::Ingest;
+use crate::journal::{IoThread, JournalSetting, JournalThread};
+use crate::options::{PlantOptions, Topology, VenueOptions};
+use crate::queued::Queued;
 use crate::shared::SharedMemory;
 use crate::snapshots;
 use crate::status::Status;
@@ -34,21 +39,204 @@ pub struct Plant {
     first_event: u64,
     first_time: Nanos,
     live_from: Arc<AtomicU64>,
-    threads: Vec<(&'static str, JoinHandle<Result<(), PlantFailure>>)>,
+    threads: Threads,
     ready: Receiver<Result<JournalReplayed, PlantError>>,
     replayed: Option<JournalReplayed>,
-    bells: Vec<Arc<Bell>>,
+}
+
+/// Threads, by their names.
+#[derive(Debug, Default)]
+struct Threads(Vec<(&'static str, JoinHandle<Result<(), PlantFailure>>)>);
+
+impl Threads {
+    fn spawn(
+        &mut self,
+        thread: &'static str,
+        run: impl FnOnce() -> Result<(), PlantFailure> + Send + 'static,
+    ) -> Result<(), PlantError> {
+        let handle = std::thread::Builder::new().name(thread.to_owned()).spawn(run);
+        self.0.push((thread, handle.map_err(|source| PlantError::Thread { thread, source })?));
+        Ok(())
+    }
+}
+
+/// A consumer and what wakes it.
+type Woken = (EventConsumer, Arc<Bell>);
+
+/// The ring: its producer, and its consumers by what they are for.
+struct Ring {
+    producer: Producer<Event, Waiting>,
+    journal: Option<Woken>,
+    market: Option<Woken>,
+    /// Somebody must read, or the ring would be closed from the start.
+    nobody: Option<EventConsumer>,
+    readers: Readers,
+}
+
+impl Ring {
+    /// The journal is the first consumer, if there is one, and readers stand behind it.
+    fn new(options: &PlantOptions, names: &[&str]) -> Self {
+        let wait = options.wait;
+        let has_journal = options.journal.is_some();
+        let bell = |news| (news, Arc::new(Bell::default()));
+        let of_reader = if has_journal { News::Done(0) } else { News::Published };
+        let of_readers: Vec<_> = names.iter().map(|_| bell(of_reader)).collect();
+        let [of_journal, of_market] = [bell(News::Published), bell(News::Published)];
+        let bells: Vec<_> = of_readers.iter().chain([&of_journal, &of_market]).cloned().collect();
+        let slots = options.ring_events.max(1024).next_power_of_two();
+        let mut builder = Builder::new(slots, empty_event, move || Waiting::with_bells(wait, &bells));
+        let journal = has_journal.then(|| builder.consumer("journal", &[]));
+        let market = (options.topology == Topology::Pipeline).then(|| builder.consumer("market", &[]));
+        let readers: Vec<_> = names.iter().map(|name| builder.consumer(name, journal.as_slice())).collect();
+        let nobody = (readers.is_empty() && journal.is_none() && market.is_none())
+            .then(|| builder.consumer("nobody", &[]));
+        let (producer, mut ends) = builder.single_producer();
+        let mut take = |id: Option<ConsumerId>| id.and_then(|id| ends.take(id));
+        let journal = take(journal).map(|consumer| (consumer, of_journal.1));
+        let market = take(market).map(|consumer| (consumer, of_market.1));
+        let nobody = take(nobody);
+        let readers = names
+            .iter()
+            .zip(readers)
+            .zip(of_readers)
+            .filter_map(|((name, id), (_, bell))| {
+                let bell = (wait == Wait::Park).then_some(bell);
+                Some(((*name).to_owned(), Reader { consumer: ends.take(id)?, bell }))
+            })
+            .collect();
+        Self { producer, journal, market, nobody, readers: Readers(readers) }
+    }
+}
+
+/// The state that a plant starts with.
+struct Beginning {
+    engine: Engine,
+    books: BooksStage,
+    /// The latest receive time of the events before the first; 0 when there are none.
+    time: Nanos,
+    /// The record of the journal that comes next; `None` where no checkpoint is used.
+    record: Option<u64>,
+}
+
+impl Beginning {
+    /// Goes on from the newest checkpoint beside the journal, if one can be used.
+    fn restore(
+        &mut self,
+        setting: &JournalSetting,
+        options: &EngineOptions,
+        opened: &mut OpenJournal,
+        status: &Mutex<Status>,
+    ) -> Result<(), PlantError> {
+        let (restored, refused) = folder::newest(&setting.folder, &opened.opened, options);
+        if let Some(restored) = restored {
+            opened.go_on_from(&restored)?;
+            self.record = Some(restored.record);
+            self.time = restored.market.time();
+            self.engine = restored.engine;
+            self.books.market.restore(restored.market);
+        }
+        let snapshots = &mut status.lock().unwrap_or_else(PoisonError::into_inner).snapshots;
+        (snapshots.every, snapshots.refused, snapshots.restored) =
+            (setting.snapshot_every, refused, self.record);
+        Ok(())
+    }
+}
+
+/// The journal as ingest sees it.
+struct Journaled {
+    queue: (spsc::Producer<Queued, Waiting>, Arc<Bell>),
+    /// Its folder, what it held, and the record to replay it from.
+    replay: (PathBuf, Opened, Option<u64>),
+    /// For the books' own thread, where there is one.
+    books_part: BooksPart,
+}
+
+/// Starts the threads of the journal and of checkpoints, behind what the journal holds.
+fn start_journal(
+    setting: &JournalSetting,
+    opened: OpenJournal,
+    from: Option<u64>,
+    wait: Wait,
+    (consumer, bell): Woken,
+    (coordinator, status): (&Arc<Coordinator>, &Arc<Mutex<Status>>),
+    threads: &mut Threads,
+) -> Result<Journaled, PlantError> {
+    let is_regular = setting.snapshot_every.is_some();
+    if is_regular {
+        coordinator.need_from(from.unwrap_or_default());
+    }
+    let replay = (setting.folder.clone(), opened.opened, from);
+    let (queue, inputs) = spsc::with_strategies(
+        setting.queue.max(64).next_power_of_two(),
+        // Ingest wakes the journal's thread once in a turn: see `Ingest::turn`.
+        Waiting::with_bells(wait, &[]),
+        Waiting::with_bells(wait, &[]),
+    );
+    let (states, jobs) = channel();
+    let (to, books) = channel();
+    let books_part = BooksPart::new(Arc::clone(coordinator), to, Arc::clone(status));
+    let writer = CheckpointWriter {
+        folder: setting.folder.clone(),
+        is_regular,
+        jobs,
+        books,
+        coordinator: Arc::clone(coordinator),
+        status: Arc::clone(status),
+    };
+    threads.spawn("state", move || {
+        writer.run();
+        Ok(())
+    })?;
+    let (io, disk) = IoThread::new(states, Arc::clone(status));
+    threads.spawn("disk", move || {
+        io.run();
+        Ok(())
+    })?;
+    let thread = JournalThread::new(
+        setting,
+        opened,
+        inputs,
+        consumer,
+        (disk, Arc::clone(coordinator)),
+        (wait, Arc::clone(&bell)),
+        Arc::clone(status),
+    );
+    threads.spawn("journal", move || thread.run())?;
+    Ok(Journaled { queue: (queue, bell), replay, books_part })
+}
+
+/// Reads the ring where nobody else does.
+fn read_for_nobody(mut consumer: EventConsumer) -> Result<(), PlantFailure> {
+    loop {
+        match consumer.poll(|_, _, _| {}) {
+            // Nobody waits for it: it does not take a core to be quick.
+            Ok(0) => std::thread::sleep(Duration::from_micros(500)),
+            Ok(_) => {}
+            Err(PollError::Closed) => return Ok(()),
+            Err(PollError::Failed(failed)) => return Err(PlantFailure::Ring(PublishError::Failed(failed))),
+        }
+    }
+}
+
+/// The venues' snapshot servers.
+fn snapshot_servers(options: &PlantOptions) -> Vec<snapshots::Server> {
+    let server = |venue: &VenueOptions| snapshots::Server {
+        address: venue.snapshot,
+        login: venue.login.clone(),
+        timeout: Duration::from_nanos(venue.snapshots.timeout_ns),
+    };
+    options.venues.iter().map(server).collect()
 }
 
 impl Plant {
-    /// Starts a plant, and gives as many consumers of its events as there are `readers`. The lines are listened to when this
+    /// Starts a plant, and gives a consumer of its events for each name of `readers`. The lines are listened to when this
     /// returns; the journal is being replayed ([`Plant::replayed`] waits for it), and consumers see its events as any other.
     ///
     /// The readers must read: who stands still stops the plant when the ring is full.
     ///
     /// # Errors
     /// [`PlantError`].
-    pub fn start(options: PlantOptions, readers: &[&str]) -> Result<(Self, Vec<EventConsumer>), PlantError> {
+    pub fn start(options: PlantOptions, readers: &[&str]) -> Result<(Self, Readers), PlantError> {
         Self::start_watched(options, readers, view::Watch::default())
     }
 
@@ -60,207 +248,85 @@ impl Plant {
         options: PlantOptions,
         readers: &[&str],
         watch: view::Watch,
-    ) -> Result<(Self, Vec<EventConsumer>), PlantError> {
+    ) -> Result<(Self, Readers), PlantError> {
         let stop = Arc::new(AtomicBool::new(false));
         let status = Arc::new(Mutex::new(Status::default()));
-        let wait = options.wait;
-        let bells: Vec<Arc<Bell>> = (0..readers.len() + 2).map(|_| Arc::new(Bell::default())).collect();
-        let [journal_bell, market_bell] = [readers.len(), readers.len() + 1].map(|at| Arc::clone(&bells[at]));
-        // The journal is the first consumer, if there is one, and readers stand behind it.
-        let of_readers = if options.journal.is_some() { News::Done(0) } else { News::Published };
-        let of = |at| if at < readers.len() { of_readers } else { News::Published };
-        let of_ring: Vec<_> = bells.iter().enumerate().map(|(at, bell)| (of(at), Arc::clone(bell))).collect();
-        let mut builder =
-            Builder::new(options.ring_events.max(1024).next_power_of_two(), empty_event, move || {
-                Waiting::with_bells(wait, &of_ring)
-            });
-        let keeper = options.journal.as_ref().map(|_| builder.consumer("journal", &[]));
-        let follows = keeper.as_slice();
-        let market = (options.topology == Topology::Pipeline).then(|| builder.consumer("market", &[]));
-        let wanted: Vec<_> = readers.iter().map(|name| builder.consumer(name, follows)).collect();
-        // Somebody must read, or the ring would be closed from the start.
-        let nobody = (wanted.is_empty() && keeper.is_none() && market.is_none())
-            .then(|| builder.consumer("nobody", &[]));
-        let (producer, mut ends) = builder.single_producer();
-
+        let mut threads = Threads::default();
+        let Ring { producer, journal, market, nobody, readers } = Ring::new(&options, readers);
         let shared = options.shared_memory.as_deref().map(SharedMemory::create).transpose()?;
-        let mut threads = Vec::new();
-        let mut spawn = |thread: &'static str, run: Box<dyn FnOnce() -> Result<(), PlantFailure> + Send>| {
-            let handle = std::thread::Builder::new().name(thread.to_owned()).spawn(run);
-            handle
-                .map(|handle| threads.push((thread, handle)))
-                .map_err(|source| PlantError::Thread { thread, source })
-        };
-
-        // The journal is read to its end before it is written on.
         let engine_options = options.engine();
-        let mut engine = Engine::new(&engine_options);
-        let mut stage = BooksStage::new(&engine_options, shared, watch, options.warm);
-        let mut to_journal = None;
-        let mut replay = None;
-        let snapshots = Arc::new(checkpoint::Coordinator::default());
-        let mut books_part = None;
-        let mut first_time = Nanos(0);
-        if let (Some(setting), Some(id)) = (&options.journal, keeper)
-            && let Some(consumer) = ends.take(id)
-        {
+        let mut beginning = Beginning {
+            engine: Engine::new(&engine_options),
+            books: BooksStage::new(&engine_options, shared, watch, options.warm),
+            time: Nanos(0),
+            record: None,
+        };
+        let coordinator = Arc::new(Coordinator::default());
+        let (mut queue, mut replay, mut books_part) = (None, None, None);
+        // The journal is read to its end before it is written on.
+        if let (Some(setting), Some(end)) = (&options.journal, journal) {
             let mut opened = days::open(&setting.folder, setting.options, now())?;
-            let mut from = None;
-            {
-                let (restored, refused) = folder::newest(&setting.folder, &opened.opened, &engine_options);
-                let mut status = status.lock().unwrap_or_else(PoisonError::into_inner);
-                status.snapshots.every = setting.snapshot_every;
-                status.snapshots.refused = refused;
-                if let Some(restored) = restored {
-                    opened.go_on_from(&restored)?;
-                    from = Some(restored.record);
-                    first_time = restored.market.time();
-                    engine = restored.engine;
-                    stage.market.restore(restored.market);
-                }
-                status.snapshots.restored = from;
-            }
-            let is_regular = setting.snapshot_every.is_some();
-            if is_regular {
-                snapshots.need_from(from.unwrap_or_default());
-            }
-            replay = Some((setting.folder.clone(), opened.opened, from));
-            let (producer, inputs) = spsc::with_strategies(
-                setting.queue.max(64).next_power_of_two(),
-                // Ingest wakes the journal's thread once in a turn: see `Ingest::turn`.
-                Waiting::with_bells(wait, &[]),
-                Waiting::with_bells(wait, &[]),
-            );
-            to_journal = Some((producer, Arc::clone(&journal_bell)));
-            let (states, jobs) = channel();
-            let (to, books) = channel();
-            books_part = Some(checkpoint::BooksPart::new(Arc::clone(&snapshots), to, Arc::clone(&status)));
-            let writer = checkpoint::CheckpointWriter {
-                folder: setting.folder.clone(),
-                is_regular,
-                jobs,
-                books,
-                coordinator: Arc::clone(&snapshots),
-                status: Arc::clone(&status),
-            };
-            spawn(
-                "state",
-                Box::new(move || {
-                    writer.run();
-                    Ok(())
-                }),
-            )?;
-            let (waiter, disk) = journal::IoThread::new(states, Arc::clone(&status));
-            spawn(
-                "disk",
-                Box::new(move || {
-                    waiter.run();
-                    Ok(())
-                }),
-            )?;
-            let thread = journal::JournalThread::new(
-                setting,
-                opened,
-                inputs,
-                consumer,
-                (disk, Arc::clone(&snapshots)),
-                (wait, journal_bell),
-                Arc::clone(&status),
-            );
-            spawn("journal", Box::new(move || thread.run()))?;
+            beginning.restore(setting, &engine_options, &mut opened, &status)?;
+            let by = (&coordinator, &status);
+            let from = beginning.record;
+            let started = start_journal(setting, opened, from, options.wait, end, by, &mut threads)?;
+            (queue, replay, books_part) =
+                (Some(started.queue), Some(started.replay), Some(started.books_part));
         }
-        let inline = options.topology == Topology::Inline;
-        let contradicted = stage.market.contradicted();
+        let Beginning { mut engine, books, time: first_time, .. } = beginning;
         let first_event = engine.counters().events;
-        let (inline_stage, piped_stage) = if inline { (Some(stage), None) } else { (None, Some(stage)) };
-        if let (Some(stage), Some(consumer)) = (piped_stage, market.and_then(|id| ends.take(id))) {
-            let (core, status) = (options.cores[1], Arc::clone(&status));
-            let piped = books::Piped::new(stage, first_event, books_part);
-            spawn(
-                "market",
-                Box::new(move || books::run(piped, consumer, core, (wait, &market_bell), &status)),
-            )?;
+        let contradicted = books.market.contradicted();
+        let mut inline = None;
+        match market {
+            Some((consumer, bell)) => {
+                let (core, wait, status) = (options.cores[1], options.wait, Arc::clone(&status));
+                let piped = Piped::new(books, first_event, books_part);
+                threads.spawn("market", move || books::run(piped, consumer, core, (wait, &bell), &status))?;
+            }
+            None => inline = Some(books),
         }
-        if let Some(mut consumer) = nobody.and_then(|id| ends.take(id)) {
-            spawn(
-                "nobody",
-                Box::new(move || {
-                    loop {
-                        match consumer.poll(|_, _, _| {}) {
-                            // Nobody waits for it: it does not take a core to be quick.
-                            Ok(0) => std::thread::sleep(std::time::Duration::from_micros(500)),
-                            Ok(_) => {}
-                            Err(PollError::Closed) => return Ok(()),
-                            Err(PollError::Failed(failed)) => {
-                                let failed = tapeworks_ring::disruptor::PublishError::Failed(failed);
-                                return Err(PlantFailure::Ring(failed));
-                            }
-                        }
-                    }
-                }),
-            )?;
+        if let Some(consumer) = nobody {
+            threads.spawn("nobody", move || read_for_nobody(consumer))?;
         }
-        let consumers: Vec<EventConsumer> = wanted.into_iter().filter_map(|id| ends.take(id)).collect();
-
-        let (mut ingest, asks) = ingest::Ingest::open(
+        let (mut ingest, asks) = Ingest::open(
             &options,
             producer,
-            to_journal,
-            (inline_stage, contradicted),
-            snapshots,
+            queue,
+            (inline, contradicted),
+            coordinator,
             Arc::clone(&status),
         )?;
-        let servers: Vec<snapshots::Server> = options
-            .venues
-            .iter()
-            .map(|venue| snapshots::Server {
-                address: venue.snapshot,
-                login: venue.login.clone(),
-                timeout: std::time::Duration::from_nanos(venue.snapshots.timeout_ns),
-            })
-            .collect();
         let (ready_in, ready) = std::sync::mpsc::sync_channel(1);
         let (stop_of_ingest, core) = (Arc::clone(&stop), options.cores[0]);
         let live_from = Arc::new(AtomicU64::new(u64::MAX));
         let live_from_in = Arc::clone(&live_from);
-        spawn(
-            "ingest",
-            Box::new(move || {
-                // Told by a thread that is gone: nobody waits for it.
-                let pinned = core.map_or(Ok(()), cpu::pin);
-                let replayed = pinned
-                    .map_err(|source| PlantError::Pin { thread: "ingest", source })
-                    .and_then(|()| match replay {
+        threads.spawn("ingest", move || {
+            // Told by a thread that is gone: nobody waits for it.
+            let pinned = core.map_or(Ok(()), cpu::pin);
+            let replayed =
+                pinned.map_err(|source| PlantError::Pin { thread: "ingest", source }).and_then(|()| {
+                    match replay {
                         Some((folder, opened, from)) => ingest.replay(&mut engine, &folder, &opened, from),
                         None => Ok(JournalReplayed::default()),
-                    });
-                let is_ready = replayed.is_ok();
-                if is_ready {
-                    live_from_in.store(engine.counters().events, Ordering::Release);
-                }
-                let _nobody_waits = ready_in.send(replayed);
-                if !is_ready {
-                    return Ok(());
-                }
-                ingest.run(engine, &stop_of_ingest)
-            }),
-        )?;
-        let stop_of_snapshots = Arc::clone(&stop);
-        spawn(
-            "snapshots",
-            Box::new(move || {
-                snapshots::run(&servers, &asks, &stop_of_snapshots);
-                Ok(())
-            }),
-        )?;
-        let plant =
-            Self { stop, status, first_event, first_time, live_from, threads, ready, replayed: None, bells };
-        Ok((plant, consumers))
-    }
-
-    /// The bell of a reader, by its place: who sleeps by it is woken when there are events. Only with the waiting `park`.
-    pub fn bell(&self, reader: usize) -> Option<Arc<Bell>> {
-        self.bells.get(reader).cloned()
+                    }
+                });
+            let is_ready = replayed.is_ok();
+            if is_ready {
+                live_from_in.store(engine.counters().events, Ordering::Release);
+            }
+            let _nobody_waits = ready_in.send(replayed);
+            if !is_ready {
+                return Ok(());
+            }
+            ingest.run(engine, &stop_of_ingest)
+        })?;
+        let (servers, stop_of_snapshots) = (snapshot_servers(&options), Arc::clone(&stop));
+        threads.spawn("snapshots", move || {
+            snapshots::run(&servers, &asks, &stop_of_snapshots);
+            Ok(())
+        })?;
+        let plant = Self { stop, status, first_event, first_time, live_from, threads, ready, replayed: None };
+        Ok((plant, readers))
     }
 
     /// Waits until the journal is replayed: from then on what the lines bring is published. The consumers must be read
@@ -308,7 +374,7 @@ impl Plant {
 
     /// Whether a thread of it has ended, which none does before it is told to unless it failed.
     pub fn has_ended(&self) -> bool {
-        self.threads.iter().any(|(_, thread)| thread.is_finished())
+        self.threads.0.iter().any(|(_, thread)| thread.is_finished())
     }
 
     /// Tells it to stop, and waits: what was received is published and in the journal then.
@@ -323,7 +389,7 @@ impl Plant {
         self.stop.store(true, Ordering::Release);
         let mut first = Ok(());
         // Ingest ends first: it closes the ring, behind which the others end.
-        for (name, thread) in self.threads.drain(..).rev() {
+        for (name, thread) in self.threads.0.drain(..).rev() {
             let ended = thread.join().unwrap_or(Err(PlantFailure::Panicked(name)));
             // A ring that stands still is what another failure has done.
             if first.is_ok() || matches!(first, Err(PlantFailure::Ring(_))) && ended.is_err() {

@@ -21,8 +21,8 @@ use tapeworks_market::{
     BookStage, BookUpdate, Event, EventKind, Flags, InstrumentId, Instruments, Level, Nanos, Publisher, Side,
 };
 use tapeworks_plant::{
-    EventConsumer, JournalSetting, Plant, PlantError, PlantFailure, PlantOptions, Published, SHARED_MEANING,
-    Source, Status, Topology, VenueOptions, WhenFailing,
+    EventConsumer, JournalSetting, Plant, PlantError, PlantFailure, PlantOptions, Published, Readers,
+    SHARED_MEANING, Source, Status, Topology, VenueOptions, WhenFailing,
 };
 use tapeworks_ring::broadcast::{Read as Shared, Reader, Start};
 use tapeworks_stage::{Inline, Sink};
@@ -160,11 +160,11 @@ fn finish(venues: Venues, plant: Plant) -> (Report, Status) {
 }
 
 /// A plant and venues from their first message to their last: what they did, where it was, and every event.
-fn run(started: (Plant, Vec<EventConsumer>), config: Config) -> (Report, Status, Vec<Event>) {
-    let (plant, mut consumers) = started;
+fn run(started: (Plant, Readers), config: Config) -> (Report, Status, Vec<Event>) {
+    let (plant, mut readers) = started;
     let venues = Venues::start(config).unwrap();
     let (to, events) = channel();
-    let reader = collect(consumers.pop().unwrap(), to);
+    let reader = collect(readers.take("reader").unwrap().consumer, to);
     let (report, status) = finish(venues, plant);
     reader.join().unwrap();
     (report, status, all(&events))
@@ -407,9 +407,9 @@ fn who_comes_late_begins_with_a_snapshot_and_after_a_restart_goes_on_where_it_wa
             Some(RetransmissionOptions { messages_per_request: 10, ..Default::default() });
     }
     std::thread::sleep(Duration::from_millis(1_500));
-    let (plant, mut consumers) = Plant::start(options.clone(), &["reader"]).unwrap();
+    let (plant, mut readers) = Plant::start(options.clone(), &["reader"]).unwrap();
     let (to, first) = channel();
-    let reader = collect(consumers.pop().unwrap(), to);
+    let reader = collect(readers.take("reader").unwrap().consumer, to);
     wait_until("snapshots", || {
         let channels = plant.status().channels;
         channels.len() == 4 && channels.iter().all(|channel| channel.snapshots.applied == 1)
@@ -423,9 +423,9 @@ fn who_comes_late_begins_with_a_snapshot_and_after_a_restart_goes_on_where_it_wa
 
     // While nobody looks, some thousand messages pass.
     std::thread::sleep(Duration::from_millis(500));
-    let (mut plant, mut consumers) = Plant::start(options.clone(), &["reader"]).unwrap();
+    let (mut plant, mut readers) = Plant::start(options.clone(), &["reader"]).unwrap();
     let (to, second) = channel();
-    let reader = collect(consumers.pop().unwrap(), to);
+    let reader = collect(readers.take("reader").unwrap().consumer, to);
     assert_eq!(plant.replayed().unwrap().events as usize, first.len());
     let (_, status) = finish(venues, plant);
     reader.join().unwrap();
@@ -456,19 +456,19 @@ fn after_an_outage_nothing_is_missing_that_the_venues_have() {
     config.symbols = 20;
     let folder = Folder::new("outage");
     options.journal = Some(JournalSetting::new(folder.0.join("journal")));
-    let (plant, mut consumers) = Plant::start(options.clone(), &["reader"]).unwrap();
+    let (plant, mut readers) = Plant::start(options.clone(), &["reader"]).unwrap();
     let venues = Venues::start(config).unwrap();
     let (to, first) = channel();
-    let reader = collect(consumers.pop().unwrap(), to);
+    let reader = collect(readers.take("reader").unwrap().consumer, to);
     wait_until("the first messages", || plant.status().messages > 10_000);
     plant.stop().unwrap();
     reader.join().unwrap();
     drop(first);
 
     std::thread::sleep(Duration::from_secs(3));
-    let (plant, mut consumers) = Plant::start(options.clone(), &["reader"]).unwrap();
+    let (plant, mut readers) = Plant::start(options.clone(), &["reader"]).unwrap();
     let (to, second) = channel();
-    let reader = collect(consumers.pop().unwrap(), to);
+    let reader = collect(readers.take("reader").unwrap().consumer, to);
     let (report, status) = finish(venues, plant);
     reader.join().unwrap();
     check_sequences(&all(&second));
@@ -529,9 +529,9 @@ fn contradicted(topology: Topology, name: &str) {
     let mut options = options(&[venue]);
     options.topology = topology;
     options.journal = Some(JournalSetting::new(folder.0.join("journal")));
-    let (plant, mut consumers) = Plant::start(options.clone(), &["reader"]).unwrap();
+    let (plant, mut readers) = Plant::start(options.clone(), &["reader"]).unwrap();
     let (to, events) = channel();
-    let reader = collect(consumers.pop().unwrap(), to);
+    let reader = collect(readers.take("reader").unwrap().consumer, to);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let send = |range: std::ops::Range<usize>| {
         for at in range {
@@ -616,10 +616,10 @@ fn a_disk_that_takes_nothing_costs_the_journal_and_not_the_clients() {
     // No disk has room for such a segment.
     journal.options.segment_bytes = 1 << 60;
     options.journal = Some(journal);
-    let (plant, mut consumers) = Plant::start(options.clone(), &["reader"]).unwrap();
+    let (plant, mut readers) = Plant::start(options.clone(), &["reader"]).unwrap();
     let venues = Venues::start(config.clone()).unwrap();
     let (to, events) = channel();
-    let reader = collect(consumers.pop().unwrap(), to);
+    let reader = collect(readers.take("reader").unwrap().consumer, to);
     let (_, status) = finish(venues, plant);
     reader.join().unwrap();
     check_sequences(&all(&events));
@@ -642,9 +642,9 @@ fn a_plant_that_must_journal_ends_when_it_cannot() {
     journal.options.segment_bytes = 1 << 60;
     journal.when_failing = WhenFailing::Stop;
     options.journal = Some(journal);
-    let (plant, mut consumers) = Plant::start(options, &["reader"]).unwrap();
+    let (plant, mut readers) = Plant::start(options, &["reader"]).unwrap();
     let (to, events) = channel();
-    let reader = collect(consumers.pop().unwrap(), to);
+    let reader = collect(readers.take("reader").unwrap().consumer, to);
     let venues = Venues::start(config).unwrap();
     wait_until("the plant ends", || plant.has_ended());
     venues.stop().unwrap();

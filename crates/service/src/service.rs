@@ -9,8 +9,7 @@ use crate::report::{Handles, Report};
 use tapeworks_engine::JournalReplayed;
 use tapeworks_plant::roll::Roll;
 use tapeworks_plant::view::Watch;
-use tapeworks_plant::{Plant, PlantError, PlantFailure, Status};
-use tapeworks_ring::wait::Wait;
+use tapeworks_plant::{Plant, PlantError, PlantFailure, Reader, Status};
 
 use tapeworks_engine::history::History;
 use tapeworks_outputs::begin::Begin;
@@ -134,7 +133,7 @@ impl Service {
         let listening = config.clients.as_ref().map(|clients| server::bind(clients.address)).transpose()?;
         let sockets = config.multicast.as_ref().map(multicast::bind).transpose()?;
         let watch = Watch::default();
-        let (mut plant, consumers) = Plant::start_watched(config.plant.clone(), &readers, watch.clone())?;
+        let (mut plant, mut ends) = Plant::start_watched(config.plant.clone(), &readers, watch.clone())?;
         let begin = Begin {
             first_event: plant.first_event(),
             first_time: plant.first_time(),
@@ -142,48 +141,42 @@ impl Service {
             live_from: plant.live_from(),
             bell: None,
         };
-        // Where the plant's threads park, each reader of the ring is woken by a bell of its own.
-        let begin_of = |reader: &str| {
-            let place = readers.iter().position(|name| *name == reader);
-            let bell = place.filter(|_| config.plant.wait == Wait::Park).and_then(|place| plant.bell(place));
-            Begin { bell, ..begin.clone() }
+        // Where the plant's threads park, each reader of the ring has a wake-up of its own.
+        let mut take = |name: &str| {
+            let Reader { consumer, bell } = ends.take(name)?;
+            Some((consumer, Begin { bell, ..begin.clone() }))
         };
-        let mut consumers = consumers.into_iter();
-        let for_clients = if config.clients.is_some() { consumers.next() } else { None };
-        let for_multicast = if config.multicast.is_some() { consumers.next() } else { None };
-        let multicast = match (&config.multicast, sockets, for_multicast) {
-            (Some(setting), Some(sockets), Some(consumer)) => {
+        let multicast = match (&config.multicast, sockets, take("multicast")) {
+            (Some(setting), Some(sockets), Some((consumer, begin))) => {
                 let setting = setting.clone();
                 Some(multicast::start(
                     sockets,
                     setting,
                     &config.books(),
                     consumer,
-                    begin_of("multicast"),
+                    begin,
                     on_refusal.clone(),
                 )?)
             }
             _ => None,
         };
         #[cfg(feature = "questdb")]
-        let for_questdb = if config.questdb.is_some() { consumers.next() } else { None };
-        #[cfg(feature = "questdb")]
-        let questdb = match (&config.questdb, for_questdb) {
-            (Some(setting), Some(consumer)) => {
-                Some(questdb::start(setting.clone(), &config.books(), consumer, begin_of("questdb"))?)
+        let questdb = match (&config.questdb, take("questdb")) {
+            (Some(setting), Some((consumer, begin))) => {
+                Some(questdb::start(setting.clone(), &config.books(), consumer, begin)?)
             }
             _ => None,
         };
         #[cfg(feature = "web")]
-        let streaming = consumers
-            .next()
-            .map(|consumer| stream::start(consumer, &config.books(), begin_of("stream")))
+        let streaming = take("stream")
+            .map(|(consumer, begin)| stream::start(consumer, &config.books(), begin))
             .transpose()?;
-        let clients = match (&config.clients, listening, for_clients) {
-            (Some(setting), Some(listener), Some(consumer)) => {
+        let clients = match (&config.clients, listening, take("clients")) {
+            (Some(setting), Some(listener), Some((consumer, begin))) => {
+                let history = begin.history.clone();
                 let options = ServerOptions {
                     nap: setting.nap,
-                    begin: begin_of("clients"),
+                    begin,
                     warm: config.plant.warm,
                     ..ServerOptions::new(
                         setting.address,
@@ -193,7 +186,7 @@ impl Service {
                             books: config.books(),
                             queue_bytes: setting.queue_bytes,
                             max_connections: setting.max_connections,
-                            history: begin.history.clone(),
+                            history,
                             on_refusal: on_refusal.clone(),
                             #[cfg(feature = "tls")]
                             tls: setting

@@ -78,8 +78,8 @@ fn day(topologies: [Topology; 3]) {
     let mut seen = Vec::new();
     for (round, (piece, topology)) in packets.chunks(third).zip(topologies).enumerate() {
         options.topology = topology;
-        let (mut plant, consumers) = Plant::start(options.clone(), &["test"]).unwrap();
-        let consumer = consumers.into_iter().next().unwrap();
+        let (mut plant, mut readers) = Plant::start(options.clone(), &["test"]).unwrap();
+        let consumer = readers.take("test").unwrap().consumer;
         let replayed = plant.replayed().unwrap();
         let status = plant.status();
         if round == 0 {
@@ -158,8 +158,8 @@ fn a_plant_whose_journal_loses_inputs_takes_its_state_so_that_readers_and_the_ne
         options.journal = Some(setting);
         let socket = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
         let packets = without_heartbeats();
-        let (mut running, consumers) = Plant::start(options.clone(), &["test"]).unwrap();
-        let consumer = consumers.into_iter().next().unwrap();
+        let (mut running, mut readers) = Plant::start(options.clone(), &["test"]).unwrap();
+        let consumer = readers.take("test").unwrap().consumer;
         running.replayed().unwrap();
         wait_until("lines", || running.status().channels.len() == 3);
         let channels = running.status().channels;
@@ -199,10 +199,10 @@ fn a_plant_whose_journal_loses_inputs_takes_its_state_so_that_readers_and_the_ne
         }
         next += told.len();
         assert_eq!((next, jumps > 0), (seen.len(), true), "{every:?}");
-        let (mut again, consumers) = Plant::start(options.clone(), &["test"]).unwrap();
+        let (mut again, readers) = Plant::start(options.clone(), &["test"]).unwrap();
         let replayed = again.replayed().unwrap();
         assert_eq!(again.first_event() + replayed.events, seen.len() as u64, "{every:?}");
-        drop(consumers);
+        drop(readers);
         drop(again);
     }
 }
