@@ -14,7 +14,7 @@ use tapeworks_exchange::{LineFaults, Popularity, USUAL_MOST_ORDERS, VenueKind};
 use tapeworks_session::{Content, Made, Request, SessionId, Store};
 use tapeworks_wire::iex::tp::Segment;
 use tapeworks_wire::nasdaq::itch50;
-use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacket};
+use tapeworks_wire::nasdaq::moldudp64::DownstreamPacket;
 use tapeworks_wire::nasdaq::soupbintcp;
 
 const SECOND: u64 = 1_000_000_000;
@@ -211,12 +211,14 @@ fn a_venue_that_restarts_tells_first_what_a_stranger_must_know() {
     for (index, venue) in report.venues.iter().enumerate() {
         assert_eq!(venue.sessions.len(), 3);
         assert_eq!(venue.sessions.iter().map(|session| session.messages).sum::<u64>(), venue.messages);
-        let names: BTreeSet<_> = venue.sessions.iter().map(|session| session.session.login_name().0).collect();
+        let names: BTreeSet<_> =
+            venue.sessions.iter().map(|session| session.session.login_name().0).collect();
         assert_eq!(names.len(), 3);
         let line = &collected.lines[&(index, 0)];
         for (number, session) in venue.sessions.iter().enumerate() {
             let name = session.session.login_name();
-            let of_session: Vec<_> = line.iter().filter(|(seen, ..)| Some(seen.as_str()) == name.as_str()).collect();
+            let of_session: Vec<_> =
+                line.iter().filter(|(seen, ..)| Some(seen.as_str()) == name.as_str()).collect();
             assert!(of_session.iter().map(|(_, number, _)| *number).eq(1..=session.messages));
             // The oracle complains about every message that does not fit what this session has told.
             if index == 0 {
