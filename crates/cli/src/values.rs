@@ -34,7 +34,7 @@ pub(crate) fn venue(name: &str) -> Result<Publisher, String> {
 }
 
 /// `a, b or c`.
-fn one_of<'n>(names: impl Iterator<Item = &'n str>) -> String {
+pub(crate) fn one_of<'n>(names: impl Iterator<Item = &'n str>) -> String {
     let names: Vec<&str> = names.collect();
     match names.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
