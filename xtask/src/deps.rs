@@ -47,6 +47,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "tapeworks-wire",
             "tapeworks-packet",
+            "tapeworks-session",
             "tapeworks-stage",
             "tapeworks-market",
             "tapeworks-feed",

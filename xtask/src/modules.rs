@@ -20,22 +20,6 @@ use crate::process;
 const STILL_THERE: &[(&str, &str)] = &[
     ("tapeworks-exchange", "scenario > schedule"),
     ("tapeworks-exchange", "schedule > scenario"),
-    ("tapeworks-feed", "feed > iex"),
-    ("tapeworks-feed", "feed > itch"),
-    ("tapeworks-feed", "feed > problem"),
-    ("tapeworks-feed", "feed > state"),
-    ("tapeworks-feed", "feed > symbols"),
-    ("tapeworks-feed", "iex > itch"),
-    ("tapeworks-feed", "iex > symbols"),
-    ("tapeworks-feed", "itch > locates"),
-    ("tapeworks-feed", "itch > symbols"),
-    ("tapeworks-feed", "live > feed"),
-    ("tapeworks-feed", "live > state"),
-    ("tapeworks-feed", "locates > symbols"),
-    ("tapeworks-feed", "problem > locates"),
-    ("tapeworks-feed", "state > feed"),
-    ("tapeworks-feed", "state > live"),
-    ("tapeworks-feed", "symbols > state"),
 ];
 
 /// The node of the root's own code.

@@ -10,18 +10,17 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 
-use tapeworks_feed::recognise::{self, Application};
+use tapeworks_feed::recognise;
 use tapeworks_feed::sequence::{Arrival, SequenceTracker};
-use tapeworks_feed::{ChannelIdentity, FileFormat};
-use tapeworks_market::Nanos;
+use tapeworks_feed::{Application, ChannelIdentity, FileFormat};
+use tapeworks_market::{Nanos, Publisher};
 use tapeworks_packet::CaptureError;
 use tapeworks_packet::capture::CapturedPacket;
 use tapeworks_packet::net::{self, Datagram, Transport};
 use tapeworks_packet::tcp::{Flow, Limits, Reassembler, StreamEvent};
+use tapeworks_session::{Transport as UdpTransport, for_transport};
 use tapeworks_wire::framing::{Blocks, FramingError, LengthPrefix};
-use tapeworks_wire::iex::tp;
-use tapeworks_wire::nasdaq::{glimpse50, moldudp64, soupbintcp};
-use tapeworks_wire::protocol_by_name;
+use tapeworks_wire::nasdaq::{glimpse50, soupbintcp};
 use tapeworks_wire::schema::{Decoded, Schema};
 
 use crate::input::{Input, Source};
@@ -52,6 +51,8 @@ pub struct Header<'a> {
     pub decoded: Decoded<'a>,
     /// The channel that it belongs to.
     pub channel: ChannelIdentity,
+    /// The feed, where the destination or the application tells.
+    pub publisher: Option<Publisher>,
     /// Who sent it, and where to.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
     /// The VLAN that it came on.
@@ -403,10 +404,6 @@ struct Analyser {
 
 const IN_ORDER: Arrival = Arrival { skip: 0, gap: None };
 
-fn schema_of(application: Application) -> Option<&'static Schema> {
-    protocol_by_name(application.protocol()).map(|protocol| protocol.schema)
-}
-
 impl Analyser {
     fn new(forced: Option<Application>) -> Self {
         Self {
@@ -482,62 +479,44 @@ impl Analyser {
             };
             return visitor.visit(place, Item::Trouble(&trouble, datagram.payload));
         };
-        let Some(schema) = schema_of(application) else { return ControlFlow::Continue(()) };
+        let schema = application.spec().schema;
+        for_transport!(application.transport(), T => {
+            self.packet_of::<T>(place, application, schema, datagram, cut, visitor)
+        })
+    }
+
+    /// A datagram of a transport.
+    fn packet_of<T: UdpTransport>(
+        &mut self,
+        place: &Place,
+        application: Application,
+        schema: &'static Schema,
+        datagram: &Datagram<'_>,
+        cut: Option<(usize, u32)>,
+        visitor: &mut impl Visitor,
+    ) -> ControlFlow<()> {
         let payload = datagram.payload;
-        let place = *place;
-        let fault = |visitor: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>, error| {
-            visitor(Item::Trouble(&Trouble::Transport(error), payload))
+        let packet = match T::packet(payload) {
+            Ok(packet) => packet,
+            Err(error) => {
+                return visitor.visit(place, Item::Trouble(&Trouble::Transport(error), payload));
+            }
         };
-        match application {
-            Application::TotalViewItch50 => {
-                let packet = match moldudp64::DownstreamPacket::decode(payload) {
-                    Ok(packet) => packet,
-                    Err(error) => return fault(&mut |item| visitor.visit(&place, item), error),
-                };
-                let channel = ChannelIdentity::MoldUdp64 {
-                    session: packet.session().0,
-                    port: datagram.destination.port(),
-                };
-                let count = u64::from(packet.count());
-                let header = Header {
-                    schema: &moldudp64::SCHEMA,
-                    decoded: moldudp64::DownstreamPacket::SCHEMA.decode(payload),
-                    channel,
-                    addresses: Some((datagram.source, datagram.destination)),
-                    vlan: datagram.vlan,
-                    first_sequence: Some(packet.sequence_number()),
-                    messages: count,
-                    is_end_of_session: packet.is_end_of_session(),
-                    arrival: self.arrive(channel, packet.sequence_number(), count),
-                };
-                blocks(&place, schema, &header, 20, packet.blocks(), payload, cut, visitor)
-            }
-            _ => {
-                let segment = match tp::Segment::decode(payload) {
-                    Ok(segment) => segment,
-                    Err(error) => return fault(&mut |item| visitor.visit(&place, item), error),
-                };
-                let channel = ChannelIdentity::IexTp {
-                    protocol: segment.message_protocol_id().raw(),
-                    channel: segment.channel_id(),
-                    session: segment.session_id(),
-                };
-                let count = u64::from(segment.message_count());
-                let first = segment.first_message_sequence_number();
-                let header = Header {
-                    schema: &tp::SCHEMA,
-                    decoded: tp::Segment::SCHEMA.decode(payload),
-                    channel,
-                    addresses: Some((datagram.source, datagram.destination)),
-                    vlan: datagram.vlan,
-                    first_sequence: Some(first),
-                    messages: count,
-                    is_end_of_session: false,
-                    arrival: self.arrive(channel, first, count),
-                };
-                blocks(&place, schema, &header, 40, segment.blocks(), payload, cut, visitor)
-            }
-        }
+        let channel = ChannelIdentity::of_datagram(packet.header.session, datagram.destination.port());
+        let tapeworks_session::Header { first, count, is_end_of_session, .. } = packet.header;
+        let header = Header {
+            schema: T::SCHEMA,
+            decoded: T::fields(payload),
+            channel,
+            publisher: Some(application.spec().publisher(None, Some(datagram.destination))),
+            addresses: Some((datagram.source, datagram.destination)),
+            vlan: datagram.vlan,
+            first_sequence: Some(first),
+            messages: count,
+            is_end_of_session,
+            arrival: self.arrive(channel, first, count),
+        };
+        blocks(place, schema, &header, packet.header_bytes as u64, packet.blocks, payload, cut, visitor)
     }
 
     fn arrive(&mut self, channel: ChannelIdentity, first: u64, count: u64) -> Arrival {
@@ -600,8 +579,8 @@ impl Analyser {
         let place = Place { file, number: framed.frames, offset, time: None };
         // Files beyond 65,536 would share channels; no command line holds so many.
         let channel = ChannelIdentity::File { file: u16::try_from(file).unwrap_or(u16::MAX) };
-        let application = self.forced.unwrap_or(Application::TotalViewItch50);
-        let Some(schema) = schema_of(application) else { return ControlFlow::Continue(()) };
+        let application = self.forced.unwrap_or(Application::OF_STREAMS);
+        let schema = application.spec().schema;
         match framing {
             FileFormat::LengthPrefixed => {
                 let message = Message {
@@ -630,13 +609,13 @@ impl Analyser {
 }
 
 /// Shows a packet's header and the messages in it.
-#[expect(clippy::too_many_arguments, reason = "one call in each of two transports")]
-fn blocks<Order: LengthPrefix>(
+#[expect(clippy::too_many_arguments, reason = "one call")]
+fn blocks<Prefix: LengthPrefix>(
     place: &Place,
     schema: &'static Schema,
     header: &Header<'_>,
     header_length: u64,
-    mut blocks: Blocks<'_, Order>,
+    mut blocks: Blocks<'_, Prefix>,
     payload: &[u8],
     cut: Option<(usize, u32)>,
     visitor: &mut impl Visitor,
@@ -645,8 +624,9 @@ fn blocks<Order: LengthPrefix>(
     let first = header.first_sequence.unwrap_or(0);
     let mut number = 0;
     let mut broken = None;
+    let prefix = if Prefix::IS_PART { 0 } else { Prefix::BYTES as u64 };
     loop {
-        let at = Place { offset: place.offset + header_length + blocks.offset() as u64 + 2, ..*place };
+        let at = Place { offset: place.offset + header_length + blocks.offset() as u64 + prefix, ..*place };
         let Some(block) = blocks.next() else { break };
         let message = |bytes, is_cut| Message {
             schema,
@@ -713,6 +693,7 @@ fn soup_packet(
         schema: &soupbintcp::SCHEMA,
         decoded: soupbintcp::SCHEMA.decode(packet),
         channel: envelope.channel,
+        publisher: None,
         addresses: envelope.addresses,
         vlan: envelope.vlan,
         first_sequence: sequence,
@@ -730,7 +711,7 @@ fn soup_packet(
     }
     let place = Place { offset: place.offset + 3, ..*place };
     // What clients send unsequenced is orders, not market data.
-    match envelope.application.filter(|_| is_sequenced).and_then(schema_of) {
+    match envelope.application.filter(|_| is_sequenced).map(|application| application.spec().schema) {
         Some(schema) => {
             // What ends a snapshot belongs to none of the protocols whose messages it is made of.
             let is_end = glimpse50::Message::decode(bytes).is_ok();
@@ -821,7 +802,7 @@ fn stream_bytes(
         }
         if forced.is_some() || recognise::soup_stream(stream) {
             connection.is_recognised = true;
-            connection.application = forced.or(Some(Application::TotalViewItch50));
+            connection.application = forced.or(Some(Application::OF_STREAMS));
         } else {
             connection.is_recognised = is_soup(stream);
             connection.is_given_up = !connection.is_recognised;

@@ -8,7 +8,6 @@ use tapeworks_packet::CaptureError;
 use tapeworks_packet::capture::{CaptureReader, FileKind};
 use tapeworks_packet::framed::FramedReader;
 use tapeworks_packet::source::ByteSource;
-use tapeworks_wire::nasdaq::itch50;
 
 /// How much of a file is looked at to recognise it, in bytes.
 const PROBE_BYTES: usize = 4096;
@@ -111,7 +110,7 @@ impl Input {
             FileKind::Unknown => {
                 let format = match recognise::framing(start) {
                     Some(format) => format,
-                    None if application == Some(Application::TotalViewItch50) && !start.is_empty() => {
+                    None if application == Some(Application::OF_STREAMS) && !start.is_empty() => {
                         FileFormat::LengthPrefixed
                     }
                     None => {
@@ -177,8 +176,8 @@ impl Input {
                     FileFormat::LengthPrefixed => bytes,
                     FileFormat::SoupBinTcp => bytes.strip_prefix(b"S").unwrap_or_default(),
                 };
-                if let Some(time) = itch50::timestamp(message) {
-                    *last = Nanos(midnight.0.saturating_add(time.nanoseconds()));
+                if let Some(since_midnight) = (Application::OF_STREAMS.spec().time)(message) {
+                    *last = Nanos(midnight.0.saturating_add(since_midnight));
                 }
                 Ok(Some(*last))
             }

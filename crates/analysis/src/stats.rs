@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::ops::ControlFlow;
 
 use serde_json::{Value, json};
-use tapeworks_feed::{Application, ChannelIdentity, itch_publisher};
+use tapeworks_feed::{Application, ChannelIdentity};
 use tapeworks_market::{Nanos, Publisher, Symbol};
 use tapeworks_packet::capture::CapturedPacket;
 use tapeworks_wire::DecodeError;
@@ -392,11 +392,7 @@ impl Counter<'_> {
         let Some(channel) = self.channel(header.channel) else { return };
         channel.packets += 1;
         if let Some((_, destination)) = header.addresses {
-            channel.venue = match header.channel {
-                ChannelIdentity::MoldUdp64 { .. } => Some(itch_publisher(destination)),
-                ChannelIdentity::IexTp { .. } => Some(Publisher::IEXG_DEEP),
-                _ => None,
-            };
+            channel.venue = header.publisher;
             *channel.lines.entry(destination).or_default() += 1;
         }
         channel.ends_of_session += u64::from(header.is_end_of_session);

@@ -7,25 +7,16 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tapeworks_feed::ChannelIdentity;
+use tapeworks_feed::{ChannelIdentity, FEEDS};
 use tapeworks_market::{Nanos, Symbol};
 use tapeworks_wire::schema::{Decoded, Kind};
 
 use crate::analyser::Message;
 
-/// Fields that hold a symbol.
-const SYMBOL_FIELDS: [&str; 2] = ["stock", "symbol"];
-
-/// The field that holds the venue's number of a symbol.
-const LOCATE_FIELD: &str = "stock_locate";
-
-/// The message that defines what a number stands for; before it the first that names a symbol does.
-const DIRECTORY: &str = "StockDirectory";
-
 /// The symbols of every channel by the venue's numbers.
 #[derive(Debug, Default)]
 pub struct Subjects {
-    by_locate: HashMap<(ChannelIdentity, u64), Symbol>,
+    by_number: HashMap<(ChannelIdentity, u64), Symbol>,
 }
 
 impl Subjects {
@@ -33,20 +24,24 @@ impl Subjects {
     pub fn symbol(&mut self, message: &Message<'_>) -> Option<Symbol> {
         let structure = message.decoded.structure?;
         let bytes = message.decoded.bytes;
-        let locate = structure.unsigned_field(LOCATE_FIELD, bytes).filter(|locate| *locate != 0);
-        let field = SYMBOL_FIELDS.iter().find_map(|name| structure.field(name));
-        let text = field.and_then(|field| bytes.get(field.offset..field.offset + field.length));
-        let named = text.and_then(|text| Symbol::from_bytes(text).ok());
-        match (named, locate) {
-            (Some(symbol), Some(locate)) => {
-                let known = self.by_locate.entry((message.channel, locate)).or_insert(symbol);
-                if structure.name == DIRECTORY {
+        let naming = FEEDS.iter().find(|feed| feed.schema.name == message.schema.name)?.naming;
+        let number = naming.number.and_then(|name| structure.unsigned_field(name, bytes));
+        let number = number.filter(|number| *number != 0);
+        let text = |name| {
+            let field = structure.field(name)?;
+            bytes.get(field.offset..field.offset + field.length)
+        };
+        let named = text(naming.symbol).and_then(|root| naming.symbol_of(root, naming.suffix.and_then(text)));
+        match (named, number) {
+            (Some(symbol), Some(number)) => {
+                let known = self.by_number.entry((message.channel, number)).or_insert(symbol);
+                if naming.directory == Some(structure.name) {
                     *known = symbol;
                 }
                 Some(symbol)
             }
             (Some(symbol), None) => Some(symbol),
-            (None, Some(locate)) => self.by_locate.get(&(message.channel, locate)).copied(),
+            (None, Some(number)) => self.by_number.get(&(message.channel, number)).copied(),
             (None, None) => None,
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::civil;
 use jiff::tz::TimeZone;
 use tapeworks_analysis::replay::MAX_THREADS;
-use tapeworks_feed::{Application, clock};
+use tapeworks_feed::{Application, FEEDS, clock};
 use tapeworks_market::{Nanos, Publisher, Symbol};
 
 /// A protocol that can be dumped and replayed.
@@ -18,16 +18,28 @@ pub(crate) fn application(name: &str) -> Result<Application, String> {
     if let Some(protocol) = tapeworks_wire::protocol_by_name(name) {
         return Err(format!("{} is a transport: name what it carries", protocol.schema.name));
     }
-    Err("unknown protocol; use itch, iex-tops or iex-deep".to_owned())
+    Err(format!("unknown protocol; use {}", one_of(FEEDS.iter().map(|feed| feed.name))))
 }
 
-/// The feed of an ITCH venue.
+/// The publisher of a feed that several venues have.
 pub(crate) fn venue(name: &str) -> Result<Publisher, String> {
-    match name.to_ascii_lowercase().as_str() {
-        "nasdaq" | "xnas" => Ok(Publisher::XNAS_ITCH),
-        "bx" | "xbos" => Ok(Publisher::XBOS_ITCH),
-        "psx" | "xpsx" => Ok(Publisher::XPSX_ITCH),
-        _ => Err("unknown venue; use nasdaq, bx or psx (IEX's feeds name themselves)".to_owned()),
+    let shared = FEEDS.iter().filter(|feed| feed.only_publisher().is_none()).flat_map(|feed| feed.publishers);
+    let wanted = name.to_ascii_lowercase();
+    match shared.clone().find(|one| one.names.contains(&wanted.as_str())) {
+        Some(found) => Ok(found.publisher),
+        None => {
+            let names = one_of(shared.filter_map(|one| one.names.first().copied()));
+            Err(format!("unknown venue; use {names} (the other feeds name themselves)"))
+        }
+    }
+}
+
+/// `a, b or c`.
+pub(crate) fn one_of<'n>(names: impl Iterator<Item = &'n str>) -> String {
+    let names: Vec<&str> = names.collect();
+    match names.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => names.concat(),
     }
 }
 

@@ -25,7 +25,7 @@ const PCAP_RECORD_HEADER_BYTES: u64 = 16;
 pub fn write_itch(scenario: &Scenario, mut sink: impl Write) -> io::Result<Report> {
     let mut generator = Generator::new(scenario).map_err(invalid)?;
     match scenario.venues.as_slice() {
-        [venue] if venue.kind.is_itch() => {}
+        [venue] if venue.kind.is_in_files() => {}
         venues => {
             let first = venues.first().map_or("none", |venue| venue.kind.name());
             return Err(invalid(ScenarioError::NotOneItchVenue { venues: venues.len(), first }));

@@ -13,10 +13,11 @@ use std::collections::BinaryHeap;
 use tapeworks_wire::nasdaq::itch50::{CrossType, ReasonCode, TradingState};
 
 use crate::book::{Book, Order, Side};
-use crate::iex::{self, Print, Quote};
+use crate::dialect::{Dialect as _, for_dialect};
+use crate::iex::{self, Quote};
 use crate::instrument::Instrument;
 use crate::nasdaq;
-use crate::outbox::{Change, Outbox, Stamp, Standing};
+use crate::outbox::{Change, Outbox, Print, Stamp, Standing};
 use crate::popularity::Chooser;
 use crate::random::Random;
 use crate::scenario::{FEWEST_ORDERS, Scenario, ScenarioError, VenueKind};
@@ -40,7 +41,7 @@ pub struct Generated {
     pub timestamp_ns: u64,
     /// Bytes written.
     pub length: usize,
-    /// The message's type, which is its first byte.
+    /// The message's type.
     pub message_type: u8,
 }
 
@@ -161,7 +162,8 @@ impl Generator {
         }
         let (venue, timestamp_ns, message) = self.outbox.take()?;
         out.get_mut(..message.len())?.copy_from_slice(message);
-        let message_type = *message.first()?;
+        let kind = self.venues.get(venue)?.kind;
+        let message_type = *message.get(for_dialect!(kind, D => D::TYPE_OFFSET))?;
         Some(Generated { venue, timestamp_ns, length: message.len(), message_type })
     }
 
@@ -187,11 +189,7 @@ impl Generator {
         let (kind, of_market) = (state.kind, self.stamp(venue, None));
         let outbox = &mut Outbox::default();
         for code in &state.phases {
-            if kind.is_itch() {
-                nasdaq::system_event(outbox, &of_market, *code);
-            } else {
-                iex::system_event(outbox, kind, &of_market, *code);
-            }
+            for_dialect!(kind, D => D::system_event(outbox, kind, &of_market, *code));
         }
         if state.breaker.0 {
             nasdaq::circuit_breaker_levels(outbox, &of_market);
@@ -216,19 +214,17 @@ impl Generator {
         let (kind, stamp) = (self.venues[venue].kind, self.stamp(venue, Some(symbol)));
         let instrument = &self.instruments[symbol as usize];
         let stock = instrument.symbol;
-        if kind.is_itch() {
-            nasdaq::directory(outbox, &stamp, symbol, instrument, standing);
-            if standing.operational_halt {
-                nasdaq::operational_halt(outbox, &stamp, stock, kind, true);
-            }
-            for side in [Side::Buy, Side::Sell] {
-                for order in book.side(side).iter().rev() {
-                    nasdaq::change(outbox, &stamp, stock, &Change::Add { side, order: *order, mpid: None });
+        for_dialect!(kind, D => {
+            D::directory(outbox, kind, &stamp, symbol, instrument, standing);
+            if D::TELLS_ORDERS {
+                for side in [Side::Buy, Side::Sell] {
+                    for order in book.side(side).iter().rev() {
+                        D::change(outbox, &stamp, instrument, &Change::Add { side, order: *order, mpid: None });
+                    }
                 }
+                return;
             }
-            return;
-        }
-        iex::directory(outbox, kind, &stamp, symbol, instrument, standing);
+        });
         if kind == VenueKind::IexTops {
             let quote = self.venues[venue].quotes.get(symbol as usize).copied().unwrap_or_default();
             iex::quote(outbox, &stamp, stock, quote, book.halted);
@@ -518,10 +514,8 @@ impl Generator {
     fn retail_interest(&mut self, venue: usize, symbol: u32) {
         let choice = self.random.below(4);
         let (stamp, stock) = (self.stamp(venue, Some(symbol)), self.instruments[symbol as usize].symbol);
-        match self.venues[venue].kind {
-            kind if kind.is_itch() => nasdaq::retail_interest(&mut self.outbox, &stamp, stock, choice),
-            kind => iex::retail_interest(&mut self.outbox, kind, &stamp, stock, choice),
-        }
+        let kind = self.venues[venue].kind;
+        for_dialect!(kind, D => D::retail_interest(&mut self.outbox, kind, &stamp, stock, choice));
     }
 
     // --- telling it ---
@@ -538,13 +532,13 @@ impl Generator {
         {
             let print = Print::new(&stamp, instrument, shares, price, match_number);
             self.venues[venue].last_print = Some(print);
-            if !kind.is_itch() {
-                iex::trade(&mut self.outbox, kind, &stamp, &print);
+            for_dialect!(kind, D => D::trade(&mut self.outbox, kind, &stamp, &print));
+        }
+        for_dialect!(kind, D => {
+            if D::TELLS_ORDERS {
+                return D::change(&mut self.outbox, &stamp, instrument, change);
             }
-        }
-        if kind.is_itch() {
-            return nasdaq::change(&mut self.outbox, &stamp, instrument.symbol, change);
-        }
+        });
         match *change {
             Change::Add { side, order, .. }
             | Change::Execute { side, order, .. }
@@ -666,11 +660,7 @@ impl Generator {
         match script.step {
             Step::System(code) => {
                 self.venues[venue].phases.push(code);
-                if kind.is_itch() {
-                    nasdaq::system_event(&mut self.outbox, &of_market, code);
-                } else {
-                    iex::system_event(&mut self.outbox, kind, &of_market, code);
-                }
+                for_dialect!(kind, D => D::system_event(&mut self.outbox, kind, &of_market, code));
             }
             Step::Directory { first_new_issue } => {
                 let new_issue = symbol >= first_new_issue;
@@ -683,11 +673,8 @@ impl Generator {
                 let standing = Standing { told: true, new_issue, state, reason, ..Standing::UNTOLD };
                 self.standings[index] = standing;
                 let instrument = &self.instruments[symbol as usize];
-                if kind.is_itch() {
-                    nasdaq::directory(&mut self.outbox, &stamp, symbol, instrument, &standing);
-                } else {
-                    iex::directory(&mut self.outbox, kind, &stamp, symbol, instrument, &standing);
-                }
+                let outbox = &mut self.outbox;
+                for_dialect!(kind, D => D::directory(outbox, kind, &stamp, symbol, instrument, &standing));
             }
             Step::CircuitBreakerLevels => {
                 self.venues[venue].breaker.0 = true;
@@ -719,30 +706,19 @@ impl Generator {
                 self.books[index].halted = halted;
                 self.standings[index].operational_halt = halted;
                 let stock = self.instruments[symbol as usize].symbol;
-                if kind.is_itch() {
-                    nasdaq::operational_halt(&mut self.outbox, &stamp, stock, kind, halted);
-                } else {
-                    iex::operational_halt(&mut self.outbox, kind, &stamp, stock, halted);
-                    self.tell_halt_in_quote(venue, symbol);
-                }
+                for_dialect!(kind, D => D::operational_halt(&mut self.outbox, kind, &stamp, stock, halted));
+                self.tell_halt_in_quote(venue, symbol);
             }
             Step::ShortSaleTest => {
                 self.standings[index].short_sale_test = true;
                 let stock = self.instruments[symbol as usize].symbol;
-                if kind.is_itch() {
-                    nasdaq::reg_sho(&mut self.outbox, &stamp, stock);
-                } else {
-                    iex::short_sale_test(&mut self.outbox, kind, &stamp, stock);
-                }
+                for_dialect!(kind, D => D::short_sale_test(&mut self.outbox, kind, &stamp, stock));
             }
             Step::RetailInterest => self.retail_interest(venue, symbol),
             Step::BreakTrade => {
                 if let Some(print) = self.venues[venue].last_print {
-                    if kind.is_itch() {
-                        nasdaq::broken_trade(&mut self.outbox, &of_market, print.trade_id);
-                    } else {
-                        iex::trade_break(&mut self.outbox, kind, &stamp, &print);
-                    }
+                    let outbox = &mut self.outbox;
+                    for_dialect!(kind, D => D::trade_break(outbox, kind, &of_market, &stamp, &print));
                 }
             }
             Step::Imbalance(code) => {
@@ -785,12 +761,8 @@ impl Generator {
         (standing.state, standing.reason) = (state, reason);
         let standing = *standing;
         let kind = self.venues[venue].kind;
-        if kind.is_itch() {
-            nasdaq::trading_action(&mut self.outbox, &stamp, stock, state, reason);
-        } else {
-            iex::trading_status(&mut self.outbox, kind, &stamp, stock, &standing);
-            self.tell_halt_in_quote(venue, symbol);
-        }
+        for_dialect!(kind, D => D::trading_state(&mut self.outbox, kind, &stamp, stock, &standing));
+        self.tell_halt_in_quote(venue, symbol);
     }
 
     /// TOPS tells in the quote whether the symbol is halted.

@@ -5,8 +5,9 @@ use tapeworks_wire::nasdaq::itch50::TradingState;
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch, SecondsSinceEpoch};
 
 use crate::book::{Book, Side};
+use crate::dialect::Dialect;
 use crate::instrument::Instrument;
-use crate::outbox::{Outbox, Stamp, Standing};
+use crate::outbox::{Outbox, Print, Stamp, Standing, in_market_hours};
 use crate::scenario::{SECOND_NS, VenueKind};
 use crate::schedule::{CLOSE_NS, OPEN_NS};
 
@@ -16,10 +17,6 @@ fn time(stamp: &Stamp) -> NanosecondsSinceEpoch {
 
 fn price(raw: u32) -> Decimal<i64, 4> {
     Decimal(i64::from(raw))
-}
-
-fn in_market_hours(stamp: &Stamp) -> bool {
-    (OPEN_NS..CLOSE_NS).contains(&stamp.time_ns)
 }
 
 /// Listed at IEX, so that its auctions are held there.
@@ -44,13 +41,13 @@ macro_rules! say {
 }
 
 /// A phase of the day, by its ITCH letter: IEX calls the start of market hours `R`.
-pub(crate) fn system_event(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, code: u8) {
+fn system_event(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, code: u8) {
     let code = if code == b'Q' { b'R' } else { code };
     say!(outbox, kind, stamp, SystemEventFields |feed| { system_event: feed::SystemEventCode::from_raw(code) });
 }
 
 /// What is told of a symbol before the day starts.
-pub(crate) fn directory(
+fn directory(
     outbox: &mut Outbox,
     kind: VenueKind,
     stamp: &Stamp,
@@ -78,7 +75,7 @@ pub(crate) fn directory(
     });
 }
 
-pub(crate) fn trading_status(
+fn trading_status(
     outbox: &mut Outbox,
     kind: VenueKind,
     stamp: &Stamp,
@@ -97,13 +94,7 @@ pub(crate) fn trading_status(
     });
 }
 
-pub(crate) fn operational_halt(
-    outbox: &mut Outbox,
-    kind: VenueKind,
-    stamp: &Stamp,
-    symbol: Ascii<8>,
-    halted: bool,
-) {
+fn operational_halt(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, symbol: Ascii<8>, halted: bool) {
     say!(outbox, kind, stamp, OperationalHaltStatusFields |feed| {
         operational_halt_status: feed::OperationalHaltCode::from_raw(if halted { b'O' } else { b'N' }),
         symbol,
@@ -111,7 +102,7 @@ pub(crate) fn operational_halt(
 }
 
 /// A short sale price test begins to hold during the day.
-pub(crate) fn short_sale_test(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, symbol: Ascii<8>) {
+fn short_sale_test(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, symbol: Ascii<8>) {
     say!(outbox, kind, stamp, ShortSalePriceTestStatusFields |feed| {
         short_sale_price_test_status: feed::ShortSalePriceTest::InEffect,
         symbol,
@@ -120,13 +111,7 @@ pub(crate) fn short_sale_test(outbox: &mut Outbox, kind: VenueKind, stamp: &Stam
 }
 
 /// Retail liquidity.
-pub(crate) fn retail_interest(
-    outbox: &mut Outbox,
-    kind: VenueKind,
-    stamp: &Stamp,
-    symbol: Ascii<8>,
-    choice: u32,
-) {
+fn retail_interest(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, symbol: Ascii<8>, choice: u32) {
     say!(outbox, kind, stamp, RetailLiquidityIndicatorFields |feed| {
         retail_liquidity_indicator: match choice % 4 {
             0 => feed::RetailLiquidity::BuyInterest,
@@ -199,31 +184,7 @@ pub(crate) fn auction(
     });
 }
 
-/// A trade as the tape needs it again when it is broken.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Print {
-    pub(crate) symbol: Ascii<8>,
-    pub(crate) shares: u32,
-    pub(crate) price: u32,
-    pub(crate) trade_id: u64,
-    conditions: u8,
-}
-
-impl Print {
-    pub(crate) fn new(
-        stamp: &Stamp,
-        instrument: &Instrument,
-        shares: u32,
-        price: u32,
-        trade_id: u64,
-    ) -> Self {
-        let odd_lot = u8::from(shares < instrument.round_lot) << 5;
-        let extended_hours = u8::from(!in_market_hours(stamp)) << 6;
-        Self { symbol: instrument.symbol, shares, price, trade_id, conditions: odd_lot | extended_hours }
-    }
-}
-
-pub(crate) fn trade(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, print: &Print) {
+fn trade(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, print: &Print) {
     say!(outbox, kind, stamp, TradeReportFields |feed| {
         sale_condition_flags: feed::SaleConditionFlags(print.conditions),
         symbol: print.symbol,
@@ -233,7 +194,7 @@ pub(crate) fn trade(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, print: 
     });
 }
 
-pub(crate) fn trade_break(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, print: &Print) {
+fn trade_break(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, print: &Print) {
     say!(outbox, kind, stamp, TradeBreakFields |feed| {
         sale_condition_flags: feed::SaleConditionFlags(print.conditions),
         symbol: print.symbol,
@@ -281,5 +242,64 @@ pub(crate) fn level(
             stamp,
             &deep10::PriceLevelSellUpdateFields { event_flags, timestamp, symbol, size, price }.encode(),
         ),
+    }
+}
+
+/// IEX's protocols: TOPS tells quotes, DEEP levels, both tell trades alike.
+pub(crate) struct Iex;
+
+impl Dialect for Iex {
+    const TELLS_ORDERS: bool = false;
+
+    fn system_event(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, code: u8) {
+        system_event(outbox, kind, stamp, code);
+    }
+
+    fn directory(
+        outbox: &mut Outbox,
+        kind: VenueKind,
+        stamp: &Stamp,
+        index: u32,
+        instrument: &Instrument,
+        standing: &Standing,
+    ) {
+        directory(outbox, kind, stamp, index, instrument, standing);
+    }
+
+    fn trade(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, print: &Print) {
+        trade(outbox, kind, stamp, print);
+    }
+
+    fn trading_state(
+        outbox: &mut Outbox,
+        kind: VenueKind,
+        stamp: &Stamp,
+        stock: Ascii<8>,
+        standing: &Standing,
+    ) {
+        trading_status(outbox, kind, stamp, stock, standing);
+    }
+
+    fn operational_halt(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, stock: Ascii<8>, halted: bool) {
+        operational_halt(outbox, kind, stamp, stock, halted);
+    }
+
+    fn short_sale_test(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, stock: Ascii<8>) {
+        short_sale_test(outbox, kind, stamp, stock);
+    }
+
+    fn retail_interest(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, stock: Ascii<8>, choice: u32) {
+        retail_interest(outbox, kind, stamp, stock, choice);
+    }
+
+    fn trade_break(outbox: &mut Outbox, kind: VenueKind, _: &Stamp, stamp: &Stamp, print: &Print) {
+        trade_break(outbox, kind, stamp, print);
+    }
+
+    /// At offset 2, in nanoseconds since 1970.
+    fn restamp(message: &mut [u8], utc_ns: u64, _midnight_ns: u64) {
+        if let Some(place) = message.get_mut(2..10) {
+            place.copy_from_slice(&utc_ns.to_le_bytes());
+        }
     }
 }

@@ -23,6 +23,7 @@
 //! tells the time that it took.
 
 mod book;
+mod dialect;
 mod files;
 mod generator;
 mod iex;

@@ -18,6 +18,7 @@ use tapeworks_session::glimpse::Image;
 use tapeworks_session::transport::digits;
 use tapeworks_session::{Content, Made, SessionId, Stream};
 
+use crate::dialect::{Dialect as _, for_dialect};
 use crate::generator::{Generator, MAX_MESSAGE_BYTES};
 use crate::lines::{LineOptions, Lines, Outgoing};
 use crate::report::{Injected, VenueReport};
@@ -504,7 +505,7 @@ impl Live {
         let venue = &mut self.venues[index];
         let kind = venue.kind;
         let Some(bytes) = message.bytes.get_mut(..message.length) else { return };
-        stamp(kind, bytes, due_utc_ns, self.midnight_ns);
+        for_dialect!(kind, D => D::restamp(bytes, due_utc_ns, self.midnight_ns));
         if !venue.stream.has_room(bytes) {
             self.flush(index, now_ns, outlet);
         }
@@ -679,7 +680,7 @@ impl Live {
         let next = state.stream.next_sequence() + u64::from(state.stream.messages()) + untold;
         let mut image = Image::new(state.stream.session(), next);
         self.generator.image(venue, |message| {
-            image.put(message, |bytes| stamp(kind, bytes, utc_ns, self.midnight_ns));
+            image.put(message, |bytes| for_dialect!(kind, D => D::restamp(bytes, utc_ns, self.midnight_ns)));
         });
         image.finish();
         Some(image)
@@ -714,17 +715,5 @@ impl Live {
             worst_late_ns: self.worst_late_ns,
             venues: self.venues.iter().map(venue).collect(),
         }
-    }
-}
-
-/// Writes a message's time: ITCH has it at offset 5, in nanoseconds since midnight, IEX at offset 2, since the epoch.
-fn stamp(kind: VenueKind, message: &mut [u8], utc_ns: u64, midnight_ns: u64) {
-    if kind.is_itch() {
-        let time = utc_ns.saturating_sub(midnight_ns).to_be_bytes();
-        if let (Some(place), Some(bytes)) = (message.get_mut(5..11), time.last_chunk::<6>()) {
-            place.copy_from_slice(bytes);
-        }
-    } else if let Some(place) = message.get_mut(2..10) {
-        place.copy_from_slice(&utc_ns.to_le_bytes());
     }
 }

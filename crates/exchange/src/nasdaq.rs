@@ -4,8 +4,9 @@ use tapeworks_wire::nasdaq::itch50::{self, *};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceMidnight, SecondsSinceMidnight};
 
 use crate::book::Side;
+use crate::dialect::Dialect;
 use crate::instrument::Instrument;
-use crate::outbox::{Change, Outbox, Stamp, Standing};
+use crate::outbox::{Change, Outbox, Print, Stamp, Standing};
 use crate::scenario::VenueKind;
 
 /// Market participants that put their name to an order. None of them exists.
@@ -45,7 +46,7 @@ macro_rules! say {
 
 /// A change of the book.
 #[inline]
-pub(crate) fn change(outbox: &mut Outbox, stamp: &Stamp, stock: Ascii<8>, change: &Change) {
+fn change(outbox: &mut Outbox, stamp: &Stamp, stock: Ascii<8>, change: &Change) {
     match *change {
         Change::Add { side, order, mpid: None } => say!(
             outbox,
@@ -127,18 +128,12 @@ pub(crate) fn change(outbox: &mut Outbox, stamp: &Stamp, stock: Ascii<8>, change
 }
 
 /// A phase of the day, by its ITCH letter.
-pub(crate) fn system_event(outbox: &mut Outbox, stamp: &Stamp, code: u8) {
+fn system_event(outbox: &mut Outbox, stamp: &Stamp, code: u8) {
     say!(outbox, stamp, SystemEventFields { event_code: EventCode::from_raw(code) });
 }
 
 /// What is told of a symbol before the day starts.
-pub(crate) fn directory(
-    outbox: &mut Outbox,
-    stamp: &Stamp,
-    index: u32,
-    instrument: &Instrument,
-    standing: &Standing,
-) {
+fn directory(outbox: &mut Outbox, stamp: &Stamp, index: u32, instrument: &Instrument, standing: &Standing) {
     stock_directory(outbox, stamp, index, instrument, standing.new_issue);
     trading_action(outbox, stamp, instrument.symbol, standing.state, standing.reason);
     let reg_sho_action = match index % 50 {
@@ -224,7 +219,7 @@ pub(crate) fn is_listed(index: u32) -> bool {
     index.is_multiple_of(2)
 }
 
-pub(crate) fn trading_action(
+fn trading_action(
     outbox: &mut Outbox,
     stamp: &Stamp,
     stock: Ascii<8>,
@@ -239,7 +234,7 @@ pub(crate) fn trading_action(
 }
 
 /// A short sale price test begins to hold during the day (Rule 201).
-pub(crate) fn reg_sho(outbox: &mut Outbox, stamp: &Stamp, stock: Ascii<8>) {
+fn reg_sho(outbox: &mut Outbox, stamp: &Stamp, stock: Ascii<8>) {
     let reg_sho_action = RegShoAction::RegShoShortSalePriceTestRestriction;
     say!(outbox, stamp, RegShoRestrictionFields { stock, reg_sho_action });
 }
@@ -298,13 +293,7 @@ pub(crate) fn collar(outbox: &mut Outbox, stamp: &Stamp, instrument: &Instrument
     );
 }
 
-pub(crate) fn operational_halt(
-    outbox: &mut Outbox,
-    stamp: &Stamp,
-    stock: Ascii<8>,
-    kind: VenueKind,
-    halted: bool,
-) {
+fn operational_halt(outbox: &mut Outbox, stamp: &Stamp, stock: Ascii<8>, kind: VenueKind, halted: bool) {
     say!(
         outbox,
         stamp,
@@ -372,11 +361,11 @@ pub(crate) fn cross(
     );
 }
 
-pub(crate) fn broken_trade(outbox: &mut Outbox, stamp: &Stamp, match_number: u64) {
+fn broken_trade(outbox: &mut Outbox, stamp: &Stamp, match_number: u64) {
     say!(outbox, stamp, BrokenTradeFields { match_number });
 }
 
-pub(crate) fn retail_interest(outbox: &mut Outbox, stamp: &Stamp, stock: Ascii<8>, choice: u32) {
+fn retail_interest(outbox: &mut Outbox, stamp: &Stamp, stock: Ascii<8>, choice: u32) {
     let interest_flag = match choice % 4 {
         0 => InterestFlag::BuySide,
         1 => InterestFlag::SellSide,
@@ -403,4 +392,63 @@ pub(crate) fn direct_listing(outbox: &mut Outbox, stamp: &Stamp, instrument: &In
             upper_price_range_collar: Decimal(price + price / 10),
         }
     );
+}
+
+/// TotalView-ITCH.
+pub(crate) struct Itch;
+
+impl Dialect for Itch {
+    const TELLS_ORDERS: bool = true;
+    const TELLS_BREAKER: bool = true;
+
+    fn system_event(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, code: u8) {
+        system_event(outbox, stamp, code);
+    }
+
+    fn directory(
+        outbox: &mut Outbox,
+        kind: VenueKind,
+        stamp: &Stamp,
+        index: u32,
+        instrument: &Instrument,
+        standing: &Standing,
+    ) {
+        directory(outbox, stamp, index, instrument, standing);
+        if standing.operational_halt {
+            operational_halt(outbox, stamp, instrument.symbol, kind, true);
+        }
+    }
+
+    #[inline]
+    fn change(outbox: &mut Outbox, stamp: &Stamp, instrument: &Instrument, told: &Change) {
+        change(outbox, stamp, instrument.symbol, told);
+    }
+
+    fn trading_state(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, stock: Ascii<8>, standing: &Standing) {
+        trading_action(outbox, stamp, stock, standing.state, standing.reason);
+    }
+
+    fn operational_halt(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, stock: Ascii<8>, halted: bool) {
+        operational_halt(outbox, stamp, stock, kind, halted);
+    }
+
+    fn short_sale_test(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, stock: Ascii<8>) {
+        reg_sho(outbox, stamp, stock);
+    }
+
+    fn retail_interest(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, stock: Ascii<8>, choice: u32) {
+        retail_interest(outbox, stamp, stock, choice);
+    }
+
+    fn trade_break(outbox: &mut Outbox, _: VenueKind, of_market: &Stamp, _: &Stamp, print: &Print) {
+        broken_trade(outbox, of_market, print.trade_id);
+    }
+
+    /// At offset 5, in nanoseconds since midnight.
+    fn restamp(message: &mut [u8], utc_ns: u64, midnight_ns: u64) {
+        let time = utc_ns.saturating_sub(midnight_ns).to_be_bytes();
+        if let (Some(place), Some(bytes)) = (message.get_mut(5..11), time.last_chunk::<6>()) {
+            place.copy_from_slice(bytes);
+        }
+    }
 }

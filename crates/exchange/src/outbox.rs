@@ -1,9 +1,12 @@
 //! Messages that were made and not yet taken. The buffer is emptied when all are taken, so it stays as small as the
 //! largest event.
 
+use tapeworks_wire::Ascii;
 use tapeworks_wire::nasdaq::itch50::{ReasonCode, TradingState};
 
 use crate::book::{Order, Side};
+use crate::instrument::Instrument;
+use crate::schedule::{CLOSE_NS, OPEN_NS};
 
 /// A change of a book, the same for every protocol.
 #[derive(Debug, Clone, Copy)]
@@ -15,6 +18,34 @@ pub(crate) enum Change {
     Delete { side: Side, order: Order },
     Replace { side: Side, old: Order, new: Order },
     Hidden { price: u32, shares: u32, match_number: u64 },
+}
+
+pub(crate) fn in_market_hours(stamp: &Stamp) -> bool {
+    (OPEN_NS..CLOSE_NS).contains(&stamp.time_ns)
+}
+
+/// A trade as the tape needs it again when it is broken.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Print {
+    pub(crate) symbol: Ascii<8>,
+    pub(crate) shares: u32,
+    pub(crate) price: u32,
+    pub(crate) trade_id: u64,
+    pub(crate) conditions: u8,
+}
+
+impl Print {
+    pub(crate) fn new(
+        stamp: &Stamp,
+        instrument: &Instrument,
+        shares: u32,
+        price: u32,
+        trade_id: u64,
+    ) -> Self {
+        let odd_lot = u8::from(shares < instrument.round_lot) << 5;
+        let extended_hours = u8::from(!in_market_hours(stamp)) << 6;
+        Self { symbol: instrument.symbol, shares, price, trade_id, conditions: odd_lot | extended_hours }
+    }
 }
 
 /// What a venue has told of a symbol, besides its book.

@@ -34,7 +34,7 @@ pub struct VenueReport {
     pub kind: VenueKind,
     /// Messages it made.
     pub messages: u64,
-    /// Messages by type, which is the first byte.
+    /// Messages by type.
     by_type: Box<[u64; 256]>,
     /// What was done to lines A and B.
     pub injected: [Injected; 2],

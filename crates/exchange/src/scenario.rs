@@ -1,6 +1,6 @@
 //! What is to be generated: venues, symbols, volume, the shape of the day, and the faults of the lines.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 
 use tapeworks_session::{SessionId, TransportKind};
 use tapeworks_wire::iex::tp::MessageProtocolId;
@@ -33,75 +33,140 @@ pub enum VenueKind {
     IexDeep,
 }
 
+/// What is known of a kind of venue.
+#[derive(Debug)]
+struct KindRow {
+    kind: VenueKind,
+    /// For configuration files and the command line: the first is the usual one.
+    keys: &'static [&'static str],
+    name: &'static str,
+    transport: TransportKind,
+    /// The multicast groups of lines A and B, and their port.
+    groups: ([[u8; 4]; 2], u16),
+    /// The addresses that the packets of lines A and B come from.
+    sources: [[u8; 4]; 2],
+}
+
+/// Every kind, in the order of the enum.
+static KINDS: &[KindRow] = &[
+    KindRow {
+        kind: VenueKind::Nasdaq,
+        keys: &["nasdaq"],
+        name: "Nasdaq",
+        transport: TransportKind::MoldUdp64,
+        groups: ([[233, 54, 12, 111], [233, 49, 196, 111]], 26_477),
+        sources: [[206, 200, 43, 72], [206, 200, 131, 72]],
+    },
+    KindRow {
+        kind: VenueKind::Bx,
+        keys: &["bx"],
+        name: "BX",
+        transport: TransportKind::MoldUdp64,
+        groups: ([[233, 54, 12, 40], [233, 49, 196, 40]], 25_475),
+        sources: [[206, 200, 43, 73], [206, 200, 131, 73]],
+    },
+    KindRow {
+        kind: VenueKind::Psx,
+        keys: &["psx"],
+        name: "PSX",
+        transport: TransportKind::MoldUdp64,
+        groups: ([[233, 54, 12, 45], [233, 49, 196, 45]], 26_478),
+        sources: [[206, 200, 43, 74], [206, 200, 131, 74]],
+    },
+    KindRow {
+        kind: VenueKind::IexTops,
+        keys: &["iex-tops"],
+        name: "IEX TOPS",
+        transport: TransportKind::IexTp,
+        groups: ([[233, 215, 21, 4], [233, 215, 21, 132]], 10_378),
+        sources: [[23, 226, 155, 131], [23, 226, 155, 195]],
+    },
+    KindRow {
+        kind: VenueKind::IexDeep,
+        keys: &["iex-deep", "iex"],
+        name: "IEX DEEP",
+        transport: TransportKind::IexTp,
+        groups: ([[233, 215, 21, 241], [233, 215, 21, 113]], 32_001),
+        sources: [[23, 226, 155, 132], [23, 226, 155, 196]],
+    },
+];
+
 impl VenueKind {
-    /// Speaks ITCH over MoldUDP64 (otherwise an IEX feed over IEX-TP).
+    fn row(self) -> &'static KindRow {
+        KINDS.get(self as usize).unwrap_or(&KINDS[0])
+    }
+
+    /// Every kind.
+    pub fn all() -> impl Iterator<Item = Self> + Clone {
+        KINDS.iter().map(|row| row.kind)
+    }
+
+    /// Its name in configuration files and on the command line.
     #[must_use]
-    pub const fn is_itch(self) -> bool {
+    pub fn key(self) -> &'static str {
+        self.row().keys.first().copied().unwrap_or_default()
+    }
+
+    /// The kind of a name in a configuration file or on the command line.
+    #[must_use]
+    pub fn by_key(key: &str) -> Option<Self> {
+        KINDS.iter().find(|row| row.keys.contains(&key)).map(|row| row.kind)
+    }
+
+    /// Raw files of messages hold its protocol: ITCH.
+    #[must_use]
+    pub fn is_in_files(self) -> bool {
         matches!(self, Self::Nasdaq | Self::Bx | Self::Psx)
+    }
+
+    /// Holds IEX's auctions.
+    pub(crate) fn has_iex_auctions(self) -> bool {
+        matches!(self, Self::IexTops | Self::IexDeep)
     }
 
     /// The transport that carries it.
     #[must_use]
-    pub const fn transport(self) -> TransportKind {
-        if self.is_itch() { TransportKind::MoldUdp64 } else { TransportKind::IexTp }
+    pub fn transport(self) -> TransportKind {
+        self.row().transport
     }
 
     /// A session of this venue: by its name, or by its number where the transport has numbers.
     #[must_use]
     pub fn session(self, name: [u8; 10], number: u32) -> SessionId {
         let protocol = match self {
-            Self::Nasdaq | Self::Bx | Self::Psx => return SessionId::MoldUdp64(name),
             Self::IexTops => MessageProtocolId::Tops,
-            Self::IexDeep => MessageProtocolId::Deep,
+            _ => MessageProtocolId::Deep,
         };
-        SessionId::IexTp { protocol: protocol.raw(), channel: IEX_CHANNEL, session: number }
+        match self.transport() {
+            TransportKind::MoldUdp64 => SessionId::MoldUdp64(name),
+            TransportKind::IexTp => {
+                SessionId::IexTp { protocol: protocol.raw(), channel: IEX_CHANNEL, session: number }
+            }
+        }
     }
 
     /// A name for people.
     #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Nasdaq => "Nasdaq",
-            Self::Bx => "BX",
-            Self::Psx => "PSX",
-            Self::IexTops => "IEX TOPS",
-            Self::IexDeep => "IEX DEEP",
-        }
+    pub fn name(self) -> &'static str {
+        self.row().name
     }
 
     /// The multicast groups of lines A and B.
     #[must_use]
-    pub const fn groups(self) -> [SocketAddrV4; 2] {
-        let (a, b, port) = match self {
-            Self::Nasdaq => ([233, 54, 12, 111], [233, 49, 196, 111], 26_477),
-            Self::Bx => ([233, 54, 12, 40], [233, 49, 196, 40], 25_475),
-            Self::Psx => ([233, 54, 12, 45], [233, 49, 196, 45], 26_478),
-            Self::IexTops => ([233, 215, 21, 4], [233, 215, 21, 132], 10_378),
-            Self::IexDeep => ([233, 215, 21, 241], [233, 215, 21, 113], 32_001),
-        };
-        [SocketAddrV4::new(address(a), port), SocketAddrV4::new(address(b), port)]
+    pub fn groups(self) -> [SocketAddrV4; 2] {
+        let (groups, port) = self.row().groups;
+        groups.map(|group| SocketAddrV4::new(group.into(), port))
     }
 
     /// The addresses that the packets of lines A and B come from.
     #[must_use]
-    pub const fn sources(self) -> [SocketAddrV4; 2] {
-        let (a, b) = match self {
-            Self::Nasdaq => ([206, 200, 43, 72], [206, 200, 131, 72]),
-            Self::Bx => ([206, 200, 43, 73], [206, 200, 131, 73]),
-            Self::Psx => ([206, 200, 43, 74], [206, 200, 131, 74]),
-            Self::IexTops => ([23, 226, 155, 131], [23, 226, 155, 195]),
-            Self::IexDeep => ([23, 226, 155, 132], [23, 226, 155, 196]),
-        };
-        [SocketAddrV4::new(address(a), 10_378), SocketAddrV4::new(address(b), 10_378)]
+    pub fn sources(self) -> [SocketAddrV4; 2] {
+        self.row().sources.map(|source| SocketAddrV4::new(source.into(), 10_378))
     }
 }
 
 /// IEX-TP: the channel of every feed.
 const IEX_CHANNEL: u32 = 1;
-
-const fn address(bytes: [u8; 4]) -> Ipv4Addr {
-    Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3])
-}
 
 /// One venue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -393,7 +458,7 @@ const MOST_HALTS: u32 = 10_000;
 const SHORTEST_HEARTBEAT_NS: u64 = 1_000_000;
 
 /// The most venues of a scenario in packets: one of each kind.
-pub const MAX_VENUES: usize = 5;
+pub const MAX_VENUES: usize = KINDS.len();
 
 /// The most venues of a scenario whose lines are given.
 pub const MAX_MARKETS: usize = 64;
@@ -490,4 +555,21 @@ pub enum ScenarioError {
         /// Name of the first.
         first: &'static str,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_row_of_its_own_and_is_found_by_its_key() {
+        for (place, row) in KINDS.iter().enumerate() {
+            assert_eq!(row.kind as usize, place);
+            assert_eq!(VenueKind::by_key(row.kind.key()), Some(row.kind));
+            assert_eq!(row.kind.session(*b"AA00000007", 7).transport(), row.transport);
+            let others = KINDS.iter().filter(|other| other.groups == row.groups).count();
+            assert_eq!(others, 1, "{} shares its groups", row.name);
+        }
+        assert_eq!(VenueKind::by_key("pitch"), None);
+    }
 }

@@ -2,6 +2,7 @@
 
 use tapeworks_wire::nasdaq::itch50::{ReasonCode, TradingState};
 
+use crate::dialect::{Dialect as _, for_dialect};
 use crate::iex;
 use crate::nasdaq;
 use crate::scenario::{HOUR_NS, MINUTE_NS, SECOND_NS, Scenario, VenueKind};
@@ -147,7 +148,7 @@ pub(crate) fn scripts(scenario: &Scenario) -> Vec<Script> {
         if venue.kind == VenueKind::Nasdaq {
             auctions(&mut writer);
         }
-        if !venue.kind.is_itch() {
+        if venue.kind.has_iex_auctions() {
             iex_auctions(&mut writer);
         }
         halts(&mut writer, venue.kind);
@@ -173,7 +174,7 @@ fn start_of_day(writer: &mut Writer<'_>, kind: VenueKind) {
     let last = scenario.symbols - 1;
     writer.round(opens_ns + gap_ns, Step::Directory { first_new_issue }, 0, last, 1, gap_ns);
     let before_flow_ns = start_ns.saturating_sub(1);
-    if kind.is_itch() {
+    if for_dialect!(kind, D => D::TELLS_BREAKER) {
         writer.add(before_flow_ns, Step::CircuitBreakerLevels, 0);
     }
     writer.add(before_flow_ns, Step::System(b'S'), 0);
@@ -311,7 +312,7 @@ fn incidents(writer: &mut Writer<'_>, kind: VenueKind) {
     writer.add_within(10 * HOUR_NS, Step::RetailInterest, 0);
     writer.add_within(12 * HOUR_NS, Step::BreakTrade, 0);
     writer.add_within(13 * HOUR_NS, Step::ShortSaleTest, 5 % symbols);
-    if kind.is_itch() {
+    if for_dialect!(kind, D => D::TELLS_BREAKER) {
         writer.add_within(15 * HOUR_NS + 40 * MINUTE_NS, Step::CircuitBreakerBreach, 0);
     }
 }

@@ -12,9 +12,7 @@ use tapeworks_exchange::live::{
 };
 use tapeworks_exchange::{LineFaults, Popularity, USUAL_MOST_ORDERS, VenueKind};
 use tapeworks_session::{Content, Made, Request, SessionId, Store};
-use tapeworks_wire::iex::tp::Segment;
 use tapeworks_wire::nasdaq::itch50;
-use tapeworks_wire::nasdaq::moldudp64::DownstreamPacket;
 use tapeworks_wire::nasdaq::soupbintcp;
 
 const SECOND: u64 = 1_000_000_000;
@@ -89,14 +87,11 @@ impl Outlet for Collected {
 
 /// Session, first number and messages of a packet.
 fn read(kind: VenueKind, payload: &[u8]) -> (String, u64, Vec<Vec<u8>>) {
-    if kind.is_itch() {
-        let mold = DownstreamPacket::decode(payload).unwrap();
-        let messages = mold.blocks().map(|block| block.unwrap().to_vec()).collect();
-        return (mold.session().as_str().unwrap().to_owned(), mold.sequence_number(), messages);
-    }
-    let segment = Segment::decode(payload).unwrap();
-    let messages = segment.blocks().map(|block| block.unwrap().to_vec()).collect();
-    (format!("{:010}", segment.session_id()), segment.first_message_sequence_number(), messages)
+    let header = kind.transport().header(payload).unwrap();
+    let mut messages = Vec::new();
+    kind.transport().each_message(payload, |_, message| messages.push(message.to_vec()));
+    assert_eq!(messages.len() as u64, header.count);
+    (header.session.login_name().to_string(), header.first, messages)
 }
 
 /// Runs to the end, waking up every `step_ns`; `look` sees each moment.
@@ -124,7 +119,7 @@ fn run(options: &LiveOptions) -> (Collected, LiveReport) {
 
 /// The venue's time of a message, in nanoseconds since the epoch.
 fn time_of(kind: VenueKind, message: &[u8]) -> u64 {
-    if kind.is_itch() {
+    if kind.is_in_files() {
         MIDNIGHT + itch50::timestamp(message).unwrap().nanoseconds()
     } else {
         u64::from_le_bytes(message[2..10].try_into().unwrap())
@@ -183,7 +178,7 @@ fn lines_carry_everything_but_what_is_counted_as_dropped_and_the_store_has_it() 
         }
         assert_eq!(everywhere.len() as u64, venue.lost_messages);
         assert!(venue.lost_messages > 0);
-        if !kinds[index].is_itch() {
+        if !kinds[index].transport().tells_end() {
             continue;
         }
         // What no line carried is in the store, with the same bytes as the others have.

@@ -16,7 +16,6 @@ use tapeworks_packet::framed::FramedReader;
 use tapeworks_packet::net;
 use tapeworks_packet::source::ByteSource;
 use tapeworks_wire::iex::tp::Segment;
-use tapeworks_wire::nasdaq::moldudp64::DownstreamPacket;
 use tapeworks_wire::schema::Schema;
 use tapeworks_wire::{iex, nasdaq};
 
@@ -161,16 +160,11 @@ fn sequences(scenario: &Scenario) -> (Vec<[Vec<u64>; 2]>, tapeworks_exchange::Re
     while let Some(packet) = packets.next_packet() {
         assert!(packet.timestamp_ns >= last_ns, "packets come in order of time");
         last_ns = packet.timestamp_ns;
-        let (first, count) = if scenario.venues[packet.venue].kind.is_itch() {
-            let mold = DownstreamPacket::decode(packet.payload).unwrap();
-            assert_eq!(mold.blocks().filter(Result::is_ok).count(), usize::from(mold.count()));
-            (mold.sequence_number(), mold.count())
-        } else {
-            let segment = Segment::decode(packet.payload).unwrap();
-            assert_eq!(segment.blocks().filter(Result::is_ok).count(), usize::from(segment.message_count()));
-            (segment.first_message_sequence_number(), segment.message_count())
-        };
-        seen[packet.venue][packet.line].extend((0..u64::from(count)).map(|number| first + number));
+        let transport = scenario.venues[packet.venue].kind.transport();
+        let header = transport.header(packet.payload).unwrap();
+        assert_eq!(transport.messages(packet.payload), header.count);
+        let (first, count) = (header.first, header.count);
+        seen[packet.venue][packet.line].extend((0..count).map(|number| first + number));
     }
     (seen, packets.report().clone())
 }

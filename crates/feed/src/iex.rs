@@ -9,16 +9,20 @@
 use serde::{Deserialize, Serialize};
 use tapeworks_market::event::{Definition, Imbalance, Session, Status, StatusAction};
 use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Nanos, Price, Publisher, Side};
+use tapeworks_session::SessionId;
 use tapeworks_stage::Sink;
+use tapeworks_wire::iex::tp::{MessageProtocolId, Segment};
 use tapeworks_wire::iex::{deep10, tops16};
-use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
+use tapeworks_wire::{Ascii, Decimal, DecodeError, NanosecondsSinceEpoch};
 
-use crate::itch::{Context, OPERATIONAL};
-use crate::symbols::{SymbolTable, UNWANTED};
+use crate::locates::Contradiction;
+use crate::naming::Naming;
+use crate::normaliser::{Context, Normaliser, OPERATIONAL, Start, Target};
+use crate::symbols::UNWANTED;
 
 /// Translates the messages of one TOPS or DEEP channel.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct IexNormaliser {
+struct IexNormaliser {
     publisher: Publisher,
     /// By instrument: whether the last quote said that the symbol is halted.
     halted: Vec<bool>,
@@ -164,21 +168,79 @@ macro_rules! shared_messages {
     };
 }
 
-/// Where a message came from and where its events go.
-pub(crate) struct Target<'t, S> {
-    pub(crate) context: &'t Context,
-    pub(crate) symbols: &'t mut SymbolTable,
-    pub(crate) sink: &'t mut S,
+/// Messages name their symbol.
+pub(crate) const NAMING: Naming = Naming { symbol: "symbol", suffix: None, number: None, directory: None };
+
+/// The time of a message, in nanoseconds since 1970: both feeds have it behind the type and one byte.
+pub(crate) fn time(message: &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(*message.get(2..)?.first_chunk::<8>()?))
+}
+
+/// The feed of a segment.
+fn feed_of(payload: &[u8]) -> Option<MessageProtocolId> {
+    let segment = Segment::decode(payload).ok()?;
+    let length = usize::from(segment.payload_length());
+    // Ethernet pads short frames, so there may be more bytes than the header says; never fewer in a whole packet, but
+    // a capture may have cut it.
+    let is_sound = segment.version() == 1
+        && segment.reserved() == [0]
+        && (segment.message_count() == 0) == (length == 0);
+    is_sound.then(|| segment.message_protocol_id())
+}
+
+/// One of IEX's feeds: the messages that it alone has, and how it is told from the other.
+macro_rules! iex_feed {
+    ($(#[$doc:meta])* $name:ident, $protocol:ident, $id:ident, $translate:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Serialize, Deserialize)]
+        pub(crate) struct $name(IexNormaliser);
+
+        impl $name {
+            pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
+                $protocol::Message::decode(message).map(drop)
+            }
+
+            pub(crate) fn recognise(payload: &[u8]) -> bool {
+                feed_of(payload) == Some(MessageProtocolId::$id)
+            }
+
+            pub(crate) fn has_session(session: &SessionId) -> bool {
+                matches!(session, SessionId::IexTp { protocol, .. } if *protocol == MessageProtocolId::$id.raw())
+            }
+        }
+
+        impl Normaliser for $name {
+            fn new(start: &Start) -> Self {
+                Self(IexNormaliser { publisher: start.publisher, halted: Vec::new() })
+            }
+
+            #[inline]
+            fn message<S: Sink<Event>>(
+                &mut self,
+                message: &[u8],
+                to: &mut Target<'_, S>,
+            ) -> Result<Option<Contradiction>, DecodeError> {
+                self.0.$translate($protocol::Message::decode(message)?, to);
+                Ok(None)
+            }
+        }
+    };
+}
+
+iex_feed! {
+    /// Translates the messages of one TOPS channel.
+    Tops, tops16, Tops, tops
+}
+
+iex_feed! {
+    /// Translates the messages of one DEEP channel.
+    Deep, deep10, Deep, deep
 }
 
 impl IexNormaliser {
-    pub(crate) const fn new(publisher: Publisher) -> Self {
-        Self { publisher, halted: Vec::new() }
-    }
-
     /// Translates one TOPS message.
     #[inline]
-    pub(crate) fn tops<S: Sink<Event>>(&mut self, message: tops16::Message<'_>, to: &mut Target<'_, S>) {
+    fn tops<S: Sink<Event>>(&mut self, message: tops16::Message<'_>, to: &mut Target<'_, S>) {
         match message {
             tops16::Message::QuoteUpdate(quote) => self.quote(&quote, to),
             other => {
@@ -190,7 +252,7 @@ impl IexNormaliser {
 
     /// Translates one DEEP message.
     #[inline]
-    pub(crate) fn deep<S: Sink<Event>>(&mut self, message: deep10::Message<'_>, to: &mut Target<'_, S>) {
+    fn deep<S: Sink<Event>>(&mut self, message: deep10::Message<'_>, to: &mut Target<'_, S>) {
         match message {
             deep10::Message::PriceLevelBuyUpdate(level) => {
                 let is_last = level.event_flags().event_processing_complete();

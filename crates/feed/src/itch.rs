@@ -15,21 +15,40 @@ use tapeworks_wire::nasdaq::itch50::{
     Authenticity, EtpFlag, EventCode, ImbalanceDirection, Message, OperationalHaltAction, OrderAction,
     OrderMessage, ReasonCode, RegShoAction, TradingState, timestamp,
 };
-use tapeworks_wire::{Ascii, NanosecondsSinceMidnight};
+use tapeworks_wire::nasdaq::moldudp64::DownstreamPacket;
+use tapeworks_wire::{Ascii, DecodeError, NanosecondsSinceMidnight};
 
 use crate::clock;
 use crate::locates::{Contradiction, Defined, Locates, Refused};
+use crate::normaliser::{Context, Normaliser, OPERATIONAL, Start, Target};
+use crate::probe::blocks_fit;
 use crate::symbols::{SymbolTable, UNWANTED};
 
-/// What the transport says of a message.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Context {
-    /// The receive time; `None` when the source has none.
-    pub(crate) received: Option<Nanos>,
-    /// The sequence number on the channel.
-    pub(crate) sequence: u64,
-    pub(crate) channel: u8,
-    pub(crate) line: tapeworks_market::Line,
+/// The deletion of an order that is not there.
+pub(crate) static HARMLESS: [u8; 19] = {
+    let mut message = [0; 19];
+    message[0] = b'D';
+    message
+};
+
+/// Whether a message can be read.
+pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
+    Message::decode(message).map(drop)
+}
+
+/// The time of a message, in nanoseconds since midnight.
+pub(crate) fn time(message: &[u8]) -> Option<u64> {
+    timestamp(message).map(|time| time.nanoseconds())
+}
+
+/// Whether a UDP payload is a packet of MoldUDP64 with ITCH, or without messages.
+pub(crate) fn recognise(payload: &[u8]) -> bool {
+    let Ok(packet) = DownstreamPacket::decode(payload) else { return false };
+    let session = packet.session().0;
+    let is_text = session.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ' || *byte == 0);
+    // Ethernet pads a frame to 60 bytes; the network headers take 42 of them, so a padded payload has at most 18 bytes,
+    // fewer than this header. IP lengths are trusted before, so nothing may trail.
+    is_text && session.iter().any(u8::is_ascii_graphic) && blocks_fit(packet.blocks(), check)
 }
 
 /// Translates the messages of one ITCH channel.
@@ -44,22 +63,43 @@ pub(crate) struct ItchNormaliser {
     locates: Locates,
 }
 
-impl ItchNormaliser {
-    pub(crate) fn new(publisher: Publisher, midnight: Nanos, is_midnight_fixed: bool) -> Self {
+impl Normaliser for ItchNormaliser {
+    fn new(start: &Start) -> Self {
+        let Start { publisher, midnight, is_midnight_fixed } = *start;
         Self { publisher, midnight, is_midnight_fixed, locates: Locates::default() }
     }
 
-    /// Whether every instrument of a state that was kept is one of `symbols`.
-    pub(crate) fn is_sound(&self, symbols: &SymbolTable) -> bool {
-        self.locates.is_sound(symbols)
+    #[inline(always)]
+    fn frequent<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
+        self.order(message, to.context, to.symbols, to.sink)
     }
 
-    /// The time in a message of whatever type and length; midnight if it is too short to have one.
-    pub(crate) fn time_of(&self, message: &[u8]) -> Nanos {
+    #[inline]
+    fn message<S: Sink<Event>>(
+        &mut self,
+        message: &[u8],
+        to: &mut Target<'_, S>,
+    ) -> Result<Option<Contradiction>, DecodeError> {
+        let message = Message::decode(message)?;
+        Ok(self.normalise(message, to.context, to.symbols, to.sink))
+    }
+
+    /// Midnight if the message is too short to have a time.
+    fn time_of(&self, message: &[u8]) -> Nanos {
         let time = timestamp(message).unwrap_or_default();
         Nanos(self.midnight.0.wrapping_add(time.nanoseconds()))
     }
 
+    fn is_sound(&self, symbols: &SymbolTable) -> bool {
+        self.locates.is_sound(symbols)
+    }
+
+    fn forget_unnamed(&mut self) {
+        self.locates.forget_unnamed();
+    }
+}
+
+impl ItchNormaliser {
     /// The event of a message about the instrument of `locate`.
     #[inline]
     fn event(
@@ -76,11 +116,6 @@ impl ItchNormaliser {
         event.channel = context.channel;
         event.line = context.line;
         event
-    }
-
-    /// The books were made anew: they lack no orders of locates that nothing has named.
-    pub(crate) fn forget_unnamed(&mut self) {
-        self.locates.forget_unnamed();
     }
 
     #[inline]
@@ -118,7 +153,7 @@ impl ItchNormaliser {
     /// Translates one message that is about an order; `false` when it is not, or has not the length of its type, and
     /// nothing was done. No branch depends on the type: see [`OrderMessage`].
     #[inline(always)]
-    pub(crate) fn order<S: Sink<Event>>(
+    fn order<S: Sink<Event>>(
         &mut self,
         message: &[u8],
         context: &Context,
@@ -159,7 +194,7 @@ impl ItchNormaliser {
     /// instrument stale, changes nothing else, and is returned.
     #[cold]
     #[inline(never)]
-    pub(crate) fn normalise<S: Sink<Event>>(
+    fn normalise<S: Sink<Event>>(
         &mut self,
         message: Message<'_>,
         context: &Context,
@@ -480,9 +515,6 @@ fn shares(shares: u64) -> u32 {
     u32::try_from(shares).unwrap_or(u32::MAX)
 }
 
-/// DBN's status reason for an operational issue of the venue.
-pub(crate) const OPERATIONAL: u16 = 60;
-
 /// DBN's status reason of Nasdaq's reason code.
 fn reason(code: ReasonCode) -> u16 {
     use ReasonCode as Code;
@@ -596,7 +628,11 @@ mod tests {
                 let mut bytes = Vec::new();
                 arbitrary(&SCHEMA, structure, &mut random, &mut bytes);
                 let Ok(message) = Message::decode(&bytes) else { continue };
-                let mut normaliser = ItchNormaliser::new(Publisher::XNAS_ITCH, Nanos(1_000), true);
+                let mut normaliser = ItchNormaliser::new(&Start {
+                    publisher: Publisher::XNAS_ITCH,
+                    midnight: Nanos(1_000),
+                    is_midnight_fixed: true,
+                });
                 let mut events = Vec::new();
                 let is_order = normaliser.order(&bytes, &CONTEXT, &mut symbols, &mut |event| events.push(event));
                 let locate = u16::from_be_bytes([bytes[1], bytes[2]]);

@@ -18,24 +18,32 @@
 //! one line of the table from the venue's instrument number (ITCH) or the symbol (IEX) to ours, and the 64-byte event.
 
 pub mod arbitration;
+mod channel;
 pub mod clock;
 mod feed;
-pub mod iex;
-pub mod itch;
+mod iex;
+mod itch;
 pub mod live;
 mod locates;
+mod naming;
+mod normaliser;
+mod probe;
 mod problem;
 mod ranges;
 pub mod recognise;
 mod recovery;
+mod saved;
 pub mod sequence;
 pub mod state;
+mod streams;
 mod symbols;
+mod table;
 
-pub use feed::{
-    Channel, ChannelCounters, ChannelIdentity, Feed, FeedCounters, FeedOptions, FileFeed, FileFormat, Frame,
-    Packet, itch_publisher,
-};
+pub use channel::{Channel, ChannelCounters, ChannelIdentity, Frame, Packet};
+pub use feed::{Feed, FeedCounters, FeedOptions};
 pub use locates::Contradiction;
+pub use naming::Naming;
 pub use problem::{KEPT_PROBLEMS, Problem, ProblemKind, Problems};
-pub use recognise::Application;
+pub use recognise::Framing as FileFormat;
+pub use streams::FileFeed;
+pub use table::{Application, Depth, FEEDS, FeedSpec, PublisherSpec};

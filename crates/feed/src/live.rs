@@ -23,14 +23,15 @@ use tapeworks_market::event::{Gap, Session};
 use tapeworks_market::orders::MAX_INSTRUMENTS;
 use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Instruments, Line, Nanos, Publisher};
 use tapeworks_packet::net::{Datagram, Transport};
-use tapeworks_session::{Header, Request, SessionId, TransportKind};
+use tapeworks_session::{Header, Request, SessionId};
 use tapeworks_stage::{Sink, Stage};
 use tapeworks_wire::framing::{BigEndian, Blocks};
 
 use crate::arbitration::{Arbiter, ArbiterOptions, Delivery, Join};
-use crate::feed::{ChannelIdentity, Feed, FeedOptions, Packet};
-use crate::recognise::Application;
+use crate::channel::{ChannelIdentity, Packet};
+use crate::feed::{Feed, FeedOptions};
 use crate::state::{Reader, StateError, Writer, ensure};
+use crate::table::Application;
 
 /// How snapshots are asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,16 +63,6 @@ pub struct LiveChannelOptions {
     pub arbiter: ArbiterOptions,
     /// Snapshots; `None` where there is no server for them.
     pub snapshot: Option<SnapshotOptions>,
-}
-
-impl Application {
-    /// The transport of its UDP feeds.
-    pub const fn transport(self) -> TransportKind {
-        match self {
-            Self::TotalViewItch50 => TransportKind::MoldUdp64,
-            Self::IexTops16 | Self::IexDeep10 => TransportKind::IexTp,
-        }
-    }
 }
 
 /// What enters the live feed.
@@ -921,13 +912,8 @@ fn place_of(
     session: SessionId,
     now: Nanos,
 ) -> usize {
-    let identity = match session {
-        // Channels are told apart by their numbers, which stand in for ports.
-        SessionId::MoldUdp64(session) => ChannelIdentity::MoldUdp64 { session, port: number },
-        SessionId::IexTp { protocol, channel, session } => {
-            ChannelIdentity::IexTp { protocol, channel: channel ^ u32::from(number) << 16, session }
-        }
-    };
+    // Channels are told apart by their numbers, which stand in for ports.
+    let identity = ChannelIdentity::Datagrams { session, port: number };
     let midnight = feed.midnight(Some(now));
     let place = feed.admit(identity, options.application, options.publisher, midnight);
     feed.set_number(place, number as u8);

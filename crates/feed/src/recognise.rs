@@ -1,98 +1,23 @@
-//! Which protocol a payload is in, from its bytes.
+//! Which feed a payload is of, from its bytes.
 //!
-//! A channel is recognised once, at its first packet that leaves no doubt: the lengths of the blocks must add up to
-//! the payload and the first messages must be of known types and right lengths. A heartbeat alone names the transport,
-//! which for us names the application.
+//! A channel is recognised once, at its first packet that leaves no doubt: the lengths of the blocks must add up to the
+//! payload and the first messages must be of known types and right lengths. A heartbeat alone names the transport, which
+//! names the feed where the transport carries only one. How a payload of each feed looks is in the [table](crate::table).
 
-use serde::{Deserialize, Serialize};
 use tapeworks_wire::framing::{BigEndian, Blocks};
-use tapeworks_wire::iex::tp::{MessageProtocolId, Segment};
-use tapeworks_wire::iex::{deep10, tops16};
-use tapeworks_wire::nasdaq::moldudp64::DownstreamPacket;
-use tapeworks_wire::nasdaq::{itch50, soupbintcp};
+use tapeworks_wire::nasdaq::soupbintcp;
 
-/// What is spoken on a channel.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-#[non_exhaustive]
-pub enum Application {
-    /// Nasdaq TotalView-ITCH 5.0.
-    TotalViewItch50,
-    /// IEX TOPS 1.6 (and 1.5, whose messages are the same).
-    IexTops16,
-    /// IEX DEEP 1.0.
-    IexDeep10,
-}
+use crate::probe::PROBED_MESSAGES;
+use crate::table::{Application, FEEDS};
 
-impl Application {
-    /// The protocol's name in [`tapeworks_wire::protocol_by_name`].
-    pub const fn protocol(self) -> &'static str {
-        match self {
-            Self::TotalViewItch50 => itch50::SCHEMA.name,
-            Self::IexTops16 => tops16::SCHEMA.name,
-            Self::IexDeep10 => deep10::SCHEMA.name,
-        }
-    }
-
-    /// The application of a protocol's name or alias.
-    pub fn by_name(name: &str) -> Option<Self> {
-        let schema = tapeworks_wire::protocol_by_name(name)?.schema;
-        [Self::TotalViewItch50, Self::IexTops16, Self::IexDeep10]
-            .into_iter()
-            .find(|application| application.protocol() == schema.name)
-    }
-}
-
-/// How many messages at the start must be right.
-const PROBED_MESSAGES: usize = 8;
-
-/// The application of a UDP payload over MoldUDP64 or IEX-TP.
+/// The application of a UDP payload.
 pub fn udp_payload(payload: &[u8]) -> Option<Application> {
-    segment(payload).or_else(|| downstream_packet(payload))
+    FEEDS.iter().find(|feed| (feed.recognise)(payload)).map(|feed| feed.application)
 }
 
-/// The application of an IEX-TP segment.
-pub fn segment(payload: &[u8]) -> Option<Application> {
-    let segment = Segment::decode(payload).ok()?;
-    let length = usize::from(segment.payload_length());
-    // Ethernet pads short frames, so there may be more bytes than the header says; never fewer in a whole packet, but
-    // a capture may have cut it.
-    if segment.version() != 1 || segment.reserved() != [0] || (segment.message_count() == 0) != (length == 0)
-    {
-        return None;
-    }
-    match segment.message_protocol_id() {
-        MessageProtocolId::Tops => Some(Application::IexTops16),
-        MessageProtocolId::Deep => Some(Application::IexDeep10),
-        MessageProtocolId::Unknown(_) => None,
-    }
-}
-
-/// The application of a MoldUDP64 downstream packet.
-pub fn downstream_packet(payload: &[u8]) -> Option<Application> {
-    let packet = DownstreamPacket::decode(payload).ok()?;
-    let session = packet.session().0;
-    let is_text = session.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ' || *byte == 0);
-    if !is_text || !session.iter().any(u8::is_ascii_graphic) {
-        return None;
-    }
-    let mut blocks = packet.blocks();
-    let mut probed = 0;
-    for block in blocks.by_ref() {
-        // A cut last block is the capture's doing; the ones before it decide.
-        let Ok(block) = block else { return (probed > 0).then_some(Application::TotalViewItch50) };
-        if probed < PROBED_MESSAGES {
-            match itch50::Message::decode(block) {
-                Ok(_) => {}
-                // One unknown type may be a new one; a packet that starts with one is something else.
-                Err(tapeworks_wire::DecodeError::UnknownMessage { .. }) if probed > 0 => {}
-                Err(_) => return None,
-            }
-            probed += 1;
-        }
-    }
-    // Ethernet pads a frame to 60 bytes; the network headers take 42 of them, so a padded payload has at most 18 bytes,
-    // fewer than this header. IP lengths are trusted before, so nothing may trail.
-    blocks.trailing().is_empty().then_some(Application::TotalViewItch50)
+/// Whether a message of a stream or file can be read.
+fn is_message(message: &[u8]) -> bool {
+    (Application::OF_STREAMS.spec().check)(message).is_ok()
 }
 
 /// How a file without packets frames its messages.
@@ -111,7 +36,7 @@ pub fn framing(bytes: &[u8]) -> Option<Framing> {
     if first.is_empty() {
         return None;
     }
-    if first.iter().all(|message| itch50::Message::decode(message).is_ok()) {
+    if first.iter().all(|message| is_message(message)) {
         return Some(Framing::LengthPrefixed);
     }
     soup_stream(bytes).then_some(Framing::SoupBinTcp)
@@ -132,15 +57,13 @@ pub fn is_start_cut(stream: &[u8]) -> bool {
     stream.len() < needed && needed <= LONGEST_FIRST_PACKET
 }
 
-/// Whether `bytes` start with SoupBinTCP packets, those with data in ITCH.
+/// Whether `bytes` start with SoupBinTCP packets, those with data in the messages that streams carry.
 pub fn soup_stream(bytes: &[u8]) -> bool {
     let mut packets = 0;
     for packet in soupbintcp::Packets::new(bytes).filter_map(Result::ok).take(PROBED_MESSAGES) {
         packets += 1;
         match soupbintcp::Message::decode(packet) {
-            Ok(soupbintcp::Message::SequencedData(data))
-                if itch50::Message::decode(data.message()).is_err() =>
-            {
+            Ok(soupbintcp::Message::SequencedData(data)) if !is_message(data.message()) => {
                 return false;
             }
             Ok(_) => {}
@@ -162,12 +85,5 @@ mod tests {
         assert_eq!(udp_payload(b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"), None);
         assert_eq!(framing(b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"), None);
         assert_eq!(framing(&[]), None);
-    }
-
-    #[test]
-    fn applications_are_known_by_the_names_of_their_protocols() {
-        assert_eq!(Application::by_name("itch"), Some(Application::TotalViewItch50));
-        assert_eq!(Application::by_name("iex-deep"), Some(Application::IexDeep10));
-        assert_eq!(Application::by_name("soupbintcp"), None, "a transport is no application");
     }
 }

@@ -12,10 +12,10 @@ use tapeworks_feed::arbitration::ArbiterOptions;
 use tapeworks_feed::live::{Input, LiveChannelOptions};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
-use tapeworks_market::{BookStage, Capacity, Event, Line, Nanos, NbboStage, NbboUpdate, Publisher};
+use tapeworks_market::{BookStage, Capacity, Event, Line, Nanos, NbboStage, NbboUpdate};
+use tapeworks_session::{Content, Outgoing, SessionId, Transport as _, for_transport};
 use tapeworks_stage::{Inline, Sink, Through};
-use tapeworks_wire::Ascii;
-use tapeworks_wire::nasdaq::moldudp64::DownstreamPacketFields;
+use tapeworks_wire::framing::write_block;
 
 use tapeworks_engine::{Engine, EngineOptions};
 use tapeworks_runtime::rhythm::Rhythm;
@@ -27,6 +27,9 @@ pub struct Warmer {
     buffer: Vec<Event>,
     events: Vec<Event>,
     packet: Vec<u8>,
+    session: SessionId,
+    /// Changes no book.
+    message: &'static [u8],
     sequence: u64,
     now: u64,
     rhythm: Rhythm,
@@ -46,11 +49,12 @@ impl Sink<NbboUpdate<'_>> for Nothing {
 
 impl Default for Warmer {
     fn default() -> Self {
-        let publisher = Publisher::XNAS_ITCH;
+        let feed = Application::OF_STREAMS.spec();
+        let publisher = feed.publisher(None, None);
         let capacity = Capacity { instruments: 4, orders: 64, levels: 64 };
         let channel = LiveChannelOptions {
             name: String::new(),
-            application: Application::TotalViewItch50,
+            application: feed.application,
             publisher,
             arbiter: ArbiterOptions::default(),
             snapshot: None,
@@ -63,7 +67,9 @@ impl Default for Warmer {
             ),
             buffer: Vec::with_capacity(BATCH),
             events: Vec::with_capacity(64),
-            packet: vec![0; 64],
+            packet: vec![0; 128],
+            session: SessionId::MoldUdp64(*b"WARMING UP"),
+            message: feed.harmless,
             sequence: 1,
             now: 1_763_130_600_000_000_000,
             rhythm: Rhythm::default(),
@@ -94,20 +100,20 @@ impl Warmer {
 
     fn packet(&mut self, line: Line, sequence: u64, later: u64) {
         self.now += later + 1_000;
-        // The deletion of an order that is not there: 19 bytes of ITCH.
-        let mut message = [0u8; 19];
-        message[0] = b'D';
-        message[18] = sequence as u8;
-        let mut block = [0; 21];
-        block[1] = 19;
-        block[2..].copy_from_slice(&message);
-        let fields = DownstreamPacketFields {
-            session: Ascii(*b"WARMING UP"),
-            sequence_number: sequence,
-            message_count: 1,
-            messages: &block,
-        };
-        let Ok(length) = fields.encode_into(&mut self.packet) else { return };
+        let length = for_transport!(self.session.transport(), T => {
+            let blocks = self.packet.get_mut(T::HEADER_BYTES..).unwrap_or_default();
+            let Some(payload_bytes) = write_block(T::prefix(), blocks, self.message) else { return };
+            let header = Outgoing {
+                session: self.session,
+                sequence,
+                messages: 1,
+                content: Content::Messages,
+                stream_offset: 0,
+                payload_bytes,
+                send_time_ns: self.now,
+            };
+            T::write_header(&header, &mut self.packet) + payload_bytes
+        });
         let input = Input::Packet {
             channel: 0,
             line,

@@ -333,18 +333,14 @@ fn read_venue(
     let application = protocol.as_ref().and_then(|(name, span)| {
         let found = Application::by_name(name);
         if found.is_none() {
-            let known = ["itch", "tops", "deep"];
+            let known: Vec<&str> = tapeworks_feed::FEEDS.iter().map(|feed| feed.name).collect();
             reading.unknown(span.clone(), &format!("'{name}' for 'protocol'"), name, &known);
         }
         found
     });
     let feed =
         venue.parsed(reading, "publisher", "a feed such as \"XNAS.ITCH\", or DBN's number of one", publisher);
-    let publisher = feed.or(match application {
-        Some(Application::IexTops16) => Some(Publisher::IEXG_TOPS),
-        Some(Application::IexDeep10) => Some(Publisher::IEXG_DEEP),
-        _ => None,
-    });
+    let publisher = feed.or(application.and_then(|application| application.spec().only_publisher()));
     if publisher.is_none() && !venue.has("publisher") {
         venue.missing(reading, "publisher");
     }

@@ -100,15 +100,6 @@ pub struct Config {
     pub venues: Vec<Venue>,
 }
 
-/// The kinds of venues by their names in the file.
-const KINDS: [(VenueKind, &str); 5] = [
-    (VenueKind::Nasdaq, "nasdaq"),
-    (VenueKind::Bx, "bx"),
-    (VenueKind::Psx, "psx"),
-    (VenueKind::IexTops, "iex-tops"),
-    (VenueKind::IexDeep, "iex-deep"),
-];
-
 const POPULARITIES: [(Popularity, &str); 2] = [(Popularity::Zipf, "zipf"), (Popularity::Uniform, "uniform")];
 
 fn name_of<T: Copy + PartialEq>(all: &[(T, &'static str)], wanted: T) -> &'static str {
@@ -275,8 +266,8 @@ struct Taken {
 
 fn read_venue(reading: &mut Reading<'_>, mut venue: Section<'_>, taken: &mut Taken) -> Option<Venue> {
     let name = venue.required_text(reading, "name");
-    let kinds = KINDS.map(|(kind, _)| kind);
-    let kind = venue.choice(reading, "kind", &kinds, |kind| name_of(&KINDS, kind));
+    let kinds: Vec<VenueKind> = VenueKind::all().collect();
+    let kind = venue.choice(reading, "kind", &kinds, VenueKind::key);
     if !venue.has("kind") {
         venue.missing(reading, "kind");
     }

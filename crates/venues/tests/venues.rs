@@ -18,8 +18,6 @@ use tapeworks_packet::pool::Pool;
 use tapeworks_session::{Made, Request, SessionId, Store, Stream};
 use tapeworks_stage::Stage;
 use tapeworks_venues::{Config, Report, Venue, Venues, VenuesError, Wait};
-use tapeworks_wire::iex::tp::Segment;
-use tapeworks_wire::nasdaq::moldudp64::DownstreamPacket;
 use tapeworks_wire::nasdaq::soupbintcp::{self, LoginRequestFields};
 use tapeworks_wire::{Ascii, AsciiNumber};
 
@@ -83,13 +81,9 @@ fn receive(venues: Venues, lines: &mut [Line], mut look: impl FnMut(&Venues)) ->
 
 /// First number and messages of a packet.
 fn read(kind: VenueKind, payload: &[u8]) -> (u64, Vec<Vec<u8>>) {
-    if kind.is_itch() {
-        let mold = DownstreamPacket::decode(payload).unwrap();
-        (mold.sequence_number(), mold.blocks().map(|block| block.unwrap().to_vec()).collect())
-    } else {
-        let segment = Segment::decode(payload).unwrap();
-        (segment.first_message_sequence_number(), segment.blocks().map(|b| b.unwrap().to_vec()).collect())
-    }
+    let mut messages = Vec::new();
+    kind.transport().each_message(payload, |_, message| messages.push(message.to_vec()));
+    (kind.transport().header(payload).unwrap().first, messages)
 }
 
 fn small(venues: Vec<Venue>, messages: u64) -> Config {
@@ -349,7 +343,7 @@ fn who_joins_in_mid_run_by_a_snapshot_has_the_books_of_who_saw_everything() {
         let line = &mut lines[index];
         let (address, drops) = (line.address(), line.receiver.ask_for_drops());
         assert_eq!(drops, 0, "the kernel dropped packets of this test's receiver");
-        let publisher = kind.is_itch().then_some(Publisher::XBOS_ITCH);
+        let publisher = kind.is_in_files().then_some(Publisher::XBOS_ITCH);
         let (mut whole, mut joined) = (Books::new(publisher), Books::new(publisher));
         let now = report.start_utc_ns;
         for packet in &line.packets {
@@ -420,7 +414,7 @@ fn a_restart_leaves_the_books_as_they_would_be_without_it() {
             while let Some(due_ns) = live.next_due_ns() {
                 live.advance(due_ns.next_multiple_of(100_000), &mut line);
             }
-            let mut books = Books::new(kind.is_itch().then_some(Publisher::XPSX_ITCH));
+            let mut books = Books::new(kind.is_in_files().then_some(Publisher::XPSX_ITCH));
             let address = kind.groups()[0];
             line.0.iter().for_each(|(_, payload)| books.packet(address, start, payload));
             assert_eq!(books.feed.problems().total, 0, "{:?}", books.feed.problems().kept());

@@ -84,13 +84,10 @@ enum Kind {
 
 fn venue(text: &str) -> std::result::Result<(VenueKind, u32), String> {
     let (name, share) = text.split_once('=').unwrap_or((text, "1"));
-    let kind = match name.trim().to_ascii_lowercase().as_str() {
-        "nasdaq" => VenueKind::Nasdaq,
-        "bx" => VenueKind::Bx,
-        "psx" => VenueKind::Psx,
-        "iex" | "iex-deep" => VenueKind::IexDeep,
-        "iex-tops" => VenueKind::IexTops,
-        _ => return Err("use nasdaq, bx, psx, iex-deep or iex-tops, each with =SHARE if you like".to_owned()),
+    let Some(kind) = VenueKind::by_key(&name.trim().to_ascii_lowercase()) else {
+        let keys: Vec<&str> = VenueKind::all().map(VenueKind::key).collect();
+        let keys = values::one_of(keys.into_iter());
+        return Err(format!("use {keys}, each with =SHARE if you like"));
     };
     share.trim().parse().map(|share| (kind, share)).map_err(|_| "a share is a whole number".to_owned())
 }

@@ -1,0 +1,80 @@
+//! What a venue says of what happens, in its protocol.
+//!
+//! The [generator](crate::generator) decides what happens; a [`Dialect`] is one file that tells it in one protocol.
+//! [`for_dialect!`] turns the kind of a venue into the type, so that nothing else here matches on a protocol.
+
+use tapeworks_wire::Ascii;
+
+use crate::instrument::Instrument;
+use crate::outbox::{Change, Outbox, Print, Stamp, Standing};
+use crate::scenario::VenueKind;
+
+/// A protocol of a simulated venue. What a protocol cannot say, it leaves out.
+pub(crate) trait Dialect {
+    /// Every order is told. Otherwise levels or quotes are, when an event is over.
+    const TELLS_ORDERS: bool;
+    /// Where a message has its type, in bytes.
+    const TYPE_OFFSET: usize = 0;
+    /// The market-wide circuit breaker is told.
+    const TELLS_BREAKER: bool = false;
+
+    /// A phase of the day, by its ITCH letter.
+    fn system_event(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, code: u8);
+
+    /// What is told of a symbol before the day starts, and to those who join in mid-day.
+    fn directory(
+        outbox: &mut Outbox,
+        kind: VenueKind,
+        stamp: &Stamp,
+        index: u32,
+        instrument: &Instrument,
+        standing: &Standing,
+    );
+
+    /// A change of the book, where orders are told.
+    fn change(_outbox: &mut Outbox, _stamp: &Stamp, _instrument: &Instrument, _change: &Change) {}
+
+    /// A trade, where the change of the book does not tell it.
+    fn trade(_outbox: &mut Outbox, _kind: VenueKind, _stamp: &Stamp, _print: &Print) {}
+
+    /// The trading state that `standing` has.
+    fn trading_state(
+        outbox: &mut Outbox,
+        kind: VenueKind,
+        stamp: &Stamp,
+        stock: Ascii<8>,
+        standing: &Standing,
+    );
+
+    /// A halt of this venue alone, or its end.
+    fn operational_halt(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, stock: Ascii<8>, halted: bool);
+
+    /// A short sale price test begins to hold.
+    fn short_sale_test(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, stock: Ascii<8>);
+
+    /// Retail interest.
+    fn retail_interest(_: &mut Outbox, _: VenueKind, _: &Stamp, _stock: Ascii<8>, _choice: u32) {}
+
+    /// A trade is void. `of_market` is a stamp without a symbol.
+    fn trade_break(outbox: &mut Outbox, kind: VenueKind, of_market: &Stamp, stamp: &Stamp, print: &Print);
+
+    /// Writes another time into a message.
+    fn restamp(message: &mut [u8], utc_ns: u64, midnight_ns: u64);
+}
+
+/// Runs an expression with the type of the dialect that a [`VenueKind`] speaks.
+macro_rules! for_dialect {
+    ($kind:expr, $dialect:ident => $body:expr) => {
+        match $kind {
+            $crate::VenueKind::Nasdaq | $crate::VenueKind::Bx | $crate::VenueKind::Psx => {
+                type $dialect = $crate::nasdaq::Itch;
+                $body
+            }
+            $crate::VenueKind::IexTops | $crate::VenueKind::IexDeep => {
+                type $dialect = $crate::iex::Iex;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use for_dialect;

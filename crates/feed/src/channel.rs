@@ -1,0 +1,425 @@
+//! One channel: its place in the sequence, its messages, what it carried.
+//!
+//! Cost: one compare of the sequence number for each packet; per message, what its [normaliser](crate::normaliser) takes.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+use tapeworks_market::event::Gap;
+use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Publisher};
+use tapeworks_packet::net::Datagram;
+use tapeworks_session::SessionId;
+use tapeworks_stage::Sink;
+use tapeworks_wire::DecodeError;
+use tapeworks_wire::framing::{Blocks, FramingError, LengthPrefix};
+
+use crate::normaliser::{Context, Start, Target};
+use crate::problem::{Problem, ProblemKind, Problems};
+use crate::sequence::{Arrival, SequenceCounters, SequenceTracker};
+use crate::state::{StateError, ensure};
+use crate::symbols::SymbolTable;
+use crate::table::{Application, ChannelNormaliser};
+
+/// A captured datagram.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// The file, by its place among the inputs.
+    pub file: u16,
+    /// The packet in the file, from 1.
+    pub number: u64,
+    /// Where its payload starts in the file, in bytes.
+    pub offset: u64,
+    /// When it was received.
+    pub received: Nanos,
+    /// Its addresses and payload.
+    pub datagram: Datagram<'a>,
+}
+
+/// A message of a file without packets.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// The file, by its place among the inputs.
+    pub file: u16,
+    /// Where the message starts in the file, in bytes.
+    pub offset: u64,
+    /// The message, without its length.
+    pub bytes: &'a [u8],
+}
+
+/// A message in its place.
+const IN_ORDER: Arrival = Arrival { skip: 0, gap: None };
+
+/// What tells one channel from another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum ChannelIdentity {
+    /// A session of a UDP transport: both lines of a channel have the same.
+    Datagrams {
+        /// The session.
+        session: SessionId,
+        /// The UDP port, where the transport's header does not name the channel; else 0. Live channels have their place
+        /// in the configuration here.
+        port: u16,
+    },
+    /// One direction of a TCP connection.
+    SoupBinTcp {
+        /// Who sends.
+        source: SocketAddr,
+        /// Who receives.
+        destination: SocketAddr,
+    },
+    /// A file without packets.
+    File {
+        /// The file, by its place among the inputs.
+        file: u16,
+    },
+}
+
+impl ChannelIdentity {
+    /// The channel of a datagram of this session to this port.
+    #[inline]
+    #[must_use]
+    pub const fn of_datagram(session: SessionId, port: u16) -> Self {
+        let port = if session.transport().names_channel() { 0 } else { port };
+        Self::Datagrams { session, port }
+    }
+}
+
+impl fmt::Display for ChannelIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Datagrams { session, port } => session.describe(f, *port),
+            Self::SoupBinTcp { source, destination } => write!(f, "SoupBinTCP {source} to {destination}"),
+            Self::File { file } => write!(f, "file {}", file + 1),
+        }
+    }
+}
+
+/// What a channel carried.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct ChannelCounters {
+    /// Packets, duplicates included.
+    pub packets: u64,
+    /// Of those, the ones that brought nothing new, by line A and B.
+    pub duplicate_packets: [u64; 2],
+    /// Messages handed on.
+    pub messages: u64,
+    /// Packets without messages.
+    pub heartbeats: u64,
+    /// Ends of session.
+    pub ends_of_session: u64,
+}
+
+/// A channel of a venue.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Channel {
+    identity: ChannelIdentity,
+    application: Application,
+    publisher: Publisher,
+    pub(crate) number: u8,
+    pub(crate) tracker: SequenceTracker,
+    /// Of a stream or file, whose messages carry no numbers: the next one's.
+    pub(crate) next_number: u64,
+    pub(crate) normaliser: ChannelNormaliser,
+    /// Destinations that carry it: line A first.
+    lines: Vec<SocketAddr>,
+    pub(crate) counters: ChannelCounters,
+}
+
+impl Channel {
+    /// A channel before its first message. Events have one byte for its number: more than 256 channels share the
+    /// numbers, and keep their own sequence numbers.
+    pub(crate) fn new(
+        identity: ChannelIdentity,
+        application: Application,
+        number: u8,
+        start: &Start,
+    ) -> Self {
+        Self {
+            identity,
+            application,
+            publisher: start.publisher,
+            number,
+            tracker: SequenceTracker::default(),
+            next_number: 1,
+            normaliser: ChannelNormaliser::new(application, start),
+            lines: Vec::new(),
+            counters: ChannelCounters::default(),
+        }
+    }
+
+    /// Whether a restored state is one that this can go on from.
+    pub(crate) fn check(&self, symbols: &SymbolTable) -> Result<(), StateError> {
+        ensure(self.tracker.is_sound(), "a channel's gaps")?;
+        let is_fitting = matches!(&self.identity, ChannelIdentity::Datagrams { session, .. }
+            if session.transport() == self.application.transport());
+        ensure(is_fitting && self.normaliser.application() == self.application, "a channel's feed")?;
+        ensure(self.normaliser.is_sound(symbols), "a channel's instruments")
+    }
+
+    /// What tells it from others.
+    pub const fn identity(&self) -> &ChannelIdentity {
+        &self.identity
+    }
+
+    /// What is spoken on it.
+    pub const fn application(&self) -> Application {
+        self.application
+    }
+
+    /// The feed.
+    pub const fn publisher(&self) -> Publisher {
+        self.publisher
+    }
+
+    /// What it carried.
+    pub const fn counters(&self) -> &ChannelCounters {
+        &self.counters
+    }
+
+    /// What came twice, late or not at all.
+    pub const fn sequence(&self) -> &SequenceCounters {
+        self.tracker.counters()
+    }
+
+    /// Where it was sent: line A first.
+    pub fn lines(&self) -> &[SocketAddr] {
+        &self.lines
+    }
+
+    pub(crate) fn line_of(&mut self, destination: SocketAddr) -> Line {
+        match self.lines.iter().position(|line| *line == destination) {
+            Some(0) => Line::A,
+            Some(_) => Line::B,
+            None => {
+                self.lines.push(destination);
+                if self.lines.len() == 1 { Line::A } else { Line::B }
+            }
+        }
+    }
+}
+
+impl Channel {
+    /// Takes a packet's place in the sequence. Returns how many of its messages to skip, `None` when all.
+    #[inline]
+    pub(crate) fn begin<S: Sink<Event>>(
+        &mut self,
+        count: u64,
+        is_end: bool,
+        context: &Context,
+        packet: &Packet<'_>,
+        problems: &mut Problems,
+        sink: &mut S,
+    ) -> Option<u64> {
+        self.counters.packets += 1;
+        let arrival = self.tracker.arrive(context.sequence, count);
+        if let Some(gap) = arrival.gap {
+            let kind = ProblemKind::Gap(gap);
+            problems.note(Problem { file: packet.file, packet: packet.number, offset: packet.offset, kind });
+            sink.put(self.gap_event(gap, context, packet.received));
+        }
+        if count == 0 {
+            *(if is_end { &mut self.counters.ends_of_session } else { &mut self.counters.heartbeats }) += 1;
+            return None;
+        }
+        if arrival.skip == count {
+            self.counters.duplicate_packets[usize::from(context.line == Line::B)] += 1;
+            return None;
+        }
+        Some(arrival.skip)
+    }
+
+    /// A gap at the receive time, or, without one, at `otherwise`.
+    #[cold]
+    pub(crate) fn gap_event(&self, gap: Gap, context: &Context, otherwise: Nanos) -> Event {
+        let mut event = Event::new(EventKind::Gap, self.publisher, InstrumentId::ALL).with_gap(gap);
+        event.ts_recv = context.received.unwrap_or(otherwise);
+        event.ts_event = event.ts_recv;
+        event.channel_sequence = context.sequence;
+        event.channel = context.channel;
+        event.line = context.line;
+        event
+    }
+
+    /// Translates the messages of one packet.
+    #[expect(clippy::too_many_arguments, reason = "one call; a struct would only rename them")]
+    #[inline]
+    pub(crate) fn messages<'b, S: Sink<Event>, Prefix: LengthPrefix>(
+        &mut self,
+        mut blocks: Blocks<'b, Prefix>,
+        header: usize,
+        count: u64,
+        skip: u64,
+        mut context: Context,
+        packet: &Packet<'_>,
+        problems: &mut Problems,
+        symbols: &mut SymbolTable,
+        sink: &mut S,
+    ) {
+        let first = context.sequence;
+        let mut number = 0;
+        loop {
+            let offset = packet.offset + (header + blocks.offset()) as u64;
+            let Some(block) = blocks.next() else { break };
+            match block {
+                Ok(message) => {
+                    if number >= skip {
+                        context.sequence = first.saturating_add(number);
+                        let prefix = if Prefix::IS_PART { 0 } else { Prefix::BYTES as u64 };
+                        let place = (packet.file, packet.number, offset + prefix);
+                        self.message(message, &context, place, problems, symbols, sink);
+                    }
+                    number += 1;
+                }
+                Err(error) => {
+                    // The rest of the packet is lost; the numbers of its messages are known, and those before `skip`
+                    // came in another packet.
+                    let lost_from = number.max(skip);
+                    let gap = Gap {
+                        first: first.saturating_add(lost_from),
+                        count: count.saturating_sub(lost_from),
+                    };
+                    self.broken(error, gap, &context, packet, offset, problems, sink);
+                }
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the same as of its one caller")]
+    #[cold]
+    #[inline(never)]
+    fn broken<S: Sink<Event>>(
+        &mut self,
+        error: FramingError,
+        gap: Gap,
+        context: &Context,
+        packet: &Packet<'_>,
+        offset: u64,
+        problems: &mut Problems,
+        sink: &mut S,
+    ) {
+        if !packet.datagram.truncated {
+            let kind = ProblemKind::Framing(error);
+            problems.note(Problem { file: packet.file, packet: packet.number, offset, kind });
+        }
+        if gap.count > 0 {
+            self.tracker.lose(gap);
+            sink.put(self.gap_event(gap, context, packet.received));
+        }
+    }
+
+    /// A message whose number is the next of its channel.
+    #[inline(always)]
+    pub(crate) fn numbered_message<S: Sink<Event>>(
+        &mut self,
+        message: &[u8],
+        received: Option<Nanos>,
+        place: (u16, u64, u64),
+        problems: &mut Problems,
+        symbols: &mut SymbolTable,
+        sink: &mut S,
+    ) {
+        let sequence = self.next_number;
+        self.next_number = sequence.saturating_add(1);
+        let context = Context { received, sequence, channel: self.number, line: Line::A };
+        let arrival = self.tracker.arrive(sequence, 1);
+        if arrival != IN_ORDER && self.renumbered(arrival, message, context, place, problems, sink) {
+            return;
+        }
+        self.message(message, &context, place, problems, symbols, sink);
+    }
+
+    /// A message whose number is not the one after the last: a login began elsewhere. `true` when it came before.
+    #[cold]
+    #[inline(never)]
+    fn renumbered<S: Sink<Event>>(
+        &mut self,
+        arrival: Arrival,
+        message: &[u8],
+        context: Context,
+        (file, packet, offset): (u16, u64, u64),
+        problems: &mut Problems,
+        sink: &mut S,
+    ) -> bool {
+        if let Some(gap) = arrival.gap {
+            problems.note(Problem { file, packet, offset, kind: ProblemKind::Gap(gap) });
+            sink.put(self.gap_event(gap, &context, self.normaliser.time_of(message)));
+        }
+        arrival.skip > 0
+    }
+
+    /// Translates one message.
+    #[inline(always)]
+    pub(crate) fn message<S: Sink<Event>>(
+        &mut self,
+        message: &[u8],
+        context: &Context,
+        place: (u16, u64, u64),
+        problems: &mut Problems,
+        symbols: &mut SymbolTable,
+        sink: &mut S,
+    ) {
+        self.counters.messages += 1;
+        self.translate(message, context, place, problems, symbols, sink);
+    }
+
+    /// Translates one message, whether or not it counts.
+    #[inline(always)]
+    pub(crate) fn translate<S: Sink<Event>>(
+        &mut self,
+        message: &[u8],
+        context: &Context,
+        place: (u16, u64, u64),
+        problems: &mut Problems,
+        symbols: &mut SymbolTable,
+        sink: &mut S,
+    ) {
+        if self.normaliser.frequent(message, &mut Target { context, symbols, sink }) {
+            return;
+        }
+        self.other_message(message, *context, place, problems, symbols, sink);
+    }
+
+    /// Translates a message that is none of the frequent ones.
+    #[inline(never)]
+    fn other_message<S: Sink<Event>>(
+        &mut self,
+        message: &[u8],
+        context: Context,
+        place: (u16, u64, u64),
+        problems: &mut Problems,
+        symbols: &mut SymbolTable,
+        sink: &mut S,
+    ) {
+        match self.normaliser.message(message, &mut Target { context: &context, symbols, sink }) {
+            Ok(None) => {}
+            Ok(Some(contradiction)) => {
+                let (file, packet, offset) = place;
+                let kind = ProblemKind::Contradiction(contradiction);
+                problems.note(Problem { file, packet, offset, kind });
+            }
+            Err(error) => self.bad_message(error, message, context, place, problems, sink),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn bad_message<S: Sink<Event>>(
+        &mut self,
+        error: DecodeError,
+        message: &[u8],
+        context: Context,
+        (file, packet, offset): (u16, u64, u64),
+        problems: &mut Problems,
+        sink: &mut S,
+    ) {
+        problems.note(Problem { file, packet, offset, kind: ProblemKind::Message(error) });
+        // A message of an unknown type is new and says nothing about books; one that is known and cannot be read may
+        // have changed one.
+        if !matches!(error, DecodeError::UnknownMessage { .. }) {
+            let gap = Gap { first: context.sequence, count: 1 };
+            self.tracker.lose(gap);
+            sink.put(self.gap_event(gap, &context, self.normaliser.time_of(message)));
+        }
+    }
+}

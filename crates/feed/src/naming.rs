@@ -1,0 +1,34 @@
+//! How messages name their instrument, for tools that read them by the schema alone.
+
+use tapeworks_market::Symbol;
+
+/// How messages name the instrument that they are about, by fields of the declaration.
+#[derive(Clone, Copy, Debug)]
+pub struct Naming {
+    /// The field with the symbol.
+    pub symbol: &'static str,
+    /// The field with the symbol's suffix.
+    pub suffix: Option<&'static str>,
+    /// The field with the venue's number of the instrument.
+    pub number: Option<&'static str>,
+    /// The message that defines what a number stands for.
+    pub directory: Option<&'static str>,
+}
+
+impl Naming {
+    /// The symbol of a root and a suffix, as the normaliser spells it: a suffix stands behind a point.
+    #[must_use]
+    pub fn symbol_of(&self, root: &[u8], suffix: Option<&[u8]>) -> Option<Symbol> {
+        let [root, suffix] = [root, suffix.unwrap_or_default()].map(trimmed);
+        if suffix.is_empty() {
+            return Symbol::from_bytes(root).ok();
+        }
+        Symbol::from_bytes(&[root, b".", suffix].concat()).ok()
+    }
+}
+
+/// Without the padding at the end.
+fn trimmed(text: &[u8]) -> &[u8] {
+    let end = text.iter().rposition(|byte| !matches!(byte, b' ' | 0)).map_or(0, |last| last + 1);
+    text.get(..end).unwrap_or_default()
+}

@@ -1,0 +1,83 @@
+//! What a venue's file must do: turn one message into events.
+//!
+//! A [`Normaliser`] follows the messages of one channel. The [table](crate::table) names its type; dispatch to it is one
+//! `match` that the table generates, so a call costs a compare and is inlined where the trait says so.
+//!
+//! A normaliser is given its feed's publisher, and may stamp another on an event: the SIPs carry one publisher per
+//! participant on one channel.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tapeworks_market::{Event, Line, Nanos, Publisher};
+use tapeworks_stage::Sink;
+use tapeworks_wire::DecodeError;
+
+use crate::locates::Contradiction;
+use crate::symbols::SymbolTable;
+
+/// DBN's status reason of an operational halt.
+pub(crate) const OPERATIONAL: u16 = 60;
+
+/// What the transport says of a message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context {
+    /// The receive time; `None` when the source has none.
+    pub(crate) received: Option<Nanos>,
+    /// The sequence number on the channel.
+    pub(crate) sequence: u64,
+    pub(crate) channel: u8,
+    pub(crate) line: Line,
+}
+
+/// Where a message came from and where its events go.
+pub(crate) struct Target<'t, S> {
+    pub(crate) context: &'t Context,
+    pub(crate) symbols: &'t mut SymbolTable,
+    pub(crate) sink: &'t mut S,
+}
+
+/// What a channel is when its first packet comes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start {
+    pub(crate) publisher: Publisher,
+    /// Midnight of the session's day in New York.
+    pub(crate) midnight: Nanos,
+    /// The user named the day; a new session does not change it.
+    pub(crate) is_midnight_fixed: bool,
+}
+
+/// Translates the messages of one channel. Checkpoints keep it.
+pub(crate) trait Normaliser: Serialize + DeserializeOwned + std::fmt::Debug {
+    /// A channel before its first message.
+    fn new(start: &Start) -> Self;
+
+    /// Translates a message of the most frequent kinds. `false`: it is none of them, or has a wrong length, and nothing
+    /// was done. A feed that has no faster path for them keeps the default.
+    #[inline(always)]
+    fn frequent<S: Sink<Event>>(&mut self, _message: &[u8], _to: &mut Target<'_, S>) -> bool {
+        false
+    }
+
+    /// Translates any message. A message that contradicts an earlier one is returned.
+    ///
+    /// # Errors
+    /// A message that cannot be read.
+    fn message<S: Sink<Event>>(
+        &mut self,
+        message: &[u8],
+        to: &mut Target<'_, S>,
+    ) -> Result<Option<Contradiction>, DecodeError>;
+
+    /// The venue's time of a message of whatever type and length, for a gap where no packet has a receive time.
+    fn time_of(&self, _message: &[u8]) -> Nanos {
+        Nanos(0)
+    }
+
+    /// Whether every instrument of a restored state is one of `symbols`.
+    fn is_sound(&self, _symbols: &SymbolTable) -> bool {
+        true
+    }
+
+    /// The books were made anew: they lack no orders of instruments that nothing has named.
+    fn forget_unnamed(&mut self) {}
+}

@@ -1,0 +1,252 @@
+//! Messages that come without a transport of datagrams: SoupBinTCP connections in a capture, and files of messages.
+//!
+//! Both carry no number with a message: it is the next of its stream, from the number of the login on. A file or stream
+//! names no protocol, so all carry the one feed whose row says so.
+
+use tapeworks_market::event::Gap;
+use tapeworks_market::{Event, Line, Nanos};
+use tapeworks_packet::tcp::{Flow, StreamEvent};
+use tapeworks_stage::{Sink, Stage};
+use tapeworks_wire::DecodeError;
+use tapeworks_wire::framing::FramingError;
+use tapeworks_wire::nasdaq::soupbintcp;
+
+use crate::channel::{ChannelIdentity, Frame, Packet};
+use crate::feed::Feed;
+use crate::normaliser::Context;
+use crate::problem::ProblemKind;
+use crate::recognise::{self, Framing as FileFormat};
+use crate::table::Application;
+
+/// One direction of a TCP connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// The start of a packet whose end is still to come.
+    rest: Vec<u8>,
+    /// `None`: not recognised yet, or not ours.
+    channel: Option<usize>,
+    is_given_up: bool,
+}
+
+/// The last packet of any stream, which is where what happens to streams is told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StreamPlace {
+    place: (u16, u64, u64),
+    received: Option<Nanos>,
+}
+
+impl Feed {
+    /// The channel of a stream or file.
+    fn admit_stream(&mut self, identity: ChannelIdentity, midnight: Nanos) -> usize {
+        let application = Application::OF_STREAMS;
+        let publisher = application.spec().publisher(self.options.publisher, None);
+        self.admit(identity, application, publisher, midnight)
+    }
+
+    /// A segment of a TCP connection: SoupBinTCP, or nothing of ours.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn segment_of_stream<S: Sink<Event>>(&mut self, packet: &Packet<'_>, sink: &mut S) {
+        self.stream_place = StreamPlace {
+            place: (packet.file, packet.number, packet.offset),
+            received: Some(packet.received),
+        };
+        let mut reassembler = std::mem::take(&mut self.reassembler);
+        reassembler.push(&packet.datagram, |event| self.stream_event(event, sink));
+        self.reassembler = reassembler;
+    }
+
+    /// Tells what streams still hold: bytes that waited behind a hole, packets that the end cut. Nothing may come after.
+    pub fn finish<S: Sink<Event>>(&mut self, sink: &mut S) {
+        let mut reassembler = std::mem::take(&mut self.reassembler);
+        reassembler.finish(|event| self.stream_event(event, sink));
+        self.reassembler = reassembler;
+        let mut open: Vec<Flow> = self.connections.keys().copied().collect();
+        // In an order that does not depend on the map's.
+        open.sort_unstable_by_key(|flow| (flow.source, flow.destination));
+        for flow in open {
+            self.close_stream(flow, sink);
+        }
+    }
+
+    fn stream_event<S: Sink<Event>>(&mut self, event: StreamEvent<'_>, sink: &mut S) {
+        match event {
+            StreamEvent::Opened { flow, .. } => {
+                self.connections
+                    .insert(flow, Connection { rest: Vec::new(), channel: None, is_given_up: false });
+            }
+            StreamEvent::Bytes { flow, bytes, .. } => self.stream_bytes(flow, bytes, sink),
+            StreamEvent::Hole { flow, lost, .. } => {
+                let Some(connection) = self.connections.get_mut(&flow) else { return };
+                // Behind a hole nobody knows where a packet begins.
+                connection.is_given_up = true;
+                connection.rest.clear();
+                let Some(index) = connection.channel else { return };
+                self.stream_loss(index, ProblemKind::StreamHole { lost }, sink);
+            }
+            StreamEvent::Closed { flow, .. } => self.close_stream(flow, sink),
+        }
+    }
+
+    fn close_stream<S: Sink<Event>>(&mut self, flow: Flow, sink: &mut S) {
+        let Some(connection) = self.connections.remove(&flow) else { return };
+        let Some(got) = std::num::NonZeroUsize::new(connection.rest.len()) else { return };
+        match connection.channel {
+            Some(index) => {
+                let needed = recognise::first_packet_bytes(&connection.rest);
+                let cut = FramingError::Cut { offset: 0, needed, got: got.get() };
+                self.stream_loss(index, ProblemKind::Framing(cut), sink);
+            }
+            None => self.give_up(flow, got.get()),
+        }
+    }
+
+    /// A stream lost something of unknown content: at least one message.
+    fn stream_loss<S: Sink<Event>>(&mut self, index: usize, kind: ProblemKind, sink: &mut S) {
+        let StreamPlace { place, received } = self.stream_place;
+        self.note_at(place, kind);
+        let channel = &mut self.channels[index];
+        let gap = Gap { first: channel.next_number, count: 1 };
+        channel.tracker.lose(gap);
+        let context =
+            Context { received, sequence: channel.next_number, channel: channel.number, line: Line::A };
+        sink.put(channel.gap_event(gap, &context, Nanos(0)));
+    }
+
+    /// A stream that is in no protocol of ours.
+    fn give_up(&mut self, flow: Flow, bytes: usize) {
+        self.counters.unrecognised_packets += 1;
+        self.counters.skipped_stream_bytes += bytes as u64;
+        self.note_at(self.stream_place.place, ProblemKind::UnknownProtocol { destination: flow.destination });
+    }
+
+    fn stream_bytes<S: Sink<Event>>(&mut self, flow: Flow, bytes: &[u8], sink: &mut S) {
+        let Some(mut connection) = self.connections.remove(&flow) else { return };
+        if connection.is_given_up {
+            self.counters.skipped_stream_bytes += bytes.len() as u64;
+            self.connections.insert(flow, connection);
+            return;
+        }
+        let joined;
+        let stream = if connection.rest.is_empty() {
+            bytes
+        } else {
+            connection.rest.extend_from_slice(bytes);
+            joined = std::mem::take(&mut connection.rest);
+            &joined
+        };
+        let StreamPlace { place, received } = self.stream_place;
+        if connection.channel.is_none() {
+            if recognise::is_start_cut(stream) {
+                connection.rest = stream.to_vec();
+            } else if recognise::soup_stream(stream) {
+                let identity =
+                    ChannelIdentity::SoupBinTcp { source: flow.source, destination: flow.destination };
+                let midnight = self.midnight(received);
+                let index = self.admit_stream(identity, midnight);
+                self.channels[index].line_of(flow.destination);
+                connection.channel = Some(index);
+            } else {
+                connection.is_given_up = true;
+                self.give_up(flow, stream.len());
+            }
+        }
+        if let Some(index) = connection.channel {
+            let mut packets = soupbintcp::Packets::new(stream);
+            for soup in packets.by_ref().filter_map(Result::ok) {
+                // Without its length; what follows is the type and the body.
+                let body = soup.get(2..).unwrap_or_default();
+                self.soup_packet(index, body, received, place, sink);
+            }
+            connection.rest = packets.rest().to_vec();
+        }
+        self.connections.insert(flow, connection);
+    }
+
+    /// One SoupBinTCP packet without its length.
+    fn soup_packet<S: Sink<Event>>(
+        &mut self,
+        index: usize,
+        body: &[u8],
+        received: Option<Nanos>,
+        place: (u16, u64, u64),
+        sink: &mut S,
+    ) {
+        let channel = &mut self.channels[index];
+        channel.counters.packets += 1;
+        match body.split_first() {
+            Some((&soupbintcp::SequencedData::TAG, message)) => {
+                channel.numbered_message(
+                    message,
+                    received,
+                    place,
+                    &mut self.problems,
+                    &mut self.symbols,
+                    sink,
+                );
+            }
+            Some((&soupbintcp::LoginAccepted::TAG, login)) => {
+                // Session, then the number of the first message to come.
+                let number =
+                    login.last_chunk::<20>().and_then(|digits| tapeworks_wire::AsciiNumber(*digits).value());
+                if let Some(number) = number {
+                    channel.next_number = number;
+                }
+            }
+            Some((&soupbintcp::EndOfSession::TAG, _)) => channel.counters.ends_of_session += 1,
+            Some((&soupbintcp::ServerHeartbeat::TAG, _)) => channel.counters.heartbeats += 1,
+            // No protocol of ours sends messages so: it is order entry.
+            Some((&soupbintcp::UnsequencedData::TAG, message)) => {
+                self.note_at(place, ProblemKind::Unsequenced { bytes: message.len() });
+            }
+            // Logins and heartbeats of clients, debug packets.
+            Some(_) => {}
+            None => self.note_at(place, ProblemKind::Message(DecodeError::Empty)),
+        }
+    }
+
+    /// A message of a file without packets.
+    #[inline]
+    fn frame<S: Sink<Event>>(&mut self, index: usize, format: FileFormat, frame: &Frame<'_>, sink: &mut S) {
+        let channel = &mut self.channels[index];
+        let place = (frame.file, channel.counters.messages + 1, frame.offset);
+        match format {
+            FileFormat::LengthPrefixed => {
+                channel.numbered_message(
+                    frame.bytes,
+                    None,
+                    place,
+                    &mut self.problems,
+                    &mut self.symbols,
+                    sink,
+                );
+            }
+            FileFormat::SoupBinTcp => self.soup_packet(index, frame.bytes, None, place, sink),
+        }
+    }
+
+    /// The stage that takes the messages of one file without packets. The publisher is that of the options, else the feed's first;
+    /// the midnight is that of the options, else `midnight`; without either, times count from the epoch.
+    pub fn file(&mut self, file: u16, format: FileFormat, midnight: Option<Nanos>) -> FileFeed<'_> {
+        let midnight = self.options.midnight.or(midnight).unwrap_or_default();
+        let index = self.admit_stream(ChannelIdentity::File { file }, midnight);
+        FileFeed { feed: self, index, format }
+    }
+}
+
+/// The feed of one file without packets: see [`Feed::file`].
+#[derive(Debug)]
+pub struct FileFeed<'f> {
+    feed: &'f mut Feed,
+    index: usize,
+    format: FileFormat,
+}
+
+impl<'b, S: Sink<Event>> Stage<Frame<'b>, S> for FileFeed<'_> {
+    #[inline]
+    fn process(&mut self, batch: &[Frame<'b>], sink: &mut S) {
+        for frame in batch {
+            self.feed.frame(self.index, self.format, frame, sink);
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! The feeds: one row each.
+//!
+//! A row names a feed's messages, its normaliser, its transport and its publishers. Everything that must know which feeds
+//! there are reads this table: recognition, replay, live channels, checkpoints, the analyser, command line and
+//! configuration. [`feeds!`] makes the enum [`Application`] and the static dispatch to the normalisers from it; nothing
+//! else in the house matches on a feed.
+//!
+//! A new feed is its declaration in `tapeworks_wire`, its file beside this one, and a row here (and its transport in
+//! `tapeworks_session` if that is new).
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+use tapeworks_market::{Event, Nanos, Publisher};
+use tapeworks_session::{SessionId, TransportKind};
+use tapeworks_stage::Sink;
+use tapeworks_wire::schema::Schema;
+use tapeworks_wire::{DecodeError, protocol_by_name};
+
+use crate::iex::{self, Deep, Tops};
+use crate::itch::{self, ItchNormaliser};
+use crate::locates::Contradiction;
+use crate::naming::Naming;
+use crate::normaliser::{Normaliser, Start, Target};
+use crate::symbols::SymbolTable;
+
+/// What the feed tells of a book. Of a venue's several feeds the one with more is the better one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Depth {
+    /// The best prices.
+    Top,
+    /// Every price.
+    Levels,
+    /// Every order.
+    Orders,
+}
+
+/// A publisher of a feed.
+#[derive(Clone, Copy, Debug)]
+pub struct PublisherSpec {
+    /// Its number.
+    pub publisher: Publisher,
+    /// Names of its venue on the command line, in lower case.
+    pub names: &'static [&'static str],
+    /// The multicast groups of lines A and B, where they tell it from the feed's other publishers.
+    pub groups: &'static [Ipv4Addr],
+}
+
+/// A feed.
+#[derive(Debug)]
+pub struct FeedSpec {
+    /// Its name in code.
+    pub application: Application,
+    /// Its short name, an alias of the declaration's.
+    pub name: &'static str,
+    /// Its messages.
+    pub schema: &'static Schema,
+    /// The transport of its UDP channels.
+    pub transport: TransportKind,
+    /// Who publishes it; the first where the group tells nothing else.
+    pub publishers: &'static [PublisherSpec],
+    /// What it tells of a book.
+    pub depth: Depth,
+    /// How messages name their instrument.
+    pub naming: Naming,
+    /// Whether a UDP payload is of this feed without doubt.
+    pub recognise: fn(&[u8]) -> bool,
+    /// Whether a session of its transport is of this feed, as far as the header tells.
+    pub has_session: fn(&SessionId) -> bool,
+    /// Whether a message can be read.
+    pub check: fn(&[u8]) -> Result<(), DecodeError>,
+    /// The time in a message, as the venue counts it.
+    pub time: fn(&[u8]) -> Option<u64>,
+    /// A message that changes no book, for those who keep code warm. Empty: there is none.
+    pub harmless: &'static [u8],
+}
+
+impl FeedSpec {
+    /// The publisher of a channel: the one the user named, where there is a choice; else that of the group; else the
+    /// first.
+    #[must_use]
+    pub fn publisher(&self, named: Option<Publisher>, destination: Option<SocketAddr>) -> Publisher {
+        let only = self.only_publisher();
+        let of_group = || {
+            let Some(IpAddr::V4(group)) = destination.map(|destination| destination.ip()) else {
+                return None;
+            };
+            self.publishers.iter().find(|one| one.groups.contains(&group)).map(|one| one.publisher)
+        };
+        let first = || self.publishers.first().map(|one| one.publisher);
+        only.or(named).or_else(of_group).or_else(first).unwrap_or_default()
+    }
+
+    /// The publisher, if the feed has only one.
+    #[must_use]
+    pub fn only_publisher(&self) -> Option<Publisher> {
+        match self.publishers {
+            [only] => Some(only.publisher),
+            _ => None,
+        }
+    }
+}
+
+/// Makes the enum of feeds, the table and the dispatch to the normalisers from the rows.
+macro_rules! feeds {
+    ($($(#[$doc:meta])* $name:ident, $normaliser:ty, $transport:ident { $($field:ident: $value:expr,)* })*) => {
+        /// What is spoken on a channel.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+        #[non_exhaustive]
+        pub enum Application {
+            $($(#[$doc])* $name,)*
+        }
+
+        /// Every feed, in the order of [`Application`].
+        pub static FEEDS: &[FeedSpec] = &[
+            $(FeedSpec {
+                application: Application::$name,
+                transport: TransportKind::$transport,
+                $($field: $value,)*
+            },)*
+        ];
+
+        impl Application {
+            /// The transport of its UDP channels.
+            #[inline]
+            #[must_use]
+            pub const fn transport(self) -> TransportKind {
+                match self {
+                    $(Self::$name => TransportKind::$transport,)*
+                }
+            }
+
+            /// Its row.
+            #[must_use]
+            pub fn spec(self) -> &'static FeedSpec {
+                let row = match self {
+                    $(Self::$name => {
+                        const ROW: usize = Application::$name as usize;
+                        &FEEDS[ROW]
+                    })*
+                };
+                debug_assert!(row.application == self, "rows lie in the order of the enum");
+                row
+            }
+        }
+
+        /// The normaliser of a channel.
+        #[derive(Debug, Serialize, Deserialize)]
+        pub(crate) enum ChannelNormaliser {
+            $($name($normaliser),)*
+        }
+
+        impl ChannelNormaliser {
+            pub(crate) fn new(application: Application, start: &Start) -> Self {
+                match application {
+                    $(Application::$name => Self::$name(Normaliser::new(start)),)*
+                }
+            }
+
+            pub(crate) const fn application(&self) -> Application {
+                match self {
+                    $(Self::$name(_) => Application::$name,)*
+                }
+            }
+
+            /// See [`Normaliser::frequent`].
+            #[inline(always)]
+            pub(crate) fn frequent<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
+                match self {
+                    $(Self::$name(normaliser) => normaliser.frequent(message, to),)*
+                }
+            }
+
+            /// See [`Normaliser::message`].
+            #[inline]
+            pub(crate) fn message<S: Sink<Event>>(
+                &mut self,
+                message: &[u8],
+                to: &mut Target<'_, S>,
+            ) -> Result<Option<Contradiction>, DecodeError> {
+                match self {
+                    $(Self::$name(normaliser) => normaliser.message(message, to),)*
+                }
+            }
+
+            /// See [`Normaliser::time_of`].
+            pub(crate) fn time_of(&self, message: &[u8]) -> Nanos {
+                match self {
+                    $(Self::$name(normaliser) => normaliser.time_of(message),)*
+                }
+            }
+
+            /// See [`Normaliser::is_sound`].
+            pub(crate) fn is_sound(&self, symbols: &SymbolTable) -> bool {
+                match self {
+                    $(Self::$name(normaliser) => normaliser.is_sound(symbols),)*
+                }
+            }
+
+            /// See [`Normaliser::forget_unnamed`].
+            pub(crate) fn forget_unnamed(&mut self) {
+                match self {
+                    $(Self::$name(normaliser) => normaliser.forget_unnamed(),)*
+                }
+            }
+        }
+    };
+}
+
+feeds! {
+    /// Nasdaq TotalView-ITCH 5.0.
+    TotalViewItch50, ItchNormaliser, MoldUdp64 {
+        name: "itch",
+        schema: &tapeworks_wire::nasdaq::itch50::SCHEMA,
+        // The groups are those of Nasdaq's multicast configuration; any other group is Nasdaq's own.
+        publishers: &[
+            PublisherSpec { publisher: Publisher::XNAS_ITCH, names: &["nasdaq", "xnas"], groups: &[] },
+            PublisherSpec {
+                publisher: Publisher::XBOS_ITCH,
+                names: &["bx", "xbos"],
+                groups: &[Ipv4Addr::new(233, 54, 12, 40), Ipv4Addr::new(233, 49, 196, 40)],
+            },
+            PublisherSpec {
+                publisher: Publisher::XPSX_ITCH,
+                names: &["psx", "xpsx"],
+                groups: &[Ipv4Addr::new(233, 54, 12, 45), Ipv4Addr::new(233, 49, 196, 45)],
+            },
+        ],
+        depth: Depth::Orders,
+        naming: Naming {
+            symbol: "stock",
+            suffix: None,
+            number: Some("stock_locate"),
+            directory: Some("StockDirectory"),
+        },
+        recognise: itch::recognise,
+        has_session: |_| true,
+        check: itch::check,
+        time: itch::time,
+        harmless: &itch::HARMLESS,
+    }
+    /// IEX TOPS 1.6 (and 1.5, whose messages are the same).
+    IexTops16, Tops, IexTp {
+        name: "tops",
+        schema: &tapeworks_wire::iex::tops16::SCHEMA,
+        publishers: &[PublisherSpec { publisher: Publisher::IEXG_TOPS, names: &["iex"], groups: &[] }],
+        depth: Depth::Top,
+        naming: iex::NAMING,
+        recognise: Tops::recognise,
+        has_session: Tops::has_session,
+        check: Tops::check,
+        time: iex::time,
+        harmless: &[],
+    }
+    /// IEX DEEP 1.0.
+    IexDeep10, Deep, IexTp {
+        name: "deep",
+        schema: &tapeworks_wire::iex::deep10::SCHEMA,
+        publishers: &[PublisherSpec { publisher: Publisher::IEXG_DEEP, names: &["iex"], groups: &[] }],
+        depth: Depth::Levels,
+        naming: iex::NAMING,
+        recognise: Deep::recognise,
+        has_session: Deep::has_session,
+        check: Deep::check,
+        time: iex::time,
+        harmless: &[],
+    }
+}
+
+impl Application {
+    /// The protocol's name in [`tapeworks_wire::protocol_by_name`].
+    #[must_use]
+    pub fn protocol(self) -> &'static str {
+        self.spec().schema.name
+    }
+
+    /// The application of a protocol's name or alias.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        let schema = protocol_by_name(name)?.schema;
+        FEEDS.iter().find(|feed| feed.schema.name == schema.name).map(|feed| feed.application)
+    }
+
+    /// What files of messages without packets and SoupBinTCP connections carry. They name no protocol.
+    pub const OF_STREAMS: Self = Self::TotalViewItch50;
+
+    /// The application of a session, as far as its header tells: `known` if the session can be of it.
+    pub(crate) fn of_session(session: &SessionId, known: Self) -> Option<Self> {
+        let transport = session.transport();
+        let fits = |feed: &&FeedSpec| feed.transport == transport && (feed.has_session)(session);
+        let first = || FEEDS.iter().find(fits).map(|feed| feed.application);
+        Some(known.spec()).filter(fits).map(|feed| feed.application).or_else(first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_found_by_its_name_and_has_a_publisher_that_the_market_knows() {
+        for (place, feed) in FEEDS.iter().enumerate() {
+            assert_eq!(feed.application as usize, place);
+            assert_eq!(feed.application.spec().name, feed.name);
+            assert_eq!(feed.transport, feed.application.transport());
+            assert_eq!(Application::by_name(feed.name), Some(feed.application), "{}", feed.name);
+            assert!(!feed.publishers.is_empty());
+            for one in feed.publishers {
+                assert!(one.publisher.feed().is_some(), "{}: {:?}", feed.name, one.publisher);
+                assert!(!one.names.is_empty());
+            }
+            let fields = feed.schema.messages.iter().flat_map(|message| message.fields);
+            assert!(fields.clone().any(|field| field.name == feed.naming.symbol), "{}", feed.name);
+            assert!(feed.harmless.is_empty() || (feed.check)(feed.harmless).is_ok(), "{}", feed.name);
+        }
+    }
+
+    #[test]
+    fn a_transport_is_no_feed() {
+        assert_eq!(Application::by_name("itch"), Some(Application::TotalViewItch50));
+        assert_eq!(Application::by_name("iex-deep"), Some(Application::IexDeep10));
+        assert_eq!(Application::by_name("soupbintcp"), None);
+    }
+
+    #[test]
+    fn a_publisher_is_the_named_one_or_that_of_the_group_or_the_first() {
+        let itch = Application::TotalViewItch50.spec();
+        let bx = "233.54.12.40:25475".parse().ok();
+        assert_eq!(itch.publisher(None, bx), Publisher::XBOS_ITCH);
+        assert_eq!(itch.publisher(Some(Publisher::XPSX_ITCH), bx), Publisher::XPSX_ITCH);
+        assert_eq!(itch.publisher(None, "239.1.2.3:1".parse().ok()), Publisher::XNAS_ITCH);
+        // A feed with one publisher has no choice.
+        let deep = Application::IexDeep10.spec();
+        assert_eq!(deep.publisher(Some(Publisher::XPSX_ITCH), None), Publisher::IEXG_DEEP);
+    }
+}
