@@ -51,7 +51,7 @@ def configure(folder):
     head = f'rate = 20_000\nmessages = {MARKET}\nsymbols = 20\nwait = "rest"\ninterface = "127.0.0.1"\n'
     (folder / "venues.toml").write_text(head + venues)
     head = (
-        f'interface = "127.0.0.1"\n[journal]\nfolder = "journal"\nsegment_mb = 4\nsnapshot_every = "200ms"\n'
+        f'interface = "127.0.0.1"\n[journal]\nfolder = "journal"\nsegment_mb = 4\ncheckpoint_every = "200ms"\n'
         f'[clients]\nlisten = "127.0.0.1:{clients}"\ndataset = [{{ name = "{DATASET}" }}]\n'
         f'key = [{{ name = "demo", key = "{KEY}" }}]\n'
     )

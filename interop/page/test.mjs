@@ -58,7 +58,7 @@ const exchangeFile = write(
 );
 const plantFile = write(
   "plant.toml",
-  `interface = "127.0.0.1"\nwait = "park"\n[clients]\nlisten = "127.0.0.1:${clients}"\ndataset = [{ name = "TEST.ALL" }]\nkey = [{ name = "tester", key = "${KEY}" }]\n[multicast]\ngroup = ${group(9, 1)}\nhops = 0\nretransmission = "127.0.0.1:${retransmission}"\nsoupbintcp = "127.0.0.1:${soupbintcp}"\n[journal]\nfolder = "journal"\nsnapshot_every = "500ms"\n[roll]\nfolder = "days"\nschemas = ["cmbp-1"]\n[web]\nlisten = "127.0.0.1:${web}"\n${tables(["name", "protocol", "publisher", "snapshot"])}`,
+  `interface = "127.0.0.1"\nwait = "park"\n[clients]\nlisten = "127.0.0.1:${clients}"\ndataset = [{ name = "TEST.ALL" }]\nkey = [{ name = "tester", key = "${KEY}" }]\n[multicast]\ngroup = ${group(9, 1)}\nhops = 0\nretransmission = "127.0.0.1:${retransmission}"\nsoupbintcp = "127.0.0.1:${soupbintcp}"\n[journal]\nfolder = "journal"\ncheckpoint_every = "500ms"\n[roll]\nfolder = "days"\nschemas = ["cmbp-1"]\n[web]\nlisten = "127.0.0.1:${web}"\n${tables(["name", "protocol", "publisher", "snapshot"])}`,
 );
 const lockedFile = write(
   "locked.toml",

@@ -131,13 +131,13 @@ pub fn soak() {
     let setting =
         |name, otherwise| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise);
     let (minutes, rate) = (setting("SOAK_MINUTES", 20), setting("SOAK_RATE", 200_000));
-    let snapshot_every = Duration::from_secs(setting("SOAK_SNAPSHOT_SECONDS", 120));
+    let checkpoint_every = Duration::from_secs(setting("SOAK_SNAPSHOT_SECONDS", 120));
     let line = line();
     let folder = Folder::on_disk();
     let mut config = plant(line);
     let mut journal = JournalSetting::new(folder.0.join("journal"));
     journal.options.keep_bytes = Some(2 << 30);
-    journal.snapshot_every = Some(snapshot_every);
+    journal.checkpoint_every = Some(checkpoint_every);
     // A state of a million orders holds the lines up for some tens of milliseconds, and writing it takes a core from the others.
     config.plant.receive.buffer_bytes = Some(64 << 20);
     config.plant.journal = Some(journal);
@@ -149,7 +149,7 @@ pub fn soak() {
     let venues = Venues::start(venue).expect("the venue starts");
     println!(
         "soak: {rate} messages a second for {minutes} minutes, a state snapshot each {} s",
-        snapshot_every.as_secs()
+        checkpoint_every.as_secs()
     );
     let is_over = AtomicBool::new(false);
     let (delays, began) = (Mutex::new(histogram()), now_ns());

@@ -73,7 +73,7 @@ fn a_run_reports_what_it_injected_in_the_file_too() {
     let (sink, injected) = (socket(), folder.path("injected.json"));
     let faults = "faults = { a = { lost_per_million = 100_000 } }\nrestart_after = 700";
     let text = format!(
-        "symbols = 3\nmessages = 1_500\nrate = 30_000\nwait = \"rest\"\nlinger_s = 0\ninjected = \"{injected}\"\n{}",
+        "symbols = 3\nmessages = 1_500\nrate = 30_000\nwait = \"rest\"\nlinger = \"0s\"\ninjected = \"{injected}\"\n{}",
         venue(&sink, faults)
     );
     let config = folder.write("v.toml", text.as_bytes());

@@ -399,7 +399,7 @@ fn after_outages_of_the_plant_nothing_is_missing_that_the_venue_has() {
     let plant = folder.write(
         "plant.toml",
         format!(
-            "interface = \"127.0.0.1\"\n[journal]\nfolder = \"journal\"\nsegment_mb = 8\nsnapshot_every = \"1s\"\n[web]\nlisten = \"{web}\"\n[[venue]]\nname = \"Nasdaq\"\nprotocol = \"itch\"\npublisher = \"XNAS.ITCH\"\nlines = [\"{}\", \"{}\"]\nretransmission = \"{retransmission}\"\nsnapshot = \"{snapshot}\"\n",
+            "interface = \"127.0.0.1\"\n[journal]\nfolder = \"journal\"\nsegment_mb = 8\ncheckpoint_every = \"1s\"\n[web]\nlisten = \"{web}\"\n[[venue]]\nname = \"Nasdaq\"\nprotocol = \"itch\"\npublisher = \"XNAS.ITCH\"\nlines = [\"{}\", \"{}\"]\nretransmission = \"{retransmission}\"\nsnapshot = \"{snapshot}\"\n",
             group(1), group(2)
         )
         .as_bytes(),

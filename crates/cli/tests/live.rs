@@ -104,7 +104,7 @@ fn every_client_gets_what_the_journal_holds_and_the_journal_becomes_files() {
         "plant.toml",
         format!(
             "interface = \"127.0.0.1\"\nshared_memory = \"{shared}\"\n\
-             [journal]\nfolder = \"journal\"\nsegment_mb = 4\nsnapshot_every = \"200ms\"\n\
+             [journal]\nfolder = \"journal\"\nsegment_mb = 4\ncheckpoint_every = \"200ms\"\n\
              [roll]\nfolder = \"rolled\"\nschemas = [\"mbo\"]\n\
              [clients]\nlisten = \"{clients}\"\ndataset = [{{ name = \"TAPEWORKS.DEMO\" }}]\n\
              key = [{{ name = \"demo\", key = \"db-TapeworksDemoKey0000000000000\" }}]\n\

@@ -157,7 +157,7 @@ fn a_plant_that_is_killed_has_lost_and_doubled_nothing_for_who_resumes() {
 
 #[test]
 fn a_pipeline_that_is_killed_goes_on_from_its_snapshots_and_nobody_sees_a_difference() {
-    let folder = kill(1, "topology = \"pipeline\"\nwarm = true\n", "snapshot_every = \"200ms\"\n");
+    let folder = kill(1, "topology = \"pipeline\"\nwarm = true\n", "checkpoint_every = \"200ms\"\n");
     let snapshots = std::fs::read_dir(folder.path().join("journal")).unwrap().filter_map(Result::ok);
     let snapshots =
         snapshots.filter(|file| file.path().extension().is_some_and(|ending| ending == "snapshot"));

@@ -23,7 +23,7 @@ fn a_plant_that_stood_still_does_not_call_its_venues_silent_while_it_catches_up(
         let lines = [1, 2].map(|line| format!("239.197.{number}.{line}:{}", address.port()));
         venues.push(Venue::new(name, kind, lines.iter().map(|line| line.parse().unwrap()).collect()));
         text.push_str(&format!(
-            "[[venue]]\nname = \"{name}\"\nprotocol = \"itch\"\npublisher = \"{mic}.ITCH\"\nlines = {lines:?}\nsilence_s = 1\n"
+            "[[venue]]\nname = \"{name}\"\nprotocol = \"itch\"\npublisher = \"{mic}.ITCH\"\nlines = {lines:?}\nsilence = \"1s\"\n"
         ));
     }
     let config = folder.write("plant.toml", text.as_bytes());

@@ -134,7 +134,7 @@ pub(super) struct Ingest {
     unsent_requests: u64,
     /// Where the books are on another core: holes and gaps begin on this one.
     warm: Option<Warmer>,
-    snapshot_every: Option<Duration>,
+    checkpoint_every: Option<Duration>,
     snapshot_taken: Instant,
     /// Holes of the journal when a snapshot was begun last.
     holes_seen: u64,
@@ -179,7 +179,7 @@ impl Ingest {
             ring_highest: 0,
             unsent_requests: 0,
             warm: (options.warm && options.topology == Topology::Pipeline).then(Warmer::default),
-            snapshot_every: options.journal.as_ref().and_then(|journal| journal.snapshot_every),
+            checkpoint_every: options.journal.as_ref().and_then(|journal| journal.checkpoint_every),
             snapshot_taken: Instant::now(),
             holes_seen: 0,
             snapshots,
@@ -256,7 +256,7 @@ impl Ingest {
     /// goes on, readers of it need the state behind them.
     #[cold]
     fn keep_state(&mut self, engine: &Engine) {
-        let is_due = self.snapshot_every.is_some_and(|every| self.snapshot_taken.elapsed() >= every);
+        let is_due = self.checkpoint_every.is_some_and(|every| self.snapshot_taken.elapsed() >= every);
         let (holes, unbridged) = self.snapshots.holes();
         let is_needed =
             unbridged > 0 && (holes > self.holes_seen || self.snapshot_taken.elapsed() >= AGAIN_AFTER);

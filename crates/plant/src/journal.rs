@@ -55,7 +55,7 @@ pub struct JournalSetting {
     /// Inputs that may wait to be written.
     pub queue: usize,
     /// How often the state is written, so that a start need not replay the whole day; never unless given.
-    pub snapshot_every: Option<Duration>,
+    pub checkpoint_every: Option<Duration>,
 }
 
 impl JournalSetting {
@@ -67,7 +67,7 @@ impl JournalSetting {
             sync: SyncPolicy::Every(Duration::from_secs(1)),
             when_failing: WhenFailing::default(),
             queue: 16_384,
-            snapshot_every: None,
+            checkpoint_every: None,
         }
     }
 }

@@ -137,7 +137,7 @@ impl Beginning {
         }
         let snapshots = &mut status.lock().unwrap_or_else(PoisonError::into_inner).snapshots;
         (snapshots.every, snapshots.refused, snapshots.restored) =
-            (setting.snapshot_every, refused, self.record);
+            (setting.checkpoint_every, refused, self.record);
         Ok(())
     }
 }
@@ -161,7 +161,7 @@ fn start_journal(
     (coordinator, status): (&Arc<Coordinator>, &Arc<Mutex<Status>>),
     threads: &mut Threads,
 ) -> Result<Journaled, PlantError> {
-    let is_regular = setting.snapshot_every.is_some();
+    let is_regular = setting.checkpoint_every.is_some();
     if is_regular {
         coordinator.need_from(from.unwrap_or_default());
     }

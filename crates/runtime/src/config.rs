@@ -3,6 +3,7 @@
 use std::fmt::{self, Display};
 use std::ops::{Range, RangeInclusive};
 use std::path::Path;
+use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -142,12 +143,14 @@ pub struct Section<'a> {
     pub span: Range<usize>,
     /// Keys that were asked for.
     asked: Vec<&'static str>,
+    /// Where keys are that have other names now, which was said.
+    outdated: Vec<Range<usize>>,
 }
 
 impl<'a> Section<'a> {
     /// The table `what`, which stands at `span`.
     pub fn new(what: &'static str, table: &'a DeTable<'_>, span: Range<usize>) -> Self {
-        Self { what, table, span, asked: Vec::new() }
+        Self { what, table, span, asked: Vec::new(), outdated: Vec::new() }
     }
 
     /// Whether the key is there.
@@ -303,6 +306,45 @@ impl<'a> Section<'a> {
         parsed
     }
 
+    /// A time with its unit within `range`, such as `"250ms"` or `"1.5s"`. A key that ends in a unit (`silence_s = 5`) is refused with
+    /// what to write instead.
+    pub fn time(
+        &mut self,
+        reading: &mut Reading<'_>,
+        key: &'static str,
+        range: RangeInclusive<Duration>,
+    ) -> Option<Duration> {
+        for (unit, _) in TIME_UNITS {
+            let old = format!("{key}_{unit}");
+            let Some((name, value)) = self.table.iter().find(|(name, _)| *name.get_ref() == old) else {
+                continue;
+            };
+            let number = match value.get_ref() {
+                DeValue::Float(float) => float.as_str().to_owned(),
+                value => whole(value).map_or_else(|| "5".to_owned(), |number| number.to_string()),
+            };
+            self.outdated.push(name.span());
+            reading.wrong(name.span(), format!("'{old}' is '{key}' now: {key} = \"{number}{unit}\""));
+        }
+        let (text, span) = self.text(reading, key)?;
+        let time = time(&text);
+        if time.is_some_and(|time| range.contains(&time)) {
+            return time;
+        }
+        let wanted =
+            format!("a time with its unit from {:?} to {:?}, such as \"250ms\"", range.start(), range.end());
+        reading.wrong(span, format!("'{key}' must be {wanted}"));
+        None
+    }
+
+    /// Refuses a key that has another name now.
+    pub fn renamed(&mut self, reading: &mut Reading<'_>, old: &str, new: &str) {
+        if let Some((name, _)) = self.table.iter().find(|(name, _)| name.get_ref() == old) {
+            self.outdated.push(name.span());
+            reading.wrong(name.span(), format!("'{old}' is '{new}' now"));
+        }
+    }
+
     /// A word or a list of words, each parsed; `None` if the key is not there. What is wrong has been told and is left out.
     pub fn each_checked<T>(
         &mut self,
@@ -399,7 +441,7 @@ impl<'a> Section<'a> {
     /// Every key that nobody asked for is a slip.
     pub fn refuse_the_rest(&self, reading: &mut Reading<'_>) {
         for (name, _) in self.table {
-            if !self.asked.contains(&name.get_ref().as_ref()) {
+            if !self.asked.contains(&name.get_ref().as_ref()) && !self.outdated.contains(&name.span()) {
                 reading.unknown(
                     name.span(),
                     &format!("the key '{}'", name.get_ref()),
@@ -409,6 +451,19 @@ impl<'a> Section<'a> {
             }
         }
     }
+}
+
+/// The units of times, and their lengths in ns.
+const TIME_UNITS: [(&str, f64); 6] =
+    [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3_600e9)];
+
+/// `250ms`, `1.5s`, `50us`, `2min`.
+pub fn time(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at(text.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?);
+    let (_, length) = TIME_UNITS.iter().find(|(name, _)| *name == unit.trim())?;
+    let nanoseconds = number.parse::<f64>().ok()? * length;
+    // Beyond this a float counts no single nanoseconds; no setting is so long.
+    (nanoseconds < 9e15).then(|| Duration::from_nanos(nanoseconds.round() as u64))
 }
 
 /// A type's name as a sentence has it.

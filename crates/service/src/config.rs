@@ -28,7 +28,7 @@ use tapeworks_plant::roll::RollSetting;
 use tapeworks_plant::{JournalSetting, SyncPolicy, WhenFailing};
 use tapeworks_plant::{ORDERS, PlantOptions, Source, Topology, VenueOptions};
 use tapeworks_runtime::config::ConfigError;
-use tapeworks_runtime::config::{Reading, Section, read_file, read_text};
+use tapeworks_runtime::config::{Reading, Section, read_file, read_text, time};
 use tapeworks_runtime::keys::{Key, Keys};
 
 /// The port of the DBN live protocol.
@@ -189,8 +189,8 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
         let buffer = receive.number(reading, "buffer_mb", 0.1..=2_047.0);
         plant.receive.buffer_bytes =
             buffer.map(|(megabytes, _)| (megabytes * 1_048_576.0) as usize).or(plant.receive.buffer_bytes);
-        let poll = receive.integer(reading, "busy_poll_us", 0..=1_000_000);
-        plant.receive.busy_poll_us = poll.map_or(0, |(microseconds, _)| microseconds as u32);
+        let poll = receive.time(reading, "busy_poll", Duration::ZERO..=Duration::from_secs(1));
+        plant.receive.busy_poll_us = poll.map_or(0, |time| time.as_micros() as u32);
         let bytes = receive.integer(reading, "datagram_bytes", 512..=65_536);
         plant.receive.datagram_bytes = bytes.map_or(plant.receive.datagram_bytes, |(bytes, _)| bytes);
         plant.receive.source = read_source(reading, &mut receive);
@@ -290,30 +290,25 @@ fn read_journal(reading: &mut Reading<'_>, mut journal: Section<'_>) -> JournalS
             match text {
                 "never" => Some(SyncPolicy::Never),
                 "always" => Some(SyncPolicy::Always),
-                text => duration(text).map(SyncPolicy::Every),
+                text => time(text).map(SyncPolicy::Every),
             }
         })
         .unwrap_or(setting.sync);
     setting.when_failing = one_of(reading, &mut journal, "when_failing", &FAILING).unwrap_or_default();
     let queue = journal.integer(reading, "queue", 64..=1 << 22);
     setting.queue = queue.map_or(setting.queue, |(queue, _)| queue);
-    setting.snapshot_every = journal.parsed(reading, "snapshot_every", "a time such as \"60s\"", |text| {
-        duration(text).filter(|every| !every.is_zero())
-    });
+    journal.renamed(reading, "snapshot_every", "checkpoint_every");
+    setting.checkpoint_every = journal.time(reading, "checkpoint_every", AN_INSTANT..=A_DAY);
     journal.refuse_the_rest(reading);
     setting
 }
 
-/// `250ms`, `2s`, `50us`.
-fn duration(text: &str) -> Option<Duration> {
-    let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
-    let number: u64 = text.get(..digits)?.parse().ok()?;
-    match text.get(digits..)?.trim() {
-        "us" => Some(Duration::from_micros(number)),
-        "ms" => Some(Duration::from_millis(number)),
-        "s" => Some(Duration::from_secs(number)),
-        _ => None,
-    }
+/// The shortest and the longest time that a setting can be.
+const AN_INSTANT: Duration = Duration::from_nanos(1);
+const A_DAY: Duration = Duration::from_secs(86_400);
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn read_venue(
@@ -365,23 +360,20 @@ fn read_venue(
     let retransmission = address(reading, &mut venue, "retransmission");
     let snapshot = address(reading, &mut venue, "snapshot");
     let mut arbiter = ArbiterOptions::default();
-    let nanoseconds = |section: &mut Section<'_>, reading: &mut Reading<'_>, key, unit: f64, most: f64| {
-        section.number(reading, key, 0.0..=most).map(|(number, _)| (number * unit) as u64)
-    };
-    let window = nanoseconds(&mut venue, reading, "reorder_window_us", 1e3, 10_000_000.0);
-    arbiter.reorder_window_ns = window.unwrap_or(arbiter.reorder_window_ns);
-    let silence = nanoseconds(&mut venue, reading, "silence_s", 1e9, 86_400.0);
-    arbiter.silence_ns = silence.unwrap_or(arbiter.silence_ns);
+    let window = venue.time(reading, "reorder_window", Duration::ZERO..=Duration::from_secs(10));
+    arbiter.reorder_window_ns = window.map_or(arbiter.reorder_window_ns, nanoseconds);
+    let silence = venue.time(reading, "silence", Duration::ZERO..=A_DAY);
+    arbiter.silence_ns = silence.map_or(arbiter.silence_ns, nanoseconds);
     let held = venue.integer(reading, "held_mb", 1..=65_536);
     arbiter.held_bytes = held.map_or(arbiter.held_bytes, |(megabytes, _)| megabytes << 20);
     let mut again = RetransmissionOptions::default();
     if let Some(mut section) = venue.table(reading, "requests") {
         let attempts = section.integer(reading, "attempts", 1..=1_000);
         again.attempts = attempts.map_or(again.attempts, |(attempts, _)| attempts as u32);
-        let timeout = nanoseconds(&mut section, reading, "timeout_ms", 1e6, 60_000.0);
-        again.timeout_ns = timeout.unwrap_or(again.timeout_ns);
-        let limit = nanoseconds(&mut section, reading, "limit_ms", 1e6, 600_000.0);
-        again.limit_ns = limit.unwrap_or(again.limit_ns);
+        let timeout = section.time(reading, "timeout", Duration::ZERO..=Duration::from_secs(60));
+        again.timeout_ns = timeout.map_or(again.timeout_ns, nanoseconds);
+        let limit = section.time(reading, "limit", Duration::ZERO..=Duration::from_secs(600));
+        again.limit_ns = limit.map_or(again.limit_ns, nanoseconds);
         let most = section.integer(reading, "limit_messages", 1..=1 << 28);
         again.limit_messages = most.map_or(again.limit_messages, |(most, _)| most as u64);
         let count = section.integer(reading, "messages", 1..=65_534);
@@ -397,10 +389,10 @@ fn read_venue(
     if let Some(mut section) = venue.table(reading, "snapshots") {
         let attempts = section.integer(reading, "attempts", 1..=1_000);
         snapshots.attempts = attempts.map_or(snapshots.attempts, |(attempts, _)| attempts as u32);
-        let timeout = nanoseconds(&mut section, reading, "timeout_s", 1e9, 3_600.0);
-        snapshots.timeout_ns = timeout.unwrap_or(snapshots.timeout_ns);
-        let again = nanoseconds(&mut section, reading, "contradicted_every_s", 1e9, 86_400.0);
-        snapshots.contradicted_every_ns = again.unwrap_or(snapshots.contradicted_every_ns);
+        let timeout = section.time(reading, "timeout", Duration::ZERO..=Duration::from_secs(3_600));
+        snapshots.timeout_ns = timeout.map_or(snapshots.timeout_ns, nanoseconds);
+        let again = section.time(reading, "contradicted_every", Duration::ZERO..=A_DAY);
+        snapshots.contradicted_every_ns = again.map_or(snapshots.contradicted_every_ns, nanoseconds);
         let mut word = |key, longest: usize| {
             let Some((text, span)) = section.text(reading, key) else { return String::new() };
             if text.len() > longest || !text.is_ascii() {
@@ -440,9 +432,7 @@ fn read_clients(
         clients.integer(reading, "queue_mb", 1..=65_536).map_or(16 << 20, |(megabytes, _)| megabytes << 20);
     let max_connections =
         clients.integer(reading, "max_connections", 1..=1_000_000).map_or(1_024, |(most, _)| most);
-    let nap = clients
-        .parsed(reading, "nap", "a time such as \"50us\"", duration)
-        .unwrap_or(Duration::from_micros(50));
+    let nap = clients.time(reading, "nap", Duration::ZERO..=A_DAY).unwrap_or(Duration::from_micros(50));
     let datasets: Vec<Dataset> = clients
         .tables(reading, "dataset")
         .into_iter()
@@ -574,9 +564,7 @@ fn read_multicast(
     let schemas =
         section.each(reading, "schemas", "a schema such as \"mbo\" or \"cmbp-1\"", |text| text.parse().ok());
     setting.schemas = schemas.unwrap_or(setting.schemas);
-    let time = section.parsed(reading, "symbols_every", "a time such as \"10s\"", |text| {
-        duration(text).filter(|every| !every.is_zero())
-    });
+    let time = section.time(reading, "symbols_every", AN_INSTANT..=A_DAY);
     setting.mappings_every = time.unwrap_or(setting.mappings_every);
     let store = section.integer(reading, "store_mb", 1..=65_536);
     setting.store_bytes = store.map_or(setting.store_bytes, |(megabytes, _)| megabytes << 20);
@@ -664,9 +652,7 @@ fn read_questdb(reading: &mut Reading<'_>, top: &mut Section<'_>) -> Option<Ques
     setting.table_prefix = prefix.unwrap_or(setting.table_prefix);
     let queue = section.integer(reading, "queue_mb", 1..=65_536);
     setting.queue_bytes = queue.map_or(setting.queue_bytes, |(megabytes, _)| megabytes << 20);
-    let every = section.parsed(reading, "flush_every", "a time such as \"250ms\"", |text| {
-        duration(text).filter(|every| !every.is_zero())
-    });
+    let every = section.time(reading, "flush_every", AN_INSTANT..=A_DAY);
     setting.flush_every = every.unwrap_or(setting.flush_every);
     setting.send_again = section.boolean(reading, "send_again").unwrap_or(setting.send_again);
     let token = section.text(reading, "token").map(|(token, _)| QuestDbLogin::Token(token));
@@ -725,7 +711,7 @@ mod tests {
         shared_memory = "/dev/shm/tapeworks"
         ring_events = 65_536
         cores = { ingest = 2, market = 3 }
-        receive = { buffer_mb = 8, busy_poll_us = 50, datagram_bytes = 9_000, buffers = 4_096, from = "packet", device = "eth0" }
+        receive = { buffer_mb = 8, busy_poll = "50us", datagram_bytes = 9_000, buffers = 4_096, from = "packet", device = "eth0" }
         nbbo = { stale_books = "exclude", odd_lots = true }
         journal = { folder = "journal", segment_mb = 64, keep_gb = 10, sync = "250ms", when_failing = "stop" }
         web = { listen = "0.0.0.0:8080", token = "a-secret-of-some-length", stream = true }
@@ -753,12 +739,12 @@ mod tests {
         lines = ["239.192.1.1:30001", "239.192.1.2:30001"]
         retransmission = "127.0.0.1:31001"
         snapshot = "127.0.0.1:32001"
-        reorder_window_us = 250
-        silence_s = 2.5
+        reorder_window = "250us"
+        silence = "2.5s"
         held_mb = 8
         orders = 2_000_000
-        requests = { attempts = 5, timeout_ms = 2, limit_ms = 100, limit_messages = 7_000, messages = 500, in_flight = 9 }
-        snapshots = { attempts = 2, timeout_s = 30, contradicted_every_s = 60, user = "me", password = "secret" }
+        requests = { attempts = 5, timeout = "2ms", limit = "100ms", limit_messages = 7_000, messages = 500, in_flight = 9 }
+        snapshots = { attempts = 2, timeout = "30s", contradicted_every = "60s", user = "me", password = "secret" }
         [[venue]]
         name = "IEX"
         protocol = "deep"
@@ -890,6 +876,29 @@ mod tests {
     }
 
     #[test]
+    fn times_have_a_unit_and_old_spellings_are_told_the_new_one() {
+        let faults_of = |lines: &str| -> Vec<String> {
+            let text = WHOLE.replace("reorder_window = \"250us\"", lines);
+            Config::parse("p.toml", &text).unwrap_err().iter().map(|fault| fault.problem.clone()).collect()
+        };
+        assert_eq!(
+            faults_of("reorder_window_us = 250\nsilence_s = 1.5"),
+            [
+                "'reorder_window_us' is 'reorder_window' now: reorder_window = \"250us\"",
+                "'silence_s' is 'silence' now: silence = \"1.5s\"",
+            ]
+        );
+        let wanted = "'reorder_window' must be a time with its unit from 0ns to 10s, such as \"250ms\"";
+        assert_eq!(faults_of("reorder_window = \"11s\""), [wanted]);
+        assert_eq!(faults_of("reorder_window = \"250\""), [wanted]);
+        assert!(faults_of("reorder_window = 250")[0].contains("must be a string"));
+        let outdated = WHOLE.replace("sync = \"250ms\"", "snapshot_every = \"60s\"");
+        let faults = Config::parse("p.toml", &outdated).unwrap_err();
+        assert_eq!(faults[0].problem, "'snapshot_every' is 'checkpoint_every' now");
+        assert_eq!(faults.len(), 1);
+    }
+
+    #[test]
     fn each_slip_is_told_with_its_line_and_column() {
         let text = "wait = \"spin\"\n[[venue]]\nname = \"a\"\nprotocol = \"itsch\"\nlines = [\"239.1.1.1\"]\nretransmision = 1\n[web]\nlisten = \"0.0.0.0:80\"\n";
         let told = problems(text);
@@ -908,9 +917,9 @@ mod tests {
         assert_eq!(problems("").len(), 1);
         let nothing = problems(&WHOLE.replace("group = \"239.192.100.1:34000\"", "schemas_ = 1"));
         assert!(nothing.iter().any(|told| told.contains("multicast lacks the key 'group'")), "{nothing:?}");
-        let every = WHOLE.replace("sync = \"250ms\"", "snapshot_every = \"60s\"");
+        let every = WHOLE.replace("sync = \"250ms\"", "checkpoint_every = \"60s\"");
         let journal = Config::parse("p.toml", &every).unwrap().plant.journal.unwrap();
-        assert_eq!(journal.snapshot_every, Some(Duration::from_secs(60)));
+        assert_eq!(journal.checkpoint_every, Some(Duration::from_secs(60)));
         let wrong = problems(&WHOLE.replace("folder = \"days\"", "folder = \"journal/\""));
         assert!(wrong.len() == 1 && wrong[0].contains("the roll needs one of its own"), "{wrong:?}");
         let wrong = problems(&WHOLE.replace("format = \"parquet\"", "format = \"xlsx\""));

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tapeworks_exchange::live::{LiveBurst, LiveVenue, Silence};
 use tapeworks_exchange::{
@@ -195,8 +196,9 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
     config.hops = top.integer(reading, "hops", 0..=255).map_or(config.hops, |(hops, _)| hops as u32);
     config.wait = top.choice(reading, "wait", &Wait::ALL, Wait::name).unwrap_or_default();
     config.heartbeat_ns =
-        seconds(reading, &mut top, "heartbeat_s", 0.001..=3_600.0).unwrap_or(config.heartbeat_ns);
-    config.linger_ns = seconds(reading, &mut top, "linger_s", 0.0..=3_600.0).unwrap_or(config.linger_ns);
+        nanoseconds(reading, &mut top, "heartbeat", MILLISECOND..=HOUR).unwrap_or(config.heartbeat_ns);
+    config.linger_ns =
+        nanoseconds(reading, &mut top, "linger", Duration::ZERO..=HOUR).unwrap_or(config.linger_ns);
     config.store_bytes = top
         .integer(reading, "retransmission_store_mb", 1..=65_536)
         .map_or(config.store_bytes, |(megabytes, _)| megabytes << 20);
@@ -217,15 +219,18 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
     config
 }
 
-/// A number of seconds, in nanoseconds.
-fn seconds(
+/// A time within `range`, in nanoseconds.
+fn nanoseconds(
     reading: &mut Reading<'_>,
     section: &mut Section<'_>,
     key: &'static str,
-    range: std::ops::RangeInclusive<f64>,
+    range: std::ops::RangeInclusive<Duration>,
 ) -> Option<u64> {
-    section.number(reading, key, range).map(|(seconds, _)| (seconds * 1e9).round() as u64)
+    section.time(reading, key, range).map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(3_600);
 
 fn read_credentials(reading: &mut Reading<'_>, top: &mut Section<'_>) -> Option<Credentials> {
     let mut section = top.table(reading, "snapshot_login")?;
@@ -242,15 +247,13 @@ fn read_credentials(reading: &mut Reading<'_>, top: &mut Section<'_>) -> Option<
 }
 
 fn read_burst(reading: &mut Reading<'_>, mut burst: Section<'_>) -> Option<LiveBurst> {
-    for key in ["at_s", "length_ms", "messages_per_second"] {
-        if !burst.has(key) {
+    for (key, old) in [("at", "at_s"), ("length", "length_ms"), ("messages_per_second", "")] {
+        if !burst.has(key) && !burst.has(old) {
             burst.missing(reading, key);
         }
     }
-    let at_ns = seconds(reading, &mut burst, "at_s", 0.0..=86_400.0);
-    let length_ns = burst
-        .number(reading, "length_ms", 0.001..=3_600_000.0)
-        .map(|(milliseconds, _)| (milliseconds * 1e6) as u64);
+    let at_ns = nanoseconds(reading, &mut burst, "at", Duration::ZERO..=24 * HOUR);
+    let length_ns = nanoseconds(reading, &mut burst, "length", Duration::from_micros(1)..=HOUR);
     let rate = burst.integer(reading, "messages_per_second", 1..=100 * MILLION);
     burst.refuse_the_rest(reading);
     Some(LiveBurst { at_ns: at_ns?, length_ns: length_ns?, messages_per_second: rate?.0 as u64 })
@@ -324,8 +327,8 @@ fn read_venue(reading: &mut Reading<'_>, mut venue: Section<'_>, taken: &mut Tak
     if !restart_after.is_sorted() {
         venue.wrong_at(reading, "restart_after", "'restart_after' must be ascending");
     }
-    let silences = read_silence(reading, &mut venue, "silent_after", "silence_s");
-    let resets = read_silence(reading, &mut venue, "reset_after", "reset_s");
+    let silences = read_silence(reading, &mut venue, "silent_after", "silence");
+    let resets = read_silence(reading, &mut venue, "reset_after", "reset");
     venue.refuse_the_rest(reading);
     let live = LiveVenue {
         kind: kind?,
@@ -347,7 +350,7 @@ fn read_silence(
     length_key: &'static str,
 ) -> Vec<Silence> {
     let after = venue.integer(reading, after_key, 1..=usize::MAX >> 2);
-    let length_ns = seconds(reading, venue, length_key, 0.001..=3_600.0);
+    let length_ns = nanoseconds(reading, venue, length_key, MILLISECOND..=HOUR);
     match (venue.has(after_key), venue.has(length_key)) {
         (true, false) => venue.missing(reading, length_key),
         (false, true) => venue.missing(reading, after_key),
@@ -360,15 +363,14 @@ fn read_silence(
 fn read_faults(reading: &mut Reading<'_>, venue: &mut Section<'_>, lines: usize) -> ([LineFaults; 2], u64) {
     let Some(mut section) = venue.table(reading, "faults") else { return Default::default() };
     if lines < 2 {
-        for key in ["b", "skew_us"] {
+        for key in ["b", "skew"] {
             if section.has(key) {
                 section.wrong_at(reading, key, "there is no line B");
             }
         }
     }
-    let skew_ns = section
-        .number(reading, "skew_us", 0.0..=1_000_000.0)
-        .map_or(0, |(microseconds, _)| (microseconds * 1e3) as u64);
+    let skew_ns = nanoseconds(reading, &mut section, "skew", Duration::ZERO..=Duration::from_secs(1))
+        .unwrap_or_default();
     let faults = ["a", "b"].map(|key| {
         let Some(mut line) = section.table(reading, key) else { return LineFaults::default() };
         let mut part = |key| line.integer(reading, key, 0..=MILLION).map_or(0, |(part, _)| part as u32);
@@ -407,14 +409,14 @@ mod tests {
             interface = "10.0.0.1"
             hops = 1
             wait = "spin"
-            heartbeat_s = 0.5
-            linger_s = 3
+            heartbeat = "0.5s"
+            linger = "3s"
             retransmission_store_mb = 2
             injected = "injected.json"
             snapshot_login = { user = "me", password = "secret" }
             [[burst]]
-            at_s = 5.0
-            length_ms = 250
+            at = "5.0s"
+            length = "250ms"
             messages_per_second = 4_000_000
             [[venue]]
             name = "one"
@@ -424,12 +426,12 @@ mod tests {
             retransmission = "127.0.0.1:31001"
             retransmission_lost_per_million = 5
             snapshot = "127.0.0.1:32001"
-            faults = { a = { lost_per_million = 1 }, b = { duplicated_per_million = 2, reordered_per_million = 3 }, skew_us = 50 }
+            faults = { a = { lost_per_million = 1 }, b = { duplicated_per_million = 2, reordered_per_million = 3 }, skew = "50us" }
             restart_after = [500_000, 600_000]
             silent_after = 9
-            silence_s = 1.5
+            silence = "1.5s"
             reset_after = 700_000
-            reset_s = 4
+            reset = "4s"
             [[venue]]
             name = "two"
             kind = "bx"
@@ -487,10 +489,10 @@ mod tests {
                 "v.toml:4:10: 'lines': '239.1.1.1:0' is not a multicast group or an IPv4 address with a port",
             ),
             (
-                "kind = \"psx\"\nlines = [\"239.1.1.1:5\"]\nfaults = { skew_us = 5 }",
-                "v.toml:5:22: there is no line B",
+                "kind = \"psx\"\nlines = [\"239.1.1.1:5\"]\nfaults = { skew = \"5us\" }",
+                "v.toml:5:19: there is no line B",
             ),
-            ("kind = \"psx\"\nsilent_after = 5", "v.toml:1:1: venue lacks the key 'silence_s'"),
+            ("kind = \"psx\"\nsilent_after = 5", "v.toml:1:1: venue lacks the key 'silence'"),
             ("kind = \"psx\"\nrestart_after = [2, 1]", "v.toml:4:17: 'restart_after' must be ascending"),
         ] {
             assert_eq!(problems(&format!("[[venue]]\nname = \"a\"\n{text}\n")), [expected]);

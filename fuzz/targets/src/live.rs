@@ -157,7 +157,7 @@ fn plant() -> PlantOptions {
         snapshots: SnapshotOptions::default(),
     };
     let mut journal = JournalSetting::new("journal");
-    journal.snapshot_every = Some(Duration::from_secs(60));
+    journal.checkpoint_every = Some(Duration::from_secs(60));
     PlantOptions {
         venues: vec![venue],
         receive: ReceiveOptions::default(),

@@ -69,7 +69,7 @@ fn day(topologies: [Topology; 3]) {
     options.ring_events = 1 << 16;
     options.rules = NbboRules { stale_books: StaleBooks::Flag, odd_lots_count: false };
     let mut journal = JournalSetting::new(&folder.0);
-    journal.snapshot_every = Some(Duration::from_millis(100));
+    journal.checkpoint_every = Some(Duration::from_millis(100));
     journal.queue = 64;
     options.journal = Some(journal);
     let socket = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
@@ -154,7 +154,7 @@ fn a_plant_whose_journal_loses_inputs_takes_its_state_so_that_readers_and_the_ne
         let mut options = plant();
         options.ring_events = 1 << 16;
         let mut setting = JournalSetting::new(&folder.0);
-        (setting.snapshot_every, setting.options.segment_bytes) = (every, 4_096);
+        (setting.checkpoint_every, setting.options.segment_bytes) = (every, 4_096);
         options.journal = Some(setting);
         let socket = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
         let packets = without_heartbeats();

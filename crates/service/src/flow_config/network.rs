@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::time::Duration;
 
 use tapeworks_flow::packets::LACKS_AF_XDP;
 use tapeworks_packet::live::{self, MAX_XDP_FRAMES, PacketOptions, UdpOptions, XdpMode, XdpOptions};
@@ -73,8 +74,8 @@ pub(super) fn read_packet_reader(reading: &mut Reading<'_>, stage: &mut Section<
         stage.wrong_at(reading, key, &problem);
     }
     let block_timeout_ms = stage
-        .integer(reading, "block_timeout_ms", 1..=10_000)
-        .map_or(defaults.block_timeout_ms, |(milliseconds, _)| milliseconds as u32);
+        .time(reading, "block_timeout", Duration::from_millis(1)..=Duration::from_secs(10))
+        .map_or(defaults.block_timeout_ms, |time| time.as_millis() as u32);
     let promiscuous = stage.boolean(reading, "promiscuous").unwrap_or(defaults.promiscuous);
     let outgoing = stage.boolean(reading, "outgoing").unwrap_or(defaults.outgoing);
     let count = read_count(reading, stage);

@@ -91,7 +91,7 @@ fn reader(stage: &str) -> Spec {
 fn a_packet_reader_is_read_with_all_its_keys() {
     let kind = "type = \"packet_reader\"\ninterface = \"lo\"\n";
     assert_eq!(reader(kind), Spec::PacketReader { options: PacketOptions::new("lo"), count: None });
-    let all = "block_bytes = 8192\nblocks = 8\nblock_timeout_ms = 5\npromiscuous = false\noutgoing = true\ncount = 7";
+    let all = "block_bytes = 8192\nblocks = 8\nblock_timeout = \"5ms\"\npromiscuous = false\noutgoing = true\ncount = 7";
     let options = PacketOptions {
         interface: "lo".to_owned(),
         block_bytes: 8192,
