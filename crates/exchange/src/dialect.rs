@@ -74,6 +74,10 @@ macro_rules! for_dialect {
                 type $dialect = $crate::iex::Iex;
                 $body
             }
+            $crate::VenueKind::Memx => {
+                type $dialect = $crate::memoir::Memoir;
+                $body
+            }
         }
     };
 }

@@ -30,6 +30,7 @@ mod iex;
 mod instrument;
 mod lines;
 pub mod live;
+mod memoir;
 mod nasdaq;
 mod outbox;
 mod packets;

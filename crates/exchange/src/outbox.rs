@@ -28,6 +28,8 @@ pub(crate) fn in_market_hours(stamp: &Stamp) -> bool {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Print {
     pub(crate) symbol: Ascii<8>,
+    /// The venue's number of the symbol.
+    pub(crate) locate: u16,
     pub(crate) shares: u32,
     pub(crate) price: u32,
     pub(crate) trade_id: u64,
@@ -44,7 +46,14 @@ impl Print {
     ) -> Self {
         let odd_lot = u8::from(shares < instrument.round_lot) << 5;
         let extended_hours = u8::from(!in_market_hours(stamp)) << 6;
-        Self { symbol: instrument.symbol, shares, price, trade_id, conditions: odd_lot | extended_hours }
+        Self {
+            symbol: instrument.symbol,
+            locate: stamp.locate,
+            shares,
+            price,
+            trade_id,
+            conditions: odd_lot | extended_hours,
+        }
     }
 }
 

@@ -31,6 +31,8 @@ pub enum VenueKind {
     IexTops,
     /// IEX DEEP 1.0: price levels and trades.
     IexDeep,
+    /// MEMX: MEMOIR Depth 1.3, no auctions.
+    Memx,
 }
 
 /// What is known of a kind of venue.
@@ -89,6 +91,14 @@ static KINDS: &[KindRow] = &[
         groups: ([[233, 215, 21, 241], [233, 215, 21, 113]], 32_001),
         sources: [[23, 226, 155, 132], [23, 226, 155, 196]],
     },
+    KindRow {
+        kind: VenueKind::Memx,
+        keys: &["memx"],
+        name: "MEMX",
+        transport: TransportKind::Memoir,
+        groups: ([[233, 142, 18, 1], [233, 142, 18, 65]], 19_780),
+        sources: [[74, 119, 48, 2], [74, 119, 48, 66]],
+    },
 ];
 
 impl VenueKind {
@@ -142,6 +152,7 @@ impl VenueKind {
             TransportKind::IexTp => {
                 SessionId::IexTp { protocol: protocol.raw(), channel: IEX_CHANNEL, session: number }
             }
+            TransportKind::Memoir => SessionId::Memoir(MEMX_UNIT << 32 | u64::from(number)),
         }
     }
 
@@ -164,6 +175,9 @@ impl VenueKind {
         self.row().sources.map(|source| SocketAddrV4::new(source.into(), 10_378))
     }
 }
+
+/// MEMX: the upper half of a session's number, four letters.
+const MEMX_UNIT: u64 = u32::from_be_bytes(*b"TWX1") as u64;
 
 /// IEX-TP: the channel of every feed.
 const IEX_CHANNEL: u32 = 1;

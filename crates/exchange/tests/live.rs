@@ -119,16 +119,16 @@ fn run(options: &LiveOptions) -> (Collected, LiveReport) {
 
 /// The venue's time of a message, in nanoseconds since the epoch.
 fn time_of(kind: VenueKind, message: &[u8]) -> u64 {
-    if kind.is_in_files() {
-        MIDNIGHT + itch50::timestamp(message).unwrap().nanoseconds()
-    } else {
-        u64::from_le_bytes(message[2..10].try_into().unwrap())
+    match kind {
+        VenueKind::Memx => u64::from_be_bytes(message[6..14].try_into().unwrap()),
+        kind if kind.is_in_files() => MIDNIGHT + itch50::timestamp(message).unwrap().nanoseconds(),
+        _ => u64::from_le_bytes(message[2..10].try_into().unwrap()),
     }
 }
 
 #[test]
 fn a_message_carries_the_time_at_which_it_was_due_and_none_goes_before_it() {
-    let kinds = [VenueKind::Nasdaq, VenueKind::IexDeep];
+    let kinds = [VenueKind::Nasdaq, VenueKind::IexDeep, VenueKind::Memx];
     let options = LiveOptions {
         bursts: vec![LiveBurst {
             at_ns: SECOND / 10,
@@ -162,7 +162,7 @@ fn lines_carry_everything_but_what_is_counted_as_dropped_and_the_store_has_it() 
         duplicated_per_million: 20_000,
         reordered_per_million: 20_000,
     };
-    let kinds = [VenueKind::Bx, VenueKind::Bx, VenueKind::IexDeep];
+    let kinds = [VenueKind::Bx, VenueKind::Bx, VenueKind::IexDeep, VenueKind::Memx];
     let venues = kinds.map(|kind| LiveVenue { faults: [faults(40_000), faults(60_000)], ..venue(kind) });
     let (collected, report) = run(&options(Some(60_000), venues.to_vec()));
     for (index, venue) in report.venues.iter().enumerate() {

@@ -6,7 +6,7 @@ mod model;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use model::{DeepVenue, ItchVenue, TopsVenue};
+use model::{DeepVenue, ItchVenue, MemxVenue, TopsVenue};
 use tapeworks_exchange::{
     Burst, Generator, LineFaults, MAX_MESSAGE_BYTES, MAX_VENUES, Packets, Popularity, Scenario,
     ScenarioError, VenueConfig, VenueKind, write_itch, write_pcap,
@@ -17,7 +17,7 @@ use tapeworks_packet::net;
 use tapeworks_packet::source::ByteSource;
 use tapeworks_wire::iex::tp::Segment;
 use tapeworks_wire::schema::Schema;
-use tapeworks_wire::{iex, nasdaq};
+use tapeworks_wire::{iex, memx, nasdaq};
 
 fn every_venue(messages: u64, symbols: u32) -> Scenario {
     let kinds = [VenueKind::Nasdaq, VenueKind::Bx, VenueKind::Psx, VenueKind::IexTops, VenueKind::IexDeep];
@@ -69,6 +69,32 @@ fn every_book_stays_valid_through_a_day_of_five_venues_and_every_message_type_oc
             assert_eq!(venue.executions_not_first_in_line, 0);
         }
     }
+}
+
+#[test]
+fn memxs_book_stays_valid_through_a_day_beside_others() {
+    let kinds = [VenueKind::Memx, VenueKind::Bx, VenueKind::IexDeep];
+    let venues = kinds.map(|kind| VenueConfig { kind, share: 1 }).to_vec();
+    let scenario = Scenario { venues, ..Scenario::full_session(60_000, 30) };
+    let mut generator = Generator::new(&scenario).unwrap();
+    let (mut memx, mut bx, mut deep) = (MemxVenue::default(), ItchVenue::default(), DeepVenue::default());
+    let mut message = [0; MAX_MESSAGE_BYTES];
+    while let Some(generated) = generator.next_message(&mut message) {
+        let bytes = &message[..generated.length];
+        match generated.venue {
+            0 => {
+                assert_eq!(generated.message_type, bytes[2]);
+                memx.apply(bytes);
+            }
+            1 => bx.apply(bytes),
+            _ => deep.apply(bytes),
+        }
+    }
+    let mut never: BTreeSet<&str> = all_types(&memx::depth13::SCHEMA);
+    never.retain(|name| !memx.seen.contains_key(name));
+    // The generator corrects no trade, and a snapshot's end is GLIMPSE's.
+    assert_eq!(never.into_iter().collect::<Vec<_>>(), ["CorrectedTrade", "SnapshotComplete"]);
+    assert!(memx.live_orders() > 30 * 2, "{}", memx.live_orders());
 }
 
 #[test]
@@ -171,7 +197,8 @@ fn sequences(scenario: &Scenario) -> (Vec<[Vec<u64>; 2]>, tapeworks_exchange::Re
 
 #[test]
 fn without_faults_each_line_has_every_message_once_and_in_order() {
-    let scenario = Scenario { line_b: true, ..every_venue(60_000, 30) };
+    let mut scenario = Scenario { line_b: true, ..every_venue(60_000, 30) };
+    scenario.venues.push(VenueConfig { kind: VenueKind::Memx, share: 1 });
     let (seen, report) = sequences(&scenario);
     for (venue, lines) in seen.iter().enumerate() {
         for line in lines {

@@ -1,5 +1,7 @@
 //! The feed stage: datagrams or file messages in, events out.
 
+mod streams;
+
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
@@ -19,9 +21,11 @@ use crate::normaliser::{Context, Start};
 use crate::problem::{Problem, ProblemKind, Problems};
 use crate::recognise;
 use crate::state::{Reader, StateError, Writer, ensure};
-use crate::streams::{Connection, StreamPlace};
 use crate::symbols::SymbolTable;
 use crate::table::Application;
+use streams::{Connection, StreamPlace};
+
+pub use streams::FileFeed;
 
 /// What the user knows better than the bytes say.
 #[derive(Clone, Debug, Default)]
@@ -62,18 +66,18 @@ pub struct FeedCounters {
 /// Translates datagrams, or the messages of files, into events.
 #[derive(Debug)]
 pub struct Feed {
-    pub(crate) options: FeedOptions,
-    pub(crate) symbols: SymbolTable,
-    pub(crate) channels: Vec<Channel>,
+    options: FeedOptions,
+    symbols: SymbolTable,
+    channels: Vec<Channel>,
     by_identity: HashMap<ChannelIdentity, usize>,
     destinations: Vec<Destination>,
     by_address: HashMap<SocketAddr, usize>,
     last_destination: usize,
-    pub(crate) reassembler: Reassembler,
-    pub(crate) connections: HashMap<Flow, Connection>,
-    pub(crate) stream_place: StreamPlace,
-    pub(crate) problems: Problems,
-    pub(crate) counters: FeedCounters,
+    reassembler: Reassembler,
+    connections: HashMap<Flow, Connection>,
+    stream_place: StreamPlace,
+    problems: Problems,
+    counters: FeedCounters,
 }
 
 impl Feed {
@@ -419,7 +423,7 @@ impl Feed {
     }
 
     #[cold]
-    pub(crate) fn note_at(&mut self, (file, packet, offset): (u16, u64, u64), kind: ProblemKind) {
+    fn note_at(&mut self, (file, packet, offset): (u16, u64, u64), kind: ProblemKind) {
         self.problems.note(Problem { file, packet, offset, kind });
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! [`Feed`] is a stage: captured datagrams (or the messages of a file) in, [`tapeworks_market::Event`]s out. On the way it
 //!
-//! 1. recognises the protocol of each channel by its bytes ([`recognise`]),
-//! 2. follows the channel's sequence numbers: drops what came twice, tells what is missing ([`sequence`]),
-//! 3. translates each message ([`itch`], [`iex`]). Only here is a venue's peculiarity known.
+//! 1. recognises the feed of each channel by its bytes ([`recognise`]),
+//! 2. follows the channel's sequence numbers: drops duplicates, reports what is missing ([`sequence`]),
+//! 3. translates each message in the feed's own file. Only there is a venue's peculiarity known.
+//!
+//! [`FEEDS`] is the table of feeds: one row each, from which recognition, dispatch, command line and configuration follow.
 //!
 //! Whatever does not fit (an unknown message, a cut packet, a protocol nobody speaks) is counted, kept as a
 //! [`Problem`] with its packet and offset, and passed over by its length; the good messages around it go on.
@@ -15,7 +17,7 @@
 //!
 //! # Cost
 //! Per packet: the transport header (one line) and one compare of the sequence number. Per message: its own lines,
-//! one line of the table from the venue's instrument number (ITCH) or the symbol (IEX) to ours, and the 64-byte event.
+//! one line of the table from the venue's instrument number (ITCH, MEMX) or the symbol (IEX) to ours, and the 64-byte event.
 
 pub mod arbitration;
 mod channel;
@@ -25,6 +27,7 @@ mod iex;
 mod itch;
 pub mod live;
 mod locates;
+mod memoir;
 mod naming;
 mod normaliser;
 mod probe;
@@ -35,15 +38,13 @@ mod recovery;
 mod saved;
 pub mod sequence;
 pub mod state;
-mod streams;
 mod symbols;
 mod table;
 
 pub use channel::{Channel, ChannelCounters, ChannelIdentity, Frame, Packet};
-pub use feed::{Feed, FeedCounters, FeedOptions};
+pub use feed::{Feed, FeedCounters, FeedOptions, FileFeed};
 pub use locates::Contradiction;
 pub use naming::Naming;
 pub use problem::{KEPT_PROBLEMS, Problem, ProblemKind, Problems};
 pub use recognise::Framing as FileFormat;
-pub use streams::FileFeed;
 pub use table::{Application, Depth, FEEDS, FeedSpec, PublisherSpec};

@@ -1,4 +1,4 @@
-//! From an eight-byte symbol to an instrument, and which instruments are wanted.
+//! From a symbol to an instrument, and which instruments are wanted.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -109,6 +109,42 @@ impl SymbolTable {
         }
     }
 
+    /// The instrument of a symbol of any length; `None` is no symbol, and of no instrument.
+    #[cold]
+    pub(crate) fn resolve_symbol(
+        &mut self,
+        symbol: Option<Symbol>,
+        publisher: Publisher,
+        announce: impl FnOnce(Event),
+    ) -> InstrumentId {
+        let Some(symbol) = symbol else {
+            self.unreadable += 1;
+            return InstrumentId::UNKNOWN;
+        };
+        // One of eight letters or fewer is known by its word too.
+        let mut word = [b' '; 8];
+        match word.get_mut(..symbol.as_str().len()) {
+            Some(room) => {
+                room.copy_from_slice(symbol.as_str().as_bytes());
+                self.resolve(word, publisher, announce)
+            }
+            None => self.intern(symbol, publisher, announce),
+        }
+    }
+
+    /// The number of a symbol, which is announced when it is new.
+    fn intern(&mut self, symbol: Symbol, publisher: Publisher, announce: impl FnOnce(Event)) -> InstrumentId {
+        if self.wanted.as_ref().is_some_and(|wanted| !wanted.contains(&symbol)) {
+            return UNWANTED;
+        }
+        let known = self.instruments.len();
+        let instrument = self.instruments.intern(symbol);
+        if self.instruments.len() > known {
+            announce(Event::new(EventKind::SymbolMapping, publisher, instrument).with_symbol(symbol));
+        }
+        instrument
+    }
+
     #[cold]
     #[inline(never)]
     fn admit(&mut self, word: u64, publisher: Publisher, announce: impl FnOnce(Event)) -> InstrumentId {
@@ -118,16 +154,7 @@ impl SymbolTable {
             self.by_word.insert(word, InstrumentId::UNKNOWN);
             return InstrumentId::UNKNOWN;
         };
-        let instrument = if self.wanted.as_ref().is_some_and(|wanted| !wanted.contains(&symbol)) {
-            UNWANTED
-        } else {
-            let known = self.instruments.len();
-            let instrument = self.instruments.intern(symbol);
-            if self.instruments.len() > known {
-                announce(Event::new(EventKind::SymbolMapping, publisher, instrument).with_symbol(symbol));
-            }
-            instrument
-        };
+        let instrument = self.intern(symbol, publisher, announce);
         self.by_word.insert(word, instrument);
         instrument
     }

@@ -20,6 +20,7 @@ use tapeworks_wire::{DecodeError, protocol_by_name};
 use crate::iex::{self, Deep, Tops};
 use crate::itch::{self, ItchNormaliser};
 use crate::locates::Contradiction;
+use crate::memoir::{self, MemoirNormaliser};
 use crate::naming::Naming;
 use crate::normaliser::{Normaliser, Start, Target};
 use crate::symbols::SymbolTable;
@@ -264,6 +265,19 @@ feeds! {
         check: Deep::check,
         time: iex::time,
         harmless: &[],
+    }
+    /// MEMX MEMOIR Depth 1.3.
+    MemoirDepth13, MemoirNormaliser, Memoir {
+        name: "memoir",
+        schema: &tapeworks_wire::memx::depth13::SCHEMA,
+        publishers: &[PublisherSpec { publisher: Publisher::MEMX_MEMOIR, names: &["memx"], groups: &[] }],
+        depth: Depth::Orders,
+        naming: memoir::NAMING,
+        recognise: memoir::recognise,
+        has_session: |_| true,
+        check: memoir::check,
+        time: memoir::time,
+        harmless: &memoir::HARMLESS,
     }
 }
 

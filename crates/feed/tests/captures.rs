@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use tapeworks_feed::{Application, Feed, FeedOptions, FileFormat, Frame, Packet, ProblemKind};
-use tapeworks_market::event::{Gap, StatusAction};
+use tapeworks_market::event::{Gap, Session, StatusAction};
 use tapeworks_market::{Event, EventKind, Flags, Line, Nanos, Publisher, Side};
 use tapeworks_packet::capture::CaptureReader;
 use tapeworks_packet::net::{self, Datagram, Transport};
@@ -115,8 +115,36 @@ fn deep_levels_keep_their_side_and_event_flag() {
 }
 
 #[test]
+fn memxs_packets_are_orders_states_and_phases() {
+    let (events, feed) = events_of("memx-memoir-depth/OrderAddedMessage.pcap");
+    assert_eq!(feed.problems().total, 0);
+    assert_eq!(feed.channels()[0].identity().to_string(), "MEMOIR session 5553453164e486c8 port 19780");
+    let added = events[0];
+    assert_eq!((added.kind, added.publisher), (EventKind::Add, Publisher::MEMX_MEMOIR));
+    assert_eq!((added.order_id, added.size, added.side), (20_881_514, 900, Side::Ask));
+    assert_eq!(added.price.unwrap().e9(), 104_760_000_000);
+    // 15.6 us from the venue's time to the capture's.
+    assert_eq!((added.channel_sequence, added.ts_recv.since(added.ts_event)), (1_371_819, 25_629));
+    let one = |name: &str| events_of(&format!("memx-memoir-depth/{name}.pcap")).0[0];
+    let reduced = one("OrderReducedMessage");
+    assert_eq!((reduced.kind, reduced.order_id, reduced.size), (EventKind::Cancel, 68_842_061, 200));
+    assert_eq!(one("OrderDeletedMessage").kind, EventKind::Delete);
+    let status = one("SecurityTradingStatusMessage").status().unwrap();
+    assert_eq!((status.action, status.is_trading, status.reason), (StatusAction::Pause, Some(false), 10));
+    let restricted = one("RegShowRestrictionMessage").status().unwrap();
+    assert_eq!(restricted.is_short_sell_restricted, Some(true));
+    let session = one("TradingSessionStatusMessage").session();
+    assert_eq!(session, Some(Session::StartOfMarketHours));
+    let (events, feed) = events_of("memx-memoir-depth/Heartbeat.pcap");
+    assert_eq!((events.len(), feed.channels()[0].counters().heartbeats), (0, 1));
+    assert_eq!(feed.problems().total, 0);
+}
+
+#[test]
 fn every_capture_goes_through_and_counts_its_messages() {
-    for folder in ["nasdaq-itch50", "nasdaq-bx-itch50", "iex-tops15", "iex-tops16", "iex-deep"] {
+    for folder in
+        ["nasdaq-itch50", "nasdaq-bx-itch50", "iex-tops15", "iex-tops16", "iex-deep", "memx-memoir-depth"]
+    {
         for entry in std::fs::read_dir(capture(folder)).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_none_or(|extension| extension != "pcap") {

@@ -41,13 +41,17 @@ pub const PSX: Venue = Venue { id: 4, mic: "XPSX", name: "Nasdaq PSX" };
 /// Investors Exchange.
 pub const IEX: Venue = Venue { id: 14, mic: "IEXG", name: "IEX" };
 
+/// Members Exchange.
+pub const MEMX: Venue = Venue { id: 18, mic: "MEMX", name: "MEMX" };
+
 /// The feeds we know, by publisher number.
-pub const FEEDS: [Feed; 5] = [
+pub const FEEDS: [Feed; 6] = [
     Feed { publisher: Publisher::XNAS_ITCH, dataset: "XNAS.ITCH", venue: NASDAQ },
     Feed { publisher: Publisher::XBOS_ITCH, dataset: "XBOS.ITCH", venue: BX },
     Feed { publisher: Publisher::XPSX_ITCH, dataset: "XPSX.ITCH", venue: PSX },
     Feed { publisher: Publisher::IEXG_TOPS, dataset: "IEXG.TOPS", venue: IEX },
     Feed { publisher: Publisher::IEXG_DEEP, dataset: "IEXG.DEEP", venue: IEX },
+    Feed { publisher: Publisher::MEMX_MEMOIR, dataset: "MEMX.MEMOIR", venue: MEMX },
 ];
 
 impl Publisher {
@@ -57,6 +61,8 @@ impl Publisher {
     pub const XBOS_ITCH: Self = Self(3);
     /// Nasdaq PSX TotalView-ITCH.
     pub const XPSX_ITCH: Self = Self(4);
+    /// MEMX MEMOIR Depth.
+    pub const MEMX_MEMOIR: Self = Self(15);
     /// IEX TOPS.
     pub const IEXG_TOPS: Self = Self(38);
     /// IEX DEEP, which DBN has no number for.

@@ -56,12 +56,13 @@ fn venue(name: &str, kind: VenueKind) -> Venue {
     venue
 }
 
-fn four_venues() -> Vec<Venue> {
+fn five_venues() -> Vec<Venue> {
     vec![
         venue("Nasdaq", VenueKind::Nasdaq),
         venue("BX", VenueKind::Bx),
         venue("PSX", VenueKind::Psx),
         venue("IEX", VenueKind::IexDeep),
+        venue("MEMX", VenueKind::Memx),
     ]
 }
 
@@ -75,10 +76,12 @@ fn options(venues: &[Venue]) -> PlantOptions {
             application: match venue.live.kind {
                 VenueKind::IexDeep => Application::IexDeep10,
                 VenueKind::IexTops => Application::IexTops16,
+                VenueKind::Memx => Application::MemoirDepth13,
                 _ => Application::TotalViewItch50,
             },
             publisher: match venue.live.kind {
                 VenueKind::IexDeep => Publisher::IEXG_DEEP,
+                VenueKind::Memx => Publisher::MEMX_MEMOIR,
                 // More than there are feeds with a name.
                 _ if number > 3 => Publisher(Publisher::FIRST_OWN + 100 + number as u16),
                 VenueKind::Bx => Publisher::XBOS_ITCH,
@@ -215,7 +218,7 @@ fn history(options: &PlantOptions) -> Vec<Event> {
 }
 
 fn lossy(topology: Topology, name: &str) {
-    let mut venues = four_venues();
+    let mut venues = five_venues();
     for venue in &mut venues {
         for faults in &mut venue.live.faults {
             faults.lost_per_million = 20_000;
@@ -340,7 +343,7 @@ fn levels(events: &[Event]) -> BTreeMap<(u16, String), Vec<Level>> {
 #[test]
 fn restarts_resets_and_silences_leave_the_books_as_they_would_be_without() {
     let run_of = |with: bool| {
-        let mut venues = four_venues();
+        let mut venues = five_venues();
         for venue in &mut venues {
             (venue.retransmission, venue.snapshot) = (None, None);
         }
@@ -349,7 +352,9 @@ fn restarts_resets_and_silences_leave_the_books_as_they_would_be_without() {
             venues[0].live.restart_after = vec![2_000, 4_000];
             venues[1].live.silences = vec![silence(1_500)];
             venues[2].live.resets = vec![silence(1_500)];
-            (venues[3].live.restart_after, venues[3].live.resets) = (vec![3_000], vec![silence(1_500)]);
+            for venue in &mut venues[3..] {
+                (venue.live.restart_after, venue.live.resets) = (vec![3_000], vec![silence(1_500)]);
+            }
         }
         let mut options = options(&venues);
         options.venues.iter_mut().for_each(|venue| venue.arbiter.silence_ns = 800_000_000);
@@ -372,11 +377,11 @@ fn restarts_resets_and_silences_leave_the_books_as_they_would_be_without() {
         (levels(&events), counters, silences.collect::<Vec<_>>())
     };
     let (without, nothing, _) = run_of(false);
-    assert_eq!(nothing, [(0, 0); 4]);
+    assert_eq!(nothing, [(0, 0); 5]);
     let (with, counters, silences) = run_of(true);
-    assert_eq!(counters, [(2, 0), (0, 0), (0, 1), (1, 1)]);
+    assert_eq!(counters, [(2, 0), (0, 0), (0, 1), (1, 1), (1, 1)]);
     // On a machine that has much to do the first can be silent too.
-    assert_eq!(silences[1..], [true; 3]);
+    assert_eq!(silences[1..], [true; 4]);
     assert!(without.len() > 100 && with == without);
 }
 
@@ -392,7 +397,7 @@ fn as_a_pipeline_nothing_is_lost_and_every_fault_is_counted() {
 
 #[test]
 fn who_comes_late_begins_with_a_snapshot_and_after_a_restart_goes_on_where_it_was() {
-    let venues = four_venues();
+    let venues = five_venues();
     let mut options = options(&venues);
     let mut config = Config::new(venues);
     config.rate = 10_000;
@@ -412,7 +417,7 @@ fn who_comes_late_begins_with_a_snapshot_and_after_a_restart_goes_on_where_it_wa
     let reader = collect(readers.take("reader").unwrap().consumer, to);
     wait_until("snapshots", || {
         let channels = plant.status().channels;
-        channels.len() == 4 && channels.iter().all(|channel| channel.snapshots.applied == 1)
+        channels.len() == 5 && channels.iter().all(|channel| channel.snapshots.applied == 1)
     });
     std::thread::sleep(Duration::from_millis(300));
     plant.stop().unwrap();
@@ -441,7 +446,7 @@ fn who_comes_late_begins_with_a_snapshot_and_after_a_restart_goes_on_where_it_wa
 
 #[test]
 fn after_an_outage_nothing_is_missing_that_the_venues_have() {
-    let mut venues = four_venues();
+    let mut venues = five_venues();
     for venue in &mut venues {
         // Books could be had by a snapshot, trades could not.
         venue.snapshot = None;

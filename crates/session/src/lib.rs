@@ -2,6 +2,7 @@
 
 pub mod glimpse;
 mod iex_tp;
+mod memoir;
 mod moldudp64;
 pub mod retransmission;
 pub mod sequence;
@@ -11,6 +12,7 @@ pub mod transport;
 
 pub use glimpse::Credentials;
 pub use iex_tp::IexTp;
+pub use memoir::Memoir;
 pub use moldudp64::MoldUdp64;
 pub use retransmission::{Made, Refusal, Store};
 pub use sequence::Sequence;

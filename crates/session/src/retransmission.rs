@@ -257,6 +257,7 @@ mod tests {
         match transport {
             TransportKind::MoldUdp64 => SessionId::MoldUdp64(name(number)),
             TransportKind::IexTp => SessionId::IexTp { protocol: 0x8004, channel: 1, session: number },
+            TransportKind::Memoir => SessionId::Memoir(u64::from(number)),
         }
     }
 
@@ -360,7 +361,7 @@ mod tests {
             room in 0_usize..8_000,
             packets in 0_u64..40,
         ) {
-            for transport in [MOLD, IEX] {
+            for transport in [MOLD, IEX, TransportKind::Memoir] {
                 let mut store = Store::new(transport, room);
                 store.begin_session(session(transport, 5));
                 fill(&mut store, transport, packets, 9);

@@ -39,6 +39,8 @@ pub enum TransportKind {
     MoldUdp64,
     /// IEX-TP.
     IexTp,
+    /// MEMX's MEMOIR UDP.
+    Memoir,
 }
 
 /// A session of a channel, as its transport names it.
@@ -56,6 +58,8 @@ pub enum SessionId {
         /// The session.
         session: u32,
     },
+    /// MEMOIR UDP's number.
+    Memoir(u64),
 }
 
 /// Runs an expression with the type of a [`TransportKind`].
@@ -78,6 +82,10 @@ macro_rules! for_transport {
                 type $transport = $crate::IexTp;
                 $body
             }
+            $crate::TransportKind::Memoir => {
+                type $transport = $crate::Memoir;
+                $body
+            }
         }
     };
 }
@@ -90,15 +98,18 @@ impl SessionId {
         match self {
             Self::MoldUdp64(_) => TransportKind::MoldUdp64,
             Self::IexTp { .. } => TransportKind::IexTp,
+            Self::Memoir(_) => TransportKind::Memoir,
         }
     }
 
-    /// Its name in a SoupBinTCP login: MoldUDP64's letters; a number as ten digits.
+    /// Its name in a SoupBinTCP login: MoldUDP64's letters; a number as ten digits, of MEMX its low 32 bits, which are the
+    /// time of the start.
     #[must_use]
     pub fn login_name(&self) -> Ascii<10> {
         match self {
             Self::MoldUdp64(name) => Ascii(*name),
             Self::IexTp { session, .. } => digits(*session),
+            Self::Memoir(session) => digits(*session as u32),
         }
     }
 
@@ -106,7 +117,7 @@ impl SessionId {
     #[must_use]
     pub const fn is_of_channel_of(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::MoldUdp64(_), Self::MoldUdp64(_)) => true,
+            (Self::MoldUdp64(_), Self::MoldUdp64(_)) | (Self::Memoir(_), Self::Memoir(_)) => true,
             (
                 Self::IexTp { protocol, channel, .. },
                 Self::IexTp { protocol: other_protocol, channel: other_channel, .. },
@@ -124,6 +135,7 @@ impl SessionId {
         match self {
             Self::MoldUdp64(_) => write!(f, "MoldUDP64 session {self} port {port}"),
             Self::IexTp { channel, .. } => write!(f, "IEX-TP channel {channel} session {self}"),
+            Self::Memoir(_) => write!(f, "MEMOIR session {self} port {port}"),
         }
     }
 }
@@ -133,6 +145,7 @@ impl fmt::Display for SessionId {
         match self {
             Self::MoldUdp64(session) => write!(f, "{}", Ascii(*session)),
             Self::IexTp { session, .. } => write!(f, "{session}"),
+            Self::Memoir(session) => write!(f, "{session:016x}"),
         }
     }
 }

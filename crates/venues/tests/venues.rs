@@ -133,9 +133,8 @@ fn lines_carry_what_the_report_says_and_retransmission_fills_every_gap() {
         duplicated_per_million: 10_000,
         reordered_per_million: 10_000,
     };
-    let kinds = [VenueKind::Nasdaq, VenueKind::IexDeep];
-    let mut lines: Vec<Line> =
-        [[239, 192, 77, 1], [239, 192, 77, 2], [239, 192, 77, 3], [239, 192, 77, 4]].map(Line::join).into();
+    let kinds = [VenueKind::Nasdaq, VenueKind::IexDeep, VenueKind::Memx];
+    let mut lines: Vec<Line> = (1..=6).map(|number| Line::join([239, 192, 77, number])).collect();
     let mut venues: Vec<Venue> = Vec::new();
     for (index, kind) in kinds.into_iter().enumerate() {
         let addresses = lines[2 * index..2 * index + 2].iter().map(Line::address).collect();
@@ -321,8 +320,9 @@ fn packet_of(session: SessionId, number: u64, message: &[u8]) -> Vec<u8> {
 
 #[test]
 fn who_joins_in_mid_run_by_a_snapshot_has_the_books_of_who_saw_everything() {
-    let kinds = [VenueKind::Bx, VenueKind::IexDeep];
-    let mut lines: Vec<Line> = [[239, 192, 78, 1], [239, 192, 78, 2]].map(Line::join).into();
+    let kinds = [VenueKind::Bx, VenueKind::IexDeep, VenueKind::Memx];
+    let mut lines: Vec<Line> =
+        [[239, 192, 78, 1], [239, 192, 78, 2], [239, 192, 78, 3]].map(Line::join).into();
     let venues = kinds.into_iter().zip(&lines).map(|(kind, line)| {
         let mut venue = Venue::new(kind.name(), kind, vec![line.address()]);
         venue.snapshot = loopback();
@@ -392,7 +392,7 @@ impl Outlet for LineA {
 #[test]
 fn a_restart_leaves_the_books_as_they_would_be_without_it() {
     let start = 1_763_130_600_000_000_000;
-    for kind in [VenueKind::Psx, VenueKind::IexDeep, VenueKind::IexTops] {
+    for kind in [VenueKind::Psx, VenueKind::IexDeep, VenueKind::IexTops, VenueKind::Memx] {
         let books = |restart_after: Vec<u64>| {
             let venue = LiveVenue { restart_after, ..Venue::new("", kind, Vec::new()).live };
             let options = LiveOptions {

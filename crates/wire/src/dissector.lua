@@ -302,10 +302,16 @@ end
 
 local function register_datagram(transport)
     local structure = transport.by_name[transport.header]
+    local without_messages = transport.without_messages and transport.by_name[transport.without_messages]
     local proto = transport.proto
     function proto.dissector(tvb, pinfo, root)
         local range = tvb()
         local tree = root:add(proto, range)
+        if without_messages and range:len() == without_messages.minimum then
+            show_structure(transport, without_messages, range, tree)
+            set_columns(pinfo, transport, {})
+            return
+        end
         if range:len() < structure.minimum then
             tree:add_proto_expert_info(transport.cut_expert)
             return

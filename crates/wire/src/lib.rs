@@ -63,6 +63,7 @@ mod error;
 pub mod framing;
 mod group;
 pub mod iex;
+pub mod memx;
 pub mod nasdaq;
 mod registry;
 pub mod schema;

@@ -1,7 +1,7 @@
 //! Every protocol of this crate, by name.
 
 use crate::schema::Schema;
-use crate::{iex, nasdaq};
+use crate::{iex, memx, nasdaq};
 
 /// A protocol of this crate.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +34,8 @@ pub enum Transport {
         special_count: Option<(u64, &'static str)>,
         /// Name of the header's field that holds the length of the payload, if it has one.
         payload_length: Option<&'static str>,
+        /// Name of the header of a packet without messages, where that is another one.
+        without_messages: Option<&'static str>,
     },
     /// In packets on a TCP stream, each behind a two-byte length.
     Stream {
@@ -51,7 +53,7 @@ pub struct Carrier {
     pub selector: Option<(&'static str, u64)>,
 }
 
-static PROTOCOLS: [&Protocol; 7] = [
+static PROTOCOLS: [&Protocol; 9] = [
     &Protocol {
         schema: &nasdaq::itch50::SCHEMA,
         aliases: &["itch", "itch50", "totalview", "nasdaq-itch50", "bx-itch50", "psx-itch50"],
@@ -72,6 +74,7 @@ static PROTOCOLS: [&Protocol; 7] = [
             header: "DownstreamPacket",
             special_count: Some((nasdaq::moldudp64::END_OF_SESSION as u64, "End of session")),
             payload_length: None,
+            without_messages: None,
         }),
     },
     &Protocol {
@@ -104,6 +107,25 @@ static PROTOCOLS: [&Protocol; 7] = [
             header: "Segment",
             special_count: None,
             payload_length: Some("payload_length"),
+            without_messages: None,
+        }),
+    },
+    &Protocol {
+        schema: &memx::depth13::SCHEMA,
+        aliases: &["memoir", "memoir-depth", "memx", "memx-depth"],
+        role: Role::Application(&[Carrier {
+            transport: &memx::udp::SCHEMA,
+            selector: Some(("header_length", memx::udp::HEADER_LENGTH as u64)),
+        }]),
+    },
+    &Protocol {
+        schema: &memx::udp::SCHEMA,
+        aliases: &["memoir-udp", "memx-udp"],
+        role: Role::Transport(Transport::Datagram {
+            header: "SequencedPacket",
+            special_count: None,
+            payload_length: None,
+            without_messages: Some("CommonHeader"),
         }),
     },
 ];

@@ -173,13 +173,16 @@ fn protocol_table(out: &mut String, schema: &Schema) -> fmt::Result {
 fn transport_registration(out: &mut String, protocol: &Protocol, transport: &Transport) -> fmt::Result {
     let place = format!("protocols[{}]", lua_string(protocol.schema.name));
     match transport {
-        Transport::Datagram { header, special_count, payload_length } => {
+        Transport::Datagram { header, special_count, payload_length, without_messages } => {
             writeln!(out, "{place}.header = {}", lua_string(header))?;
             if let Some((count, _)) = special_count {
                 writeln!(out, "{place}.special_count = {count}")?;
             }
             if let Some(name) = payload_length {
                 writeln!(out, "{place}.payload_length = {}", lua_string(name))?;
+            }
+            if let Some(name) = without_messages {
+                writeln!(out, "{place}.without_messages = {}", lua_string(name))?;
             }
             writeln!(out, "register_datagram({place})")
         }

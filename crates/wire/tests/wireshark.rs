@@ -11,7 +11,7 @@ use std::process::Command;
 
 use capture_files::{captures, payloads};
 use tapeworks_wire::schema::{Decoded, Schema, Value};
-use tapeworks_wire::{iex, nasdaq, protocols};
+use tapeworks_wire::{iex, memx, nasdaq, protocols};
 use tempfile::NamedTempFile;
 
 fn tshark(script: &Path, arguments: &[&str]) -> String {
@@ -77,7 +77,9 @@ fn tshark_shows_the_fields_that_the_decoder_reads() {
     }
     let script = script();
     let mut compared = 0;
-    for folder in ["nasdaq-itch50", "nasdaq-bx-itch50", "iex-tops15", "iex-tops16", "iex-deep"] {
+    let folders =
+        ["nasdaq-itch50", "nasdaq-bx-itch50", "iex-tops15", "iex-tops16", "iex-deep", "memx-memoir-depth"];
+    for folder in folders {
         for file in captures(folder) {
             let mut expected = BTreeMap::new();
             for payload in payloads(&file) {
@@ -88,6 +90,15 @@ fn tshark_shows_the_fields_that_the_decoder_reads() {
                         let schema = &nasdaq::itch50::SCHEMA;
                         expect(&mut expected, schema, schema.decode(block.unwrap()));
                     }
+                } else if folder.starts_with("memx") {
+                    // A heartbeat is too short to be told from anything else without the port.
+                    let Ok(packet) = memx::udp::SequencedPacket::decode(&payload) else { continue };
+                    let schema = &memx::udp::SCHEMA;
+                    expect(&mut expected, schema, schema.headers[0].decode(&payload));
+                    for block in packet.blocks() {
+                        let schema = &memx::depth13::SCHEMA;
+                        expect(&mut expected, schema, schema.decode(block.unwrap()));
+                    }
                 } else {
                     let (header, deep) = (&iex::tp::SCHEMA, folder == "iex-deep");
                     expect(&mut expected, header, header.headers[0].decode(&payload));
@@ -96,6 +107,9 @@ fn tshark_shows_the_fields_that_the_decoder_reads() {
                         expect(&mut expected, schema, schema.decode(block.unwrap()));
                     }
                 }
+            }
+            if expected.is_empty() {
+                continue;
             }
             let file = file.to_str().unwrap();
             let mut arguments = vec!["-r", file, "-T", "fields", "-E", "separator=|", "-E", "aggregator=;"];

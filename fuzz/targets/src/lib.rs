@@ -29,7 +29,7 @@ pub use live::{checkpoint, config, journal, live_feed};
 pub use multicast::multicast;
 pub use network::{net, rewrite, tcp};
 pub use venues::{retransmission, snapshot};
-pub use wire::{deep10, iextp, itch50, moldudp64, schema, soupbintcp, tops16};
+pub use wire::{deep10, iextp, itch50, memoir13, memoirudp, moldudp64, schema, soupbintcp, tops16};
 
 /// A target: its name, and what it does with bytes.
 pub type Target = (&'static str, fn(&[u8]));
@@ -50,6 +50,8 @@ pub const TARGETS: &[Target] = &[
     ("itch50", itch50),
     ("journal", journal),
     ("live_feed", live_feed),
+    ("memoir13", memoir13),
+    ("memoirudp", memoirudp),
     ("moldudp64", moldudp64),
     ("multicast", multicast),
     ("net", net),

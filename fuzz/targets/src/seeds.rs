@@ -9,7 +9,7 @@ use tapeworks_packet::capture::CaptureReader;
 use tapeworks_packet::framed;
 use tapeworks_packet::net;
 use tapeworks_wire::schema::{Schema, SplitMix64, arbitrary};
-use tapeworks_wire::{Ascii, AsciiNumber, NanosecondsSinceEpoch, iex, nasdaq};
+use tapeworks_wire::{Ascii, AsciiNumber, NanosecondsSinceEpoch, iex, memx, nasdaq};
 
 use crate::live::checkpoints;
 use crate::packets::{itch_packets, messages, mold_packets, relate};
@@ -77,6 +77,8 @@ pub fn made(target: &str) -> io::Result<Vec<Vec<u8>>> {
         "itch50" => messages(&nasdaq::itch50::SCHEMA, &mut random),
         "tops16" => messages(&iex::tops16::SCHEMA, &mut random),
         "deep10" => messages(&iex::deep10::SCHEMA, &mut random),
+        "memoir13" => messages(&memx::depth13::SCHEMA, &mut random),
+        "memoirudp" => headers(&memx::udp::SCHEMA, &mut random),
         "retransmission" => requests(),
         "snapshot" => logins(&mut random),
         "multicast" => {

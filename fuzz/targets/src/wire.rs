@@ -1,8 +1,9 @@
 //! Decoders: what can be decoded encodes to the same bytes, and the schema agrees with the typed view.
 
+use tapeworks_session::{Memoir, Request, Transport as _};
 use tapeworks_wire::framing::{BigEndian, Blocks, LittleEndian};
 use tapeworks_wire::schema::{Decoded, Structure};
-use tapeworks_wire::{iex, nasdaq, protocols};
+use tapeworks_wire::{iex, memx, nasdaq, protocols};
 
 /// The fields that the schema tells are JSON, whatever they hold, and lie inside the message.
 fn check_fields(decoded: &Decoded<'_>) {
@@ -58,6 +59,12 @@ decoder!(
     /// One message of IEX DEEP 1.0.
     pub deep10,
     iex::deep10
+);
+
+decoder!(
+    /// One message of MEMX MEMOIR Depth 1.3.
+    pub memoir13,
+    memx::depth13
 );
 
 mod soup {
@@ -152,6 +159,29 @@ pub fn iextp(bytes: &[u8]) {
     }
     for block in Blocks::new(bytes, LittleEndian).flatten() {
         assert!(block.len() + 2 <= bytes.len());
+    }
+}
+
+/// A packet of MEMOIR UDP.
+pub fn memoirudp(bytes: &[u8]) {
+    for header in memx::udp::SCHEMA.headers {
+        check_header(header, bytes);
+    }
+    if let Ok(packet) = memx::udp::SequencedPacket::decode(bytes) {
+        check_blocks(bytes, packet.message_count(), packet.blocks());
+        let mut again = vec![0; bytes.len()];
+        if let Ok(length) = packet.to_fields().encode_into(&mut again) {
+            assert_eq!(&again[..length], &bytes[..length]);
+        }
+    }
+    match Memoir::packet(bytes) {
+        Ok(packet) => {
+            assert!(packet.header_bytes <= bytes.len());
+            assert!(packet.header.count == 0 || packet.header_bytes == 20);
+            let request = Request { session: packet.header.session, first: packet.header.first, count: 1 };
+            assert_eq!(Memoir::read_request(&request.encode()), Some(request));
+        }
+        Err(_) => assert_eq!(Memoir::read_request(bytes), None),
     }
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
     /// In CSV and JSON, times in ISO 8601 and prices as decimals instead of integers.
     #[arg(long)]
     pretty: bool,
-    /// What is spoken, instead of recognising it: itch, iex-tops, iex-deep.
+    /// What is spoken, instead of recognising it: itch, iex-tops, iex-deep, memoir.
     #[arg(short, long, value_name = "NAME", value_parser = values::application)]
     protocol: Option<Application>,
     /// The venue of ITCH messages, instead of telling it by the multicast group: nasdaq, bx, psx.

@@ -64,7 +64,7 @@ pub(crate) struct Arguments {
     /// Do not measure this machine.
     #[arg(long)]
     no_measure: bool,
-    /// What is spoken, instead of recognising it: itch, iex-tops, iex-deep.
+    /// What is spoken, instead of recognising it: itch, iex-tops, iex-deep, memoir.
     #[arg(short, long, value_name = "NAME", value_parser = values::application)]
     protocol: Option<Application>,
 }

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tapeworks_wire::iex::{deep10, tops16};
+use tapeworks_wire::memx;
 use tapeworks_wire::nasdaq::itch50::{self, BuySellIndicator, Message, TradingState};
 
 #[derive(Debug, Clone, Copy)]
@@ -308,6 +309,85 @@ impl TopsVenue {
                 assert_eq!(m.bid_size() == 0, m.bid_price().0 == 0);
                 assert_eq!(m.ask_size() == 0, m.ask_price().0 == 0);
                 assert!(m.ask_price().0 == 0 || m.bid_price().0 < m.ask_price().0);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// MEMX: orders by price and time, told without replacements.
+#[derive(Debug, Default)]
+pub(crate) struct MemxVenue {
+    /// Security, buy, price, age, shares.
+    orders: HashMap<u64, (u16, bool, i64, u64, u32)>,
+    symbols: HashMap<u16, [u8; 6]>,
+    last_trade: u64,
+    pub(crate) seen: BTreeMap<&'static str, u64>,
+}
+
+impl MemxVenue {
+    /// The best order of a side: the price furthest up the book, of those the oldest.
+    fn first_in_line(&self, security: u16, buy: bool) -> Option<(i64, u64)> {
+        let of_side = self.orders.values().filter(|order| (order.0, order.1) == (security, buy));
+        of_side.map(|order| (if buy { -order.2 } else { order.2 }, order.3)).min()
+    }
+
+    fn trade(&mut self, number: u64) {
+        assert_eq!(number, self.last_trade + 1, "trades are numbered one after the other");
+        self.last_trade = number;
+    }
+
+    fn reduce(&mut self, order_id: u64, security: u16, shares: u32) {
+        let order = self.orders.get_mut(&order_id).expect("an order that rests");
+        assert_eq!(order.0, security);
+        order.4 = order.4.checked_sub(shares).expect("no more than is left");
+        assert!(shares > 0);
+        if order.4 == 0 {
+            self.orders.remove(&order_id);
+        }
+    }
+
+    pub(crate) fn live_orders(&self) -> usize {
+        self.orders.len()
+    }
+
+    pub(crate) fn apply(&mut self, bytes: &[u8]) {
+        use memx::depth13::{Message, Side};
+        let message = Message::decode(bytes).expect("every message decodes");
+        assert_eq!(usize::from(u16::from_be_bytes([bytes[0], bytes[1]])) + 6, bytes.len());
+        *self.seen.entry(message.name()).or_default() += 1;
+        match message {
+            Message::InstrumentDirectory(m) => {
+                let before = self.symbols.insert(m.security_id(), m.symbol().0);
+                assert_eq!(before, None, "one directory message per symbol");
+            }
+            Message::OrderAdded(m) => {
+                let (security, buy) = (m.security_id(), m.side() == Side::Buy);
+                assert!(self.symbols.contains_key(&security) && m.quantity() > 0 && m.price().0 > 0);
+                let other = self.first_in_line(security, !buy).map(|(price, _)| price.abs());
+                assert!(
+                    other.is_none_or(|other| if buy { m.price().0 < other } else { m.price().0 > other }),
+                    "a venue's own book is never crossed"
+                );
+                let order = (security, buy, m.price().0, m.order_id(), m.quantity());
+                assert_eq!(self.orders.insert(m.order_id(), order), None);
+            }
+            Message::OrderDeleted(m) => {
+                let order = self.orders.remove(&m.order_id()).expect("an order that rests");
+                assert_eq!(order.0, m.security_id());
+            }
+            Message::OrderReduced(m) => self.reduce(m.order_id(), m.security_id(), m.quantity()),
+            Message::OrderExecuted(m) => {
+                self.trade(m.trade_id());
+                let (security, buy, price, age, _) = self.orders[&m.order_id()];
+                let place = (if buy { -price } else { price }, age);
+                assert_eq!(self.first_in_line(security, buy), Some(place));
+                self.reduce(m.order_id(), m.security_id(), m.quantity());
+            }
+            Message::Trade(m) => self.trade(m.trade_id()),
+            Message::BrokenTrade(m) => assert!(m.trade_id() > 0 && m.trade_id() <= self.last_trade),
+            Message::ClearBook(m) => {
+                assert!(self.orders.values().all(|order| order.0 != m.security_id()));
             }
             _ => {}
         }

@@ -12,15 +12,16 @@ use tapeworks_wire::framing::FramingError;
 use tapeworks_wire::nasdaq::soupbintcp;
 
 use crate::channel::{ChannelIdentity, Frame, Packet};
-use crate::feed::Feed;
 use crate::normaliser::Context;
 use crate::problem::ProblemKind;
 use crate::recognise::{self, Framing as FileFormat};
 use crate::table::Application;
 
+use super::Feed;
+
 /// One direction of a TCP connection.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(super) struct Connection {
     /// The start of a packet whose end is still to come.
     rest: Vec<u8>,
     /// `None`: not recognised yet, or not ours.
@@ -30,7 +31,7 @@ pub(crate) struct Connection {
 
 /// The last packet of any stream, which is where what happens to streams is told.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct StreamPlace {
+pub(super) struct StreamPlace {
     place: (u16, u64, u64),
     received: Option<Nanos>,
 }
@@ -46,7 +47,7 @@ impl Feed {
     /// A segment of a TCP connection: SoupBinTCP, or nothing of ours.
     #[cold]
     #[inline(never)]
-    pub(crate) fn segment_of_stream<S: Sink<Event>>(&mut self, packet: &Packet<'_>, sink: &mut S) {
+    pub(super) fn segment_of_stream<S: Sink<Event>>(&mut self, packet: &Packet<'_>, sink: &mut S) {
         self.stream_place = StreamPlace {
             place: (packet.file, packet.number, packet.offset),
             received: Some(packet.received),
