@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 use tapeworks_analysis::replay;
 use tapeworks_market::nbbo::Nbbo;
 use tapeworks_market::{Event, EventKind, InstrumentId, Publisher, Symbol};
+use tapeworks_packet::capture::CaptureReader;
+use tapeworks_packet::net;
 use tapeworks_plant::{Published, SHARED_MEANING};
 use tapeworks_ring::broadcast::Writer;
 
@@ -71,6 +73,21 @@ fn feed_books_and_file_are_one_chain() {
     let options = replay::Options { inputs: vec![input.into()], outputs: vec![output], ..Default::default() };
     replay::replay(&options, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
     assert_eq!(text, std::fs::read_to_string(&theirs).unwrap());
+}
+
+#[test]
+fn a_flow_that_is_built_in_code_rewrites_a_capture() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = folder.path().join("out.pcap");
+    let printed = run(env!("CARGO_BIN_EXE_packet_flow"), &[made.to_str().unwrap()]);
+    let mut reader = CaptureReader::open(&made).unwrap();
+    let mut packets = 0;
+    while let Some(packet) = reader.next_packet().unwrap() {
+        let datagram = net::parse(packet.link_type, packet.bytes).unwrap();
+        assert!(datagram.destination.ip().is_loopback());
+        packets += 1;
+    }
+    assert!(packets > 0 && printed.contains(&format!("out: {packets} packets in, 0 dropped\n")), "{printed}");
 }
 
 #[test]

@@ -6,17 +6,8 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use tapeworks_flow::graph::Plan;
-use tapeworks_flow::packets::StageError;
-use tapeworks_flow::packets::filter::Filter;
-use tapeworks_flow::packets::reader::{CaptureFile, Interface, Udp};
-use tapeworks_flow::packets::rewriter::Rewriter;
-use tapeworks_flow::packets::writer::{CaptureWriter, Dropper, SocketWriter};
-use tapeworks_flow::runner::{self, Failure, Part, Snapshot};
-use tapeworks_packet::pool::Pool;
-use tapeworks_packet::stop;
-
-use crate::flow_config::{FlowConfig, Spec};
+use tapeworks_flow::builder::{Flow, OpenError};
+use tapeworks_flow::runner::{self, Failure, Snapshot};
 
 /// How often a caller hears of a run under way.
 const TICK: Duration = Duration::from_millis(100);
@@ -43,17 +34,9 @@ pub struct Report {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlowError {
-    /// A stage could not be opened.
-    #[error("{stage}: {error}")]
-    Open {
-        /// The stage's name.
-        stage: String,
-        /// Why.
-        error: StageError,
-    },
-    /// The process was asked to stop before the flow ran.
-    #[error("stopped before the flow began; nothing was read or written")]
-    Stopped,
+    /// A stage could not be opened, or the process was asked to stop before.
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// The graph cannot run: a defect, as the configuration was checked.
     #[error(transparent)]
     Graph(#[from] tapeworks_flow::graph::Faults),
@@ -73,56 +56,16 @@ pub enum FlowError {
     },
 }
 
-/// Opens what the configuration names. Readers come first, so that a missing input leaves no output behind. Ends soon after
-/// the process was asked to stop: outputs that were begun are removed.
-fn open(config: &FlowConfig) -> Result<Vec<Part>, FlowError> {
-    let is_reader = |node: &usize| config.graph.nodes[*node].is_reader();
-    let (readers, others): (Vec<usize>, Vec<usize>) = (0..config.specs.len()).partition(is_reader);
-    let mut parts: Vec<Option<Part>> = config.specs.iter().map(|_| None).collect();
-    let plan = config.graph.plan();
-    for node in readers.into_iter().chain(others) {
-        if stop::is_requested() {
-            return Err(FlowError::Stopped);
-        }
-        let part = open_stage(config, &plan, node)
-            .map_err(|error| FlowError::Open { stage: config.graph.nodes[node].name.clone(), error })?;
-        parts[node] = Some(part);
-    }
-    Ok(parts.into_iter().flatten().collect())
-}
-
-fn open_stage(config: &FlowConfig, plan: &Plan, node: usize) -> Result<Part, StageError> {
-    let pool = || Pool::new(plan.buffers[node], plan.room(node, config.packet_bytes));
-    Ok(match &config.specs[node] {
-        Spec::CaptureReader { file, pace } => Part::Reader(Box::new(CaptureFile::open(file, *pace, pool())?)),
-        Spec::UdpReader { options, count } => Part::Reader(Box::new(Udp::open(*options, *count, pool())?)),
-        Spec::PacketReader { options, count } => {
-            Part::Reader(Box::new(Interface::open(options, *count, pool())?))
-        }
-        Spec::XdpReader { options, count } => {
-            Part::Reader(Box::new(Interface::open_xdp(options, *count, pool())?))
-        }
-        Spec::Filter(predicate) => Part::Stage(Box::new(Filter::new(predicate.clone()))),
-        Spec::Rewriter(steps) => Part::Stage(Box::new(Rewriter::new(*steps, pool()))),
-        Spec::CaptureWriter { file, overwrite } => {
-            Part::Stage(Box::new(CaptureWriter::create(file, *overwrite)?))
-        }
-        Spec::UdpWriter { to, hops } => Part::Stage(Box::new(SocketWriter::udp(*to, *hops)?)),
-        Spec::PacketWriter { interface } => Part::Stage(Box::new(SocketWriter::interface(interface)?)),
-        Spec::Dropper => Part::Stage(Box::new(Dropper)),
-    })
-}
-
 /// Runs the flow to its end. `watch` hears of the counts every tenth of a second and may break the run off, which
 /// then drains what is under way.
 ///
 /// # Errors
 /// What kept it from starting. What happens on the way is in the report.
 pub fn run(
-    config: &FlowConfig,
+    config: &Flow,
     mut watch: impl FnMut(&Snapshot, Duration) -> ControlFlow<()>,
 ) -> Result<Report, FlowError> {
-    let (workers, control) = runner::build(&config.graph, open(config)?)?;
+    let (workers, control) = runner::build(&config.graph, config.open()?)?;
     let began = Instant::now();
     let mut threads = Vec::new();
     let mut failed = None;

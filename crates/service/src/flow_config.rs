@@ -8,134 +8,35 @@
 mod network;
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use tapeworks_flow::graph::{
-    Carries, Edge, EdgeKind, Graph, MAX_BATCH, MAX_CAPACITY, Node, Place, Port, WhenFull,
-};
+use tapeworks_flow::builder::{Builder, DEFAULT_BATCH, DEFAULT_PACKET_BYTES, Flow, Output, Ring, Stage};
+use tapeworks_flow::graph::{EdgeKind, MAX_BATCH, MAX_CAPACITY, Place, WhenFull};
 use tapeworks_flow::packets::expression;
 use tapeworks_flow::packets::filter::{Cidr, Predicate, Side, parse_mac};
 use tapeworks_flow::packets::reader::Pace;
 use tapeworks_flow::packets::rewriter::Steps;
 use tapeworks_flow::packets::writer::{capture_format, why_occupied};
+use tapeworks_flow::stages::{KINDS, Spec};
 use tapeworks_packet::capture::MAX_CAPTURED_BYTES;
-use tapeworks_packet::live::{PacketOptions, UdpOptions, XdpOptions};
 use tapeworks_packet::net::rewrite::Rewrite;
-use tapeworks_packet::pool::MAX_SLOTS;
 use tapeworks_ring::wait::Wait;
 use toml::Spanned;
 use toml::de::DeTable;
 
 use tapeworks_runtime::config::{ConfigError, Reading, Section, read_file, read_text};
 
-/// Memory that the packet buffers and rings of one flow may take, in bytes.
-pub const MAX_BUFFER_BYTES: usize = 8 << 30;
-
-/// What a stage is, as the file says it.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Spec {
-    /// Reads a capture file.
-    CaptureReader {
-        /// The file.
-        file: PathBuf,
-        /// How fast and how often.
-        pace: Pace,
-    },
-    /// Listens at a UDP port.
-    UdpReader {
-        /// Where and how.
-        options: UdpOptions,
-        /// Ends after so many datagrams.
-        count: Option<u64>,
-    },
-    /// Reads a network interface.
-    PacketReader {
-        /// Which, and how.
-        options: PacketOptions,
-        /// Ends after so many frames.
-        count: Option<u64>,
-    },
-    /// Reads a queue of a network interface by AF_XDP.
-    XdpReader {
-        /// Which, and how.
-        options: XdpOptions,
-        /// Ends after so many frames.
-        count: Option<u64>,
-    },
-    /// Two ways for packets.
-    Filter(Predicate),
-    /// Changes headers.
-    Rewriter(Steps),
-    /// Writes a capture file.
-    CaptureWriter {
-        /// The file; its ending is the format.
-        file: PathBuf,
-        /// Replaces one that exists.
-        overwrite: bool,
-    },
-    /// Sends UDP payloads.
-    UdpWriter {
-        /// The receiver.
-        to: SocketAddr,
-        /// How far multicast goes.
-        hops: Option<u32>,
-    },
-    /// Sends frames out of a network interface.
-    PacketWriter {
-        /// The interface's name.
-        interface: String,
-    },
-    /// Ends packets.
-    Dropper,
-}
-
-/// A flow that can run, as far as a look at the file tells.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FlowConfig {
-    /// Stages and edges.
-    pub graph: Graph,
-    /// What each stage is.
-    pub specs: Vec<Spec>,
-    /// The longest packet that is taken, in bytes.
-    pub packet_bytes: usize,
-}
-
-const FRAMES: &[Carries] = &[Carries::Frames];
-const ANY: &[Carries] = &[Carries::Frames, Carries::Payloads];
-const OUT: &[Port] = &[Port { name: "out", carries: Carries::Frames, may_be_open: false }];
-const PAYLOADS_OUT: &[Port] = &[Port { name: "out", carries: Carries::Payloads, may_be_open: false }];
-const PASS_AND_REJECT: &[Port] = &[
-    Port { name: "pass", carries: Carries::Frames, may_be_open: false },
-    Port { name: "reject", carries: Carries::Frames, may_be_open: true },
-];
-
-/// The types of stages: name in the file, words for people, what flows in, what flows out.
-type Kind = (&'static str, &'static str, &'static [Carries], &'static [Port]);
-
-const KINDS: &[Kind] = &[
-    ("capture_reader", "capture reader", &[], OUT),
-    ("udp_reader", "UDP reader", &[], OUT),
-    ("packet_reader", "packet reader", &[], OUT),
-    ("xdp_reader", "XDP reader", &[], OUT),
-    ("filter", "filter", FRAMES, PASS_AND_REJECT),
-    ("rewriter", "rewriter", FRAMES, OUT),
-    ("capture_writer", "capture writer", FRAMES, &[]),
-    ("udp_writer", "UDP writer", ANY, &[]),
-    ("packet_writer", "packet writer", FRAMES, &[]),
-    ("dropper", "dropper", ANY, &[]),
-];
-
 /// Reads the configuration in `text`, which came from a file named `file`.
 ///
 /// # Errors
 /// What is wrong with it, in the order of the file; at least one. The graph is looked at only if the rest is right.
-pub fn parse(file: &str, text: &str) -> Result<FlowConfig, Vec<ConfigError>> {
+pub fn parse(file: &str, text: &str) -> Result<Flow, Vec<ConfigError>> {
     parse_for(file, text, true)
 }
 
-fn parse_for(file: &str, text: &str, may_run: bool) -> Result<FlowConfig, Vec<ConfigError>> {
+fn parse_for(file: &str, text: &str, may_run: bool) -> Result<Flow, Vec<ConfigError>> {
     read_text(Reading::new(file, text, may_run), read_document)
 }
 
@@ -143,7 +44,7 @@ fn parse_for(file: &str, text: &str, may_run: bool) -> Result<FlowConfig, Vec<Co
 ///
 /// # Errors
 /// As [`parse`]; a file that cannot be read is told without a line.
-pub fn load(path: &Path) -> Result<FlowConfig, Vec<ConfigError>> {
+pub fn load(path: &Path) -> Result<Flow, Vec<ConfigError>> {
     load_for(path, true)
 }
 
@@ -151,11 +52,11 @@ pub fn load(path: &Path) -> Result<FlowConfig, Vec<ConfigError>> {
 ///
 /// # Errors
 /// As [`load`].
-pub fn load_to_draw(path: &Path) -> Result<FlowConfig, Vec<ConfigError>> {
+pub fn load_to_draw(path: &Path) -> Result<Flow, Vec<ConfigError>> {
     load_for(path, false)
 }
 
-fn load_for(path: &Path, may_run: bool) -> Result<FlowConfig, Vec<ConfigError>> {
+fn load_for(path: &Path, may_run: bool) -> Result<Flow, Vec<ConfigError>> {
     let file = path.display().to_string();
     parse_for(&file, &read_file(path, &file)?, may_run)
 }
@@ -177,7 +78,7 @@ struct EdgeDefaults {
     when_full: WhenFull,
 }
 
-fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> FlowConfig {
+fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> Flow {
     let mut top = Section::new("the file", document.get_ref(), 0..0);
     let flow = top.table(reading, "flow");
     let stages = top.tables(reading, "stage");
@@ -188,8 +89,8 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
     top.refuse_the_rest(reading);
 
     let mut flow_section = None;
-    let mut batch = 64;
-    let mut packet_bytes = 2048;
+    let mut batch = DEFAULT_BATCH;
+    let mut packet_bytes = DEFAULT_PACKET_BYTES;
     let mut packet_bytes_span = None;
     let mut defaults = EdgeDefaults {
         kind: EdgeKind::Inline,
@@ -208,24 +109,26 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
         flow_section = Some(flow);
     }
 
-    let mut graph = Graph { nodes: Vec::new(), edges: Vec::new(), batch };
-    let mut specs = Vec::new();
+    let mut builder = Builder::new();
+    builder.batch(batch).packet_bytes(packet_bytes);
+    let mut stages_read = Vec::new();
     let mut places = Places::default();
     let mut written: HashMap<PathBuf, String> = HashMap::new();
     for stage in stages {
-        read_stage(reading, stage, &mut graph, &mut specs, &mut places, &mut written);
+        stages_read.extend(read_stage(reading, stage, &mut builder, &mut places, &mut written));
     }
-    let index_of: HashMap<String, usize> =
-        graph.nodes.iter().enumerate().rev().map(|(index, node)| (node.name.clone(), index)).collect();
+    let named = |stage: &Stage| (builder.graph().nodes[stage.index()].name.clone(), *stage);
+    let stage_of: HashMap<String, Stage> = stages_read.iter().rev().map(named).collect();
     for edge in edges {
-        read_edge(reading, edge, &mut graph, &mut places, &defaults, &index_of);
+        read_edge(reading, edge, &mut builder, &mut places, &defaults, &stage_of);
     }
-    if let Some(flow) = flow_section
+    let flow = builder.finish_unchecked();
+    if let Some(section) = flow_section
         && reading.is_clean()
-        && graph.edges.iter().all(|edge| edge.kind == EdgeKind::Inline)
+        && flow.graph.edges.iter().all(|edge| edge.kind == EdgeKind::Inline)
     {
-        for key in RING_KEYS.into_iter().filter(|key| flow.has(key)) {
-            flow.wrong_at(
+        for key in RING_KEYS.into_iter().filter(|key| section.has(key)) {
+            section.wrong_at(
                 reading,
                 key,
                 "every edge is inline, and an inline edge has no capacity, wait or when_full",
@@ -234,35 +137,24 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
     }
     // A graph with pieces missing would be told to lack what the file has.
     if reading.is_clean() {
-        for fault in graph.faults() {
+        let is_graph_sound = flow.graph.faults().is_empty();
+        for fault in flow.faults() {
             match fault.place {
+                // What is wrong with a sound graph is the memory of its rings; where the file says no capacity, the packets are
+                // too long.
+                Place::Edge(edge) if is_graph_sound => {
+                    match places.capacities[edge].clone().or(packet_bytes_span.clone()) {
+                        Some(span) => reading.wrong(span, fault.text),
+                        None => reading.wrong_whole(fault.text),
+                    }
+                }
                 Place::Graph => reading.wrong_whole(fault.text),
                 Place::Node(node) => reading.wrong(places.nodes[node].clone(), fault.text),
                 Place::Edge(edge) => reading.wrong(places.edges[edge].clone(), fault.text),
             }
         }
     }
-    if reading.is_clean() {
-        let plan = graph.plan();
-        let bytes = plan.bytes(packet_bytes);
-        if bytes > MAX_BUFFER_BYTES || plan.buffers.iter().any(|slots| *slots > MAX_SLOTS) {
-            let problem = format!(
-                "{} packet buffers and the rings would take {:.1} GiB, at most {} are possible: use smaller capacities or \
-                 packet_bytes",
-                plan.all_buffers(),
-                bytes as f64 / (1u64 << 30) as f64,
-                MAX_BUFFER_BYTES >> 30
-            );
-            // The largest ring is what to look at first; where the file says no capacity, the packets are too long.
-            let largest = (0..graph.edges.len()).max_by_key(|edge| graph.edges[*edge].room());
-            let capacity = largest.and_then(|edge| places.capacities[edge].clone());
-            match capacity.or(packet_bytes_span) {
-                Some(span) => reading.wrong(span, problem),
-                None => reading.wrong_whole(problem),
-            }
-        }
-    }
-    FlowConfig { graph, specs, packet_bytes }
+    flow
 }
 
 /// Where stages and edges were read.
@@ -279,11 +171,10 @@ struct Places {
 fn read_stage(
     reading: &mut Reading<'_>,
     mut stage: Section<'_>,
-    graph: &mut Graph,
-    specs: &mut Vec<Spec>,
+    builder: &mut Builder,
     places: &mut Places,
     written: &mut HashMap<PathBuf, String>,
-) {
+) -> Option<Stage> {
     let name = stage.text(reading, "name");
     let kind = stage.text(reading, "type");
     for key in [("name", name.is_none()), ("type", kind.is_none())] {
@@ -294,17 +185,17 @@ fn read_stage(
     let known_name = name.as_ref().map(|(name, _)| name.clone());
     let Some((kind, kind_span)) = kind else {
         places.unreadable.extend(known_name);
-        return;
+        return None;
     };
-    let Some((_, words, accepts, ports)) = KINDS.iter().find(|(name, ..)| *name == kind) else {
+    let Some(known) = KINDS.iter().find(|known| known.name == kind) else {
         // What this build lacks is named only to who asks for it.
         let is_there = |name: &&str| cfg!(feature = "af-xdp") || *name != "xdp_reader";
-        let known: Vec<&str> = KINDS.iter().map(|(name, ..)| *name).filter(is_there).collect();
+        let known: Vec<&str> = KINDS.iter().map(|known| known.name).filter(is_there).collect();
         reading.unknown(kind_span, &format!("the type '{kind}'"), &kind, &known);
         places.unreadable.extend(known_name);
-        return;
+        return None;
     };
-    let wait = if accepts.is_empty() {
+    let wait = if known.accepts.is_empty() {
         stage.choice(reading, "wait", &Wait::ALL, Wait::name).unwrap_or(Wait::Backoff)
     } else {
         Wait::Backoff
@@ -329,12 +220,8 @@ fn read_stage(
         _ => (Spec::Dropper, String::new()),
     };
     stage.refuse_the_rest(reading);
-    let is_bare = matches!(&spec, Spec::UdpReader { options, .. } if !options.with_headers);
-    let ports = if is_bare { PAYLOADS_OUT } else { *ports };
-    let copies = matches!(spec, Spec::Rewriter(_));
-    graph.nodes.push(Node { name, kind: words, label, accepts, ports, wait, copies });
-    specs.push(spec);
     places.nodes.push(span);
+    Some(builder.stage_with(name, spec, label, wait))
 }
 
 fn read_capture_reader(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> (Spec, String) {
@@ -610,10 +497,10 @@ fn read_edge_keys(
 fn read_edge(
     reading: &mut Reading<'_>,
     mut edge: Section<'_>,
-    graph: &mut Graph,
+    builder: &mut Builder,
     places: &mut Places,
     defaults: &EdgeDefaults,
-    index_of: &HashMap<String, usize>,
+    stage_of: &HashMap<String, Stage>,
 ) {
     let from = edge.names(reading, "from");
     let to = edge.names(reading, "to");
@@ -629,21 +516,21 @@ fn read_edge(
         (keys.capacity, keys.capacity_span, keys.when_full) = (0, None, WhenFull::Wait);
     }
     edge.refuse_the_rest(reading);
-    let (nodes, unreadable) = (&graph.nodes, &places.unreadable);
+    let (nodes, unreadable) = (&builder.graph().nodes, &places.unreadable);
     let find = |reading: &mut Reading<'_>, name: &str, span: &Range<usize>| {
-        let found = index_of.get(name).copied();
+        let found = stage_of.get(name).copied();
         if found.is_none() && !unreadable.iter().any(|stage| stage == name) {
             let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
             reading.unknown(span.clone(), &format!("a stage named '{name}'"), name, &names);
         }
         found
     };
-    let mut starts = Vec::new();
+    let mut starts: Vec<(Output, Range<usize>)> = Vec::new();
     for (name, span) in from {
         let (stage, port_name) =
             name.split_once('.').map_or((&*name, None), |(stage, port)| (stage, Some(port)));
         let Some(node) = find(reading, stage, &span) else { continue };
-        let ports = graph.nodes[node].ports;
+        let ports = nodes[node.index()].ports;
         let port = match port_name {
             None => Some(0),
             Some(port_name) => {
@@ -660,14 +547,14 @@ fn read_edge(
                 port
             }
         };
-        starts.extend(port.map(|port| (node, port, span)));
+        starts.extend(port.map(|port| (node.port(port), span)));
     }
     let ends: Vec<_> =
         to.into_iter().filter_map(|(name, span)| Some((find(reading, &name, &span)?, span))).collect();
     for (to, span) in ends {
-        for (from, port, from_span) in &starts {
+        for (from, from_span) in &starts {
             let EdgeDefaults { kind, capacity, wait, when_full, .. } = keys;
-            graph.edges.push(Edge { from: *from, port: *port, to, kind, capacity, wait, when_full });
+            builder.ring(*from, to, Ring { kind, capacity, wait, when_full });
             places.edges.push(from_span.start..span.end);
             places.capacities.push(keys.capacity_span.clone());
         }

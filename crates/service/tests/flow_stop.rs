@@ -5,6 +5,7 @@
 
 use std::ops::ControlFlow;
 
+use tapeworks_flow::builder::OpenError;
 use tapeworks_packet::stop;
 use tapeworks_service::flow::{self, FlowError};
 use tapeworks_service::flow_config;
@@ -23,7 +24,7 @@ fn a_flow_that_is_stopped_while_it_is_built_does_not_run_and_leaves_no_output() 
     let config = flow_config::parse("flow.toml", &text).unwrap();
     stop::request();
     let ended = flow::run(&config, |_, _| ControlFlow::Continue(()));
-    assert!(matches!(ended, Err(FlowError::Stopped)), "{ended:?}");
+    assert!(matches!(ended, Err(FlowError::Open(OpenError::Stopped))), "{ended:?}");
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
     std::fs::remove_dir(&folder).unwrap();
 }

@@ -1,6 +1,7 @@
 //! A column of the row group that is being written: its pages, encoded, and its dictionary.
 
 use std::collections::HashMap;
+use std::io::Write as _;
 
 use bytes::Bytes;
 use parquet::basic::{Compression as Codec, Encoding};
@@ -197,6 +198,19 @@ impl Chunk {
             statistics: None,
         };
         self.uncompressed_bytes += write(&mut self.pages, page, uncompressed)?;
+        Ok(())
+    }
+
+    /// Appends the pages of `next`, whose keys are this chunk's.
+    pub(crate) fn absorb(&mut self, next: Self) -> Result<()> {
+        self.pages.write_all(&next.pages.into_inner()?)?;
+        self.encoding = next.encoding;
+        self.uncompressed_bytes += next.uncompressed_bytes;
+        self.rows += next.rows;
+        self.nulls += next.nulls;
+        if let Some((least, greatest)) = next.range {
+            self.note_range(&[least, greatest]);
+        }
         Ok(())
     }
 

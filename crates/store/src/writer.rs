@@ -41,8 +41,8 @@ impl Writer {
         Self::create_with(path, schema, options, on_disk, None)
     }
 
-    /// [`Writer::create`] for a file whose row groups `encoders` encode, if its format has some (Parquet). The file's bytes
-    /// are the same. An error of the disk comes some row groups later than it would.
+    /// [`Writer::create`] for a file whose batches `encoders` encode, if its format is one for that (Parquet). The file's bytes
+    /// are the same. An error of the disk may come some batches later than it would.
     ///
     /// # Errors
     /// As [`Writer::create`].
@@ -164,7 +164,8 @@ fn open<S: Shape + 'static>(shape: S, open: Open<'_>) -> Result<Box<dyn Table>, 
             None => Parquet::new::<S::Row>(output, schema, options, S::Row::HAS_ORIGIN)
                 .map(|encoder| Box::new(encoder) as _),
             Some(encoders) => encode::begin::<S::Row>(output, schema, options, S::Row::HAS_ORIGIN)
-                .map(|begun| Box::new(ParquetApart::new(begun, options, encoders)) as _),
+                .and_then(|begun| ParquetApart::new(begun, options, encoders))
+                .map(|encoder| Box::new(encoder) as _),
         },
         Format::Csv | Format::CsvZstd => {
             Csv::new(output, schema, options).map(|encoder| Box::new(encoder) as _)

@@ -255,7 +255,7 @@ fn feed(mut writer: Writer, events: &[Event]) -> Result<Summary, StoreError> {
 }
 
 #[test]
-fn row_groups_that_others_encode_give_the_same_file_in_whatever_order_they_come_back() {
+fn batches_that_others_encode_give_the_same_file_in_whatever_order_they_come_back() {
     let folder = tempfile::tempdir().unwrap();
     // Two row groups, the second of them not full.
     let events: Vec<_> = (1..=300_000)
@@ -280,11 +280,11 @@ fn row_groups_that_others_encode_give_the_same_file_in_whatever_order_they_come_
 }
 
 #[test]
-fn a_row_group_that_does_not_come_back_is_an_error() {
+fn a_batch_that_does_not_come_back_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lost.parquet");
     let writer = Writer::create_apart(&path, Schema::Mbo, &Options::default(), Box::new(Lost)).unwrap();
     let error = feed(writer, &[add(1, 1, Side::Bid, "1", 100)]).unwrap_err();
-    assert!(error.to_string().ends_with("1 row groups were not encoded"), "{error}");
+    assert!(error.to_string().ends_with("1 batches were not encoded"), "{error}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

@@ -78,6 +78,13 @@ impl<Entry> Clone for Group<'_, Entry> {
 
 impl<Entry> Copy for Group<'_, Entry> {}
 
+/// No entries.
+impl<Entry> Default for Group<'_, Entry> {
+    fn default() -> Self {
+        Self { bytes: &[], entry: PhantomData }
+    }
+}
+
 impl<Entry> PartialEq for Group<'_, Entry> {
     fn eq(&self, other: &Self) -> bool {
         self.bytes == other.bytes

@@ -56,6 +56,9 @@
 //! `optional<TYPE, SENTINEL>` (the sentinel, or `min`, `max`, reads as `None`); and at the end
 //! `group<ENTRY, COUNT_FIELD>`, `blocks<INTEGER, COUNT_FIELD>` (messages behind lengths) or `rest`.
 //! `header NAME = N bytes { .. }` is a message without a tag.
+//!
+//! A message with a group is written with its entries as values: `fields.encode_with(&[LevelFields { .. }], target)`. The count
+//! is theirs.
 
 extern crate self as tapeworks_wire;
 

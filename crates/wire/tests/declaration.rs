@@ -364,6 +364,57 @@ fn a_group_has_as_many_entries_as_its_count_says() {
 }
 
 #[test]
+fn a_message_is_encoded_with_its_entries_and_counts_them() {
+    let entries =
+        [(100, 1), (200, 0xff_ffff)].map(|(price, size)| LevelFields { price: Decimal(price), size });
+    let fields = DepthFields {
+        length: 27,
+        symbol: Ascii::new("AAPL").unwrap(),
+        // Neither is looked at.
+        level_count: 9,
+        levels: Group::default(),
+    };
+    let mut bytes = [0xee; 30];
+    assert_eq!(fields.encode_with(&entries, &mut bytes), Ok(27));
+    assert_eq!(bytes[27..], [0xee; 3]);
+    let Ok(Message::Depth(view)) = Message::decode(&bytes[..27]) else { panic!("not read back") };
+    assert_eq!((view.level_count(), view.length()), (2, 27));
+    assert!(view.levels().iter().map(|level| level.to_fields()).eq(entries));
+
+    let small = Err(EncodeError::BufferTooSmall { needed: 27, got: 26 });
+    assert_eq!(fields.encode_with(&entries, &mut [0; 26]), small);
+    let wide = [LevelFields { price: Decimal(1), size: 1 << 24 }];
+    assert_eq!(fields.encode_with(&wide, &mut [0; 64]), Err(EncodeError::OutOfRange { field: "size" }));
+    let many = [entries[0]; 256];
+    let uncounted = Err(EncodeError::OutOfRange { field: "level_count" });
+    assert_eq!(fields.encode_with(&many, &mut [0; 4096]), uncounted);
+}
+
+proptest! {
+    /// The typed encoder writes the bytes that entries encoded by hand give, and every entry is read back.
+    #[test]
+    fn entries_as_values_and_entries_as_bytes_are_the_same_message(
+        length in any::<u16>(),
+        odd in prop::option::of(8..0xff_ffffu32),
+        quotes in prop::collection::vec((prop::option::of(0..u32::MAX), prop::option::of(0..i64::MAX)), 0..40),
+        stale_count in 0..0xff_ffffu32,
+    ) {
+        let entries: Vec<_> =
+            quotes.iter().map(|(shares, ask)| QuoteFields { shares: *shares, ask: ask.map(Decimal) }).collect();
+        let by_hand: Vec<u8> = entries.iter().flat_map(QuoteFields::encode).collect();
+        let quotes = Group::new(&by_hand).unwrap();
+        let fields = QuotesFields { length, odd, quote_count: entries.len() as u32, quotes };
+        let (mut expected, mut typed) = ([0; 512], [0; 512]);
+        let written = fields.encode_into(&mut expected);
+        let blank = QuotesFields { quote_count: stale_count, quotes: Group::default(), ..fields };
+        prop_assert_eq!(blank.encode_with(&entries, &mut typed), written);
+        prop_assert_eq!(expected, typed);
+        let view = Quotes::decode(&typed[..written.unwrap()]).unwrap();
+        prop_assert!(view.quotes().iter().map(|quote| quote.to_fields()).eq(entries.iter().copied()));
+    }
+}
+
+#[test]
 fn the_rest_takes_what_is_left() {
     let Ok(Message::Text(view)) = Message::decode(b"\0\0\x06\x01hello") else { panic!("not text") };
     assert_eq!(view.text(), b"hello");

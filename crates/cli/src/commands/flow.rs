@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
+use tapeworks_flow::builder::{Flow, OpenError};
 use tapeworks_flow::graph::{Edge, EdgeKind, Graph, draw};
 use tapeworks_flow::packets::{Note, Reason};
 use tapeworks_flow::runner::{NodeCounts, Snapshot};
 use tapeworks_runtime::config::ConfigError;
 use tapeworks_service::flow::{self, FlowError, Report};
-use tapeworks_service::flow_config::{self, FlowConfig};
+use tapeworks_service::flow_config;
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, bytes, counted, number, thousands};
@@ -97,7 +98,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
     match arguments.command {
         Command::Run(arguments) => run_flow(&arguments),
         Command::Check(arguments) => {
-            let FlowConfig { graph, packet_bytes, .. } = load(&arguments.config)?;
+            let Flow { graph, packet_bytes, .. } = load(&arguments.config)?;
             let threads = graph.threads().into_iter().max().map_or(0, |last| last as u64 + 1);
             let plan = graph.plan();
             output::print(&format!(
@@ -112,8 +113,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
             Ok(Ending::Complete)
         }
         Command::Graph(arguments) => {
-            let FlowConfig { graph, .. } =
-                flow_config::load_to_draw(&arguments.config).map_err(config_failure)?;
+            let Flow { graph, .. } = flow_config::load_to_draw(&arguments.config).map_err(config_failure)?;
             output::print(&match arguments.format {
                 Format::Svg => draw::svg(&graph),
                 Format::Mermaid => draw::mermaid(&graph),
@@ -123,7 +123,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
     }
 }
 
-fn load(path: &std::path::Path) -> Result<FlowConfig> {
+fn load(path: &std::path::Path) -> Result<Flow> {
     flow_config::load(path).map_err(config_failure)
 }
 
@@ -134,7 +134,7 @@ fn config_failure(errors: Vec<ConfigError>) -> Failure {
 impl From<FlowError> for Failure {
     fn from(error: FlowError) -> Self {
         match error {
-            FlowError::Stopped => Self::Stopped,
+            FlowError::Open(OpenError::Stopped) => Self::Stopped,
             error => Self::Failed(error.to_string()),
         }
     }

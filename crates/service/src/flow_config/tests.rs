@@ -1,5 +1,8 @@
 //! Configurations, good and with every kind of slip.
 
+use tapeworks_flow::graph::Edge;
+use tapeworks_packet::live::PacketOptions;
+
 use super::*;
 
 const READER: &str = "\

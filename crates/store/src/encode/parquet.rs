@@ -46,7 +46,7 @@ pub(crate) struct Parquet {
 }
 
 /// Encodes one row group after the other.
-pub(crate) struct Encoder {
+struct Encoder {
     chunks: Vec<Chunk>,
     compressor: Compressor,
     scratch: Scratch,
@@ -114,14 +114,22 @@ fn append(writer: &mut SerializedFileWriter<Output>, columns: Encoded) -> Result
     row_group.close().map(|_| ())
 }
 
+fn compressor(options: &Options) -> Result<Compressor, Failure> {
+    Ok(match options.compression {
+        Compression::None => Compressor::None,
+        Compression::Snappy => Compressor::Snappy(Box::new(snap::raw::Encoder::new())),
+        Compression::Zstd => Compressor::Zstd(Box::new(zstd::bulk::Compressor::new(options.zstd_level)?)),
+    })
+}
+
+/// An empty chunk of each column.
+fn chunks_of(columns: &[ColumnDescPtr]) -> Vec<Chunk> {
+    columns.iter().map(|column| Chunk::new(column.clone())).collect()
+}
+
 impl Encoder {
     fn new(columns: &[ColumnDescPtr], options: &Options) -> Result<Self, Failure> {
-        let compressor = match options.compression {
-            Compression::None => Compressor::None,
-            Compression::Snappy => Compressor::Snappy(Box::new(snap::raw::Encoder::new())),
-            Compression::Zstd => Compressor::Zstd(Box::new(zstd::bulk::Compressor::new(options.zstd_level)?)),
-        };
-        let chunks = columns.iter().map(|column| Chunk::new(column.clone())).collect();
+        let (chunks, compressor) = (chunks_of(columns), compressor(options)?);
         Ok(Self { chunks, compressor, scratch: Scratch::default(), prices: options.prices, rows: 0 })
     }
 

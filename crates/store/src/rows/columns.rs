@@ -6,14 +6,14 @@
 
 use std::collections::HashMap;
 use std::ffi::c_char;
-use std::slice::IterMut;
+use std::slice::{Iter, IterMut};
 
 use dbn::{UNDEF_PRICE, UNDEF_TIMESTAMP};
 use parquet::errors::ParquetError;
 use tapeworks_market::Price;
 
 use super::{Row, Rows};
-use crate::chunk::{Chunk, Compressor, NO_KEY, Values};
+use crate::chunk::{Chunk, Compressor, Dictionary, NO_KEY, Values};
 use crate::options::Prices;
 use crate::symbols::Symbols;
 
@@ -56,7 +56,18 @@ pub(crate) struct Scratch {
 /// Where the columns go.
 enum To<'a> {
     Description(&'a mut Vec<Description>),
-    Chunks { chunks: IterMut<'a, Chunk>, compressor: &'a mut Compressor, scratch: &'a mut Scratch },
+    Chunks {
+        chunks: IterMut<'a, Chunk>,
+        /// The keys of the text columns, if they are known.
+        keys: Option<Iter<'a, Vec<u32>>>,
+        compressor: &'a mut Compressor,
+        scratch: &'a mut Scratch,
+    },
+    /// The keys of the text columns, by the chunks' dictionaries.
+    Keys {
+        chunks: IterMut<'a, Chunk>,
+        keys: &'a mut Vec<Vec<u32>>,
+    },
 }
 
 /// The columns of a batch, one after the other.
@@ -117,7 +128,42 @@ pub(crate) fn encode<R: Row>(
     compressor: &mut Compressor,
     scratch: &mut Scratch,
 ) -> Result<u64, ParquetError> {
-    let to = To::Chunks { chunks: chunks.iter_mut(), compressor, scratch };
+    let to = To::Chunks { chunks: chunks.iter_mut(), keys: None, compressor, scratch };
+    all(rows, symbols, prices, to)
+}
+
+/// [`encode`] with the keys that [`keys`] gave.
+pub(crate) fn encode_keyed<R: Row>(
+    rows: &Rows<R>,
+    keys: &[Vec<u32>],
+    prices: Prices,
+    chunks: &mut [Chunk],
+    compressor: &mut Compressor,
+    scratch: &mut Scratch,
+) -> Result<u64, ParquetError> {
+    let to = To::Chunks { chunks: chunks.iter_mut(), keys: Some(keys.iter()), compressor, scratch };
+    all(rows, Symbols::Listed(&[]), prices, to)
+}
+
+/// The keys of the text columns, which depend on the batches before: all else of a batch can be encoded without them.
+pub(crate) fn keys<R: Row>(
+    rows: &Rows<R>,
+    symbols: Symbols<'_>,
+    prices: Prices,
+    chunks: &mut [Chunk],
+) -> Vec<Vec<u32>> {
+    let mut keys = Vec::new();
+    // Nothing is written, so nothing can fail.
+    let _nothing = all(rows, symbols, prices, To::Keys { chunks: chunks.iter_mut(), keys: &mut keys });
+    keys
+}
+
+fn all<R: Row>(
+    rows: &Rows<R>,
+    symbols: Symbols<'_>,
+    prices: Prices,
+    to: To<'_>,
+) -> Result<u64, ParquetError> {
     let mut columns = Columns { records: &rows.records, prices, to, result: Ok(()), out_of_range: 0 };
     R::columns(&mut columns);
     columns.beside(rows, symbols);
@@ -137,10 +183,46 @@ impl<R: Row> Columns<'_, R> {
             To::Description(description) => {
                 description.push(Description { name: name.to_owned(), kind, is_optional });
             }
-            To::Chunks { chunks, compressor, scratch } => {
+            To::Chunks { chunks, compressor, scratch, .. } => {
                 if let (Some(chunk), Ok(())) = (chunks.next(), &self.result) {
                     self.result = write(PageOf { chunk, compressor, scratch }, self.records);
                 }
+            }
+            To::Keys { chunks, .. } => {
+                chunks.next();
+            }
+        }
+    }
+
+    /// A text column, whose keys `keys_of` appends.
+    fn keyed(
+        &mut self,
+        name: &str,
+        is_optional: bool,
+        keys_of: impl FnOnce(&mut Dictionary, &[R], &mut Vec<u32>),
+    ) {
+        match &mut self.to {
+            To::Description(description) => {
+                description.push(Description { name: name.to_owned(), kind: Kind::Text, is_optional });
+            }
+            To::Keys { chunks, keys } => {
+                let mut found = Vec::with_capacity(self.records.len());
+                if let Some(chunk) = chunks.next() {
+                    keys_of(&mut chunk.dictionary, self.records, &mut found);
+                }
+                keys.push(found);
+            }
+            To::Chunks { chunks, keys: known, compressor, scratch } => {
+                let (Some(chunk), Ok(())) = (chunks.next(), &self.result) else { return };
+                let Scratch { keys, defined, .. } = &mut **scratch;
+                keys.clear();
+                match known.as_mut().and_then(Iter::next) {
+                    Some(known) => keys.extend_from_slice(known),
+                    None => keys_of(&mut chunk.dictionary, self.records, keys),
+                }
+                let defined =
+                    if is_optional { keep_defined(keys, defined, |key| key != NO_KEY) } else { None };
+                self.result = chunk.write_page(self.records.len(), defined, &Values::Keys(keys), compressor);
             }
         }
     }
@@ -266,43 +348,25 @@ impl<R: Row> Columns<'_, R> {
 
     /// One letter, as text; what is not printable ASCII is null.
     pub(crate) fn letter(&mut self, name: &str, get: impl Fn(&R) -> c_char) {
-        self.column(name, Kind::Text, true, |page, records| {
-            let keys = &mut page.scratch.keys;
-            keys.clear();
-            keys.extend(
-                records
-                    .iter()
-                    .map(|row| page.chunk.dictionary.key_of_number(u32::from(get(row) as u8), printable)),
-            );
-            let defined = keep_defined(keys, &mut page.scratch.defined, |key| key != NO_KEY);
-            page.chunk.write_page(records.len(), defined, &Values::Keys(keys), page.compressor)
+        self.keyed(name, true, |dictionary, records, keys| {
+            let key = |row| dictionary.key_of_number(u32::from(get(row) as u8), printable);
+            keys.extend(records.iter().map(key));
         });
     }
 
     /// Text; what is empty is null.
     pub(crate) fn text(&mut self, name: &str, get: impl Fn(&R) -> &str) {
-        self.column(name, Kind::Text, true, |page, records| {
-            let keys = &mut page.scratch.keys;
-            keys.clear();
-            keys.extend(records.iter().map(|row| page.chunk.dictionary.key_of_text(get(row))));
-            let defined = keep_defined(keys, &mut page.scratch.defined, |key| key != NO_KEY);
-            page.chunk.write_page(records.len(), defined, &Values::Keys(keys), page.compressor)
+        self.keyed(name, true, |dictionary, records, keys| {
+            keys.extend(records.iter().map(|row| dictionary.key_of_text(get(row))));
         });
     }
 
     /// The columns beside the record: the symbol and, for records of one message, its channel sequence and line.
     fn beside(&mut self, rows: &Rows<R>, symbols: Symbols<'_>) {
         let symbol = |number: u32| symbols.of(number);
-        self.column("symbol", Kind::Text, true, |page, records| {
-            let keys = &mut page.scratch.keys;
-            keys.clear();
-            keys.extend(
-                records
-                    .iter()
-                    .map(|row| page.chunk.dictionary.key_of_number(row.instrument_id() as u32, symbol)),
-            );
-            let defined = keep_defined(keys, &mut page.scratch.defined, |key| key != NO_KEY);
-            page.chunk.write_page(records.len(), defined, &Values::Keys(keys), page.compressor)
+        self.keyed("symbol", true, |dictionary, records, keys| {
+            let key = |row: &R| dictionary.key_of_number(row.instrument_id() as u32, symbol);
+            keys.extend(records.iter().map(key));
         });
         if !rows.has_origin {
             return;
@@ -314,13 +378,8 @@ impl<R: Row> Columns<'_, R> {
             page.chunk.write_page(records.len(), None, &Values::Wide(values), page.compressor)
         });
         let line = |number: u32| LINES.get(number as usize).copied();
-        self.column("line", Kind::Text, false, |page, records| {
-            let keys = &mut page.scratch.keys;
-            keys.clear();
-            keys.extend(
-                rows.lines.iter().map(|from| page.chunk.dictionary.key_of_number(*from as u32, line)),
-            );
-            page.chunk.write_page(records.len(), None, &Values::Keys(keys), page.compressor)
+        self.keyed("line", false, |dictionary, _records, keys| {
+            keys.extend(rows.lines.iter().map(|from| dictionary.key_of_number(*from as u32, line)));
         });
     }
 }

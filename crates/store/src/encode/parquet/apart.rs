@@ -1,24 +1,23 @@
-//! Parquet whose row groups are encoded apart: see [`apart`](crate::apart).
+//! Parquet whose batches are encoded apart: see [`apart`](crate::apart).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::types::ColumnDescPtr;
-use tapeworks_market::{Instruments, Symbol};
+use tapeworks_market::Instruments;
 
-use super::{Encoder, ROW_GROUP, append};
-use crate::apart::{Encoded, Encoders, RowGroup, Work};
+use super::{ROW_GROUP, append, chunks_of, compressor};
+use crate::apart::{Batch, Encoded, Encoders, Work};
+use crate::chunk::{Chunk, Compressor};
 use crate::encode::{Encode, Ending};
 use crate::error::Failure;
 use crate::options::Options;
+use crate::rows::columns::{self, Scratch};
 use crate::rows::{Row, Rows};
 use crate::summary::Summary;
 use crate::symbols::Symbols;
 use crate::target::{Output, Target};
-
-/// A batch, and how many symbols were known when it was full.
-type Batch<R> = (Rows<R>, usize);
 
 /// Writes Parquet, and has others encode it.
 pub(crate) struct ParquetApart<R> {
@@ -26,18 +25,36 @@ pub(crate) struct ParquetApart<R> {
     columns: Arc<[ColumnDescPtr]>,
     options: Options,
     encoders: Box<dyn Encoders>,
-    /// The batches of the row group that is being collected, and their records.
-    batches: Vec<Batch<R>>,
-    rows: u64,
-    /// The symbols, as they were when a row group was last given away.
-    symbols: Arc<[Symbol]>,
-    /// The numbers of the row groups that are given away and written next.
+    /// The row groups that are not written. The last one is being collected, unless it is closed.
+    groups: VecDeque<RowGroup>,
+    compressor: Compressor,
+    /// The numbers of the batches that are given away and taken back next.
     next: u64,
-    written: u64,
-    /// Row groups that wait for an earlier one.
-    back: BTreeMap<u64, RowGroup>,
-    /// Empty batches, to be used again.
-    spare: Vec<Batch<R>>,
+    taken: u64,
+    /// Batches that wait for an earlier one.
+    back: BTreeMap<u64, Batch>,
+    spare: Vec<Tools<R>>,
+}
+
+/// What a batch is made of and with.
+struct Tools<R> {
+    rows: Rows<R>,
+    compressor: Compressor,
+    scratch: Scratch,
+}
+
+/// A row group: its dictionaries are ahead of its pages.
+struct RowGroup {
+    chunks: Vec<Chunk>,
+    given: u64,
+    taken: u64,
+    /// Records given, and those of the last batch.
+    records: u64,
+    last: u64,
+    /// Of the batches taken back.
+    records_taken: u64,
+    out_of_range: u64,
+    is_closed: bool,
 }
 
 impl<R: Row> ParquetApart<R> {
@@ -45,63 +62,119 @@ impl<R: Row> ParquetApart<R> {
         (writer, columns): (SerializedFileWriter<Output>, Arc<[ColumnDescPtr]>),
         options: &Options,
         encoders: Box<dyn Encoders>,
-    ) -> Self {
-        Self {
+    ) -> Result<Self, Failure> {
+        Ok(Self {
             writer,
             columns,
             options: *options,
             encoders,
-            batches: Vec::new(),
-            rows: 0,
-            symbols: Arc::new([]),
+            groups: VecDeque::new(),
+            compressor: compressor(options)?,
             next: 0,
-            written: 0,
+            taken: 0,
             back: BTreeMap::new(),
             spare: Vec::new(),
-        }
+        })
     }
 
-    /// The row group that was collected, as work. An error tells `told` of its records as written.
-    fn work(&mut self, told: u64, instruments: &Instruments) -> Work {
-        if self.symbols.len() != instruments.symbols().len() {
-            self.symbols = instruments.symbols().into();
+    /// The row group that is being collected, which begins if there is none.
+    fn collecting(&mut self) -> &mut RowGroup {
+        if self.groups.back().is_none_or(|group| group.is_closed) {
+            let chunks = chunks_of(&self.columns);
+            let (given, taken, records, last, records_taken) = (0, 0, 0, 0, 0);
+            let (out_of_range, is_closed) = (0, false);
+            self.groups.push_back(RowGroup {
+                chunks,
+                given,
+                taken,
+                records,
+                last,
+                records_taken,
+                out_of_range,
+                is_closed,
+            });
         }
-        let (symbols, columns, options) = (self.symbols.clone(), self.columns.clone(), self.options);
-        let mut batches = std::mem::take(&mut self.batches);
-        let records = std::mem::take(&mut self.rows);
+        let last = self.groups.len() - 1;
+        &mut self.groups[last]
+    }
+
+    /// The batch in `rows`, as work: all but its keys.
+    fn work(&mut self, rows: &mut Rows<R>, instruments: &Instruments) -> Result<Work, Failure> {
+        let prices = self.options.prices;
+        let records = rows.len() as u64;
+        let group = self.collecting();
+        let keys = columns::keys(rows, Symbols::Listed(instruments.symbols()), prices, &mut group.chunks);
+        group.given += 1;
+        group.records += records;
+        group.last = records;
+        group.is_closed = group.records >= ROW_GROUP;
+        let tools = match self.spare.pop() {
+            Some(tools) => tools,
+            None => {
+                let compressor = compressor(&self.options)?;
+                Tools { rows: Rows::new(), compressor, scratch: Scratch::default() }
+            }
+        };
+        let Tools { rows: empty, mut compressor, mut scratch } = tools;
+        let mut rows = rows.replace(empty);
+        let columns = self.columns.clone();
         let number = self.next;
         self.next += 1;
         let encode = move || {
-            let mut out_of_range = 0;
-            let columns = Encoder::new(&columns, &options).and_then(|mut encoder| {
-                for (rows, known) in &batches {
-                    let symbols = Symbols::Listed(symbols.get(..*known).unwrap_or(&symbols));
-                    out_of_range += encoder.put(rows, symbols)?;
-                }
-                Ok(encoder.end()?)
-            });
-            batches.iter_mut().for_each(|(rows, _)| rows.clear());
-            RowGroup { columns, records, out_of_range, told, spare: Box::new(batches) }
+            let mut pages = chunks_of(&columns);
+            let encoded =
+                columns::encode_keyed(&rows, &keys, prices, &mut pages, &mut compressor, &mut scratch);
+            rows.clear();
+            Batch {
+                out_of_range: encoded.as_ref().copied().unwrap_or(0),
+                pages: encoded.map(|_| pages).map_err(Failure::from),
+                records,
+                spare: Box::new(Tools { rows, compressor, scratch }),
+            }
         };
-        Work { number, encode: Box::new(encode) }
+        Ok(Work { number, encode: Box::new(encode) })
     }
 
-    /// Writes the row groups that are next.
+    /// Puts the batches that are next to their row group, and writes what is whole.
     fn take(&mut self, done: Vec<Encoded>, summary: &mut Summary) -> Result<(), Failure> {
-        self.back.extend(done.into_iter().map(|encoded| (encoded.number, encoded.group)));
-        while let Some(group) = self.back.remove(&self.written) {
-            self.written += 1;
-            let appended = group.columns.and_then(|columns| Ok(append(&mut self.writer, columns)?));
-            if let Err(failure) = appended {
-                summary.records += group.told;
+        self.back.extend(done.into_iter().map(|encoded| (encoded.number, encoded.batch)));
+        while let Some(batch) = self.back.remove(&self.taken) {
+            self.taken += 1;
+            let Some(group) = self.groups.front_mut() else { break };
+            let absorbed = batch.pages.and_then(|pages| {
+                let mut pairs = group.chunks.iter_mut().zip(pages);
+                Ok(pairs.try_for_each(|(chunk, page)| chunk.absorb(page))?)
+            });
+            if let Err(failure) = absorbed {
+                summary.records += group.records_taken;
                 return Err(failure);
             }
-            summary.records += group.records;
-            summary.out_of_range += group.out_of_range;
-            if let Ok(spare) = group.spare.downcast::<Vec<Batch<R>>>() {
-                self.spare.extend(*spare);
+            group.taken += 1;
+            group.records_taken += batch.records;
+            group.out_of_range += batch.out_of_range;
+            if let Ok(tools) = batch.spare.downcast::<Tools<R>>() {
+                self.spare.push(*tools);
+            }
+            if group.is_closed && group.taken == group.given {
+                // An error tells the records before the batch that filled the row group.
+                let told = group.records - group.last;
+                self.write_group(told, summary)?;
             }
         }
+        Ok(())
+    }
+
+    /// Writes the first row group. An error tells `told` of its records as written.
+    fn write_group(&mut self, told: u64, summary: &mut Summary) -> Result<(), Failure> {
+        let Some(mut group) = self.groups.pop_front() else { return Ok(()) };
+        let ended = group.chunks.iter_mut().map(|chunk| chunk.take(&mut self.compressor));
+        let ended: Result<Vec<_>, _> = ended.collect();
+        if let Err(error) = ended.and_then(|columns| append(&mut self.writer, columns)) {
+            summary.records += told;
+            return Err(error.into());
+        }
+        summary.records += group.records;
+        summary.out_of_range += group.out_of_range;
         Ok(())
     }
 }
@@ -116,35 +189,26 @@ impl<R: Row> Encode<R> for ParquetApart<R> {
         if rows.len() == 0 {
             return Ok(());
         }
-        let last = rows.len() as u64;
-        let empty = self.spare.pop().map_or_else(Rows::new, |(rows, _)| rows);
-        self.batches.push((rows.replace(empty), instruments.symbols().len()));
-        self.rows += last;
-        if self.rows < ROW_GROUP {
-            return Ok(());
-        }
-        let work = self.work(self.rows - last, instruments);
+        let work = self.work(rows, instruments)?;
         let done = self.encoders.give(work);
         self.take(done, summary)
     }
 
     fn finish(
         mut self: Box<Self>,
-        instruments: &Instruments,
+        _instruments: &Instruments,
         _target: &mut Target,
         summary: &mut Summary,
     ) -> Result<(), Ending> {
-        let mut done = Vec::new();
-        if self.rows > 0 {
-            let work = self.work(self.rows, instruments);
-            done = self.encoders.give(work);
-        }
-        done.extend(self.encoders.rest());
+        let done = self.encoders.rest();
         self.take(done, summary)?;
-        if self.written < self.next {
-            let lost = self.next - self.written;
-            return Err(Failure::Encode(format!("{lost} row groups were not encoded")).into());
+        if self.taken < self.next {
+            let lost = self.next - self.taken;
+            return Err(Failure::Encode(format!("{lost} batches were not encoded")).into());
         }
+        // The last row group, which is not full.
+        let told = self.groups.front().map_or(0, |group| group.records);
+        self.write_group(told, summary)?;
         Ok(self.writer.into_inner().map_err(Failure::from)?.finish().map_err(Failure::from)?)
     }
 }

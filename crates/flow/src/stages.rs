@@ -1,0 +1,194 @@
+//! The built-in stages as values: what each does, and the ports that it brings.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use tapeworks_packet::live::{PacketOptions, UdpOptions, XdpOptions};
+use tapeworks_packet::pool::Pool;
+
+use crate::graph::{Carries, Port};
+use crate::packets::StageError;
+use crate::packets::filter::{Filter, Predicate};
+use crate::packets::reader::{CaptureFile, Interface, Pace, Udp};
+use crate::packets::rewriter::{Rewriter, Steps};
+use crate::packets::writer::{CaptureWriter, Dropper, SocketWriter};
+use crate::runner::Part;
+
+/// A stage to be opened.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Spec {
+    /// Reads a capture file.
+    CaptureReader {
+        /// The file.
+        file: PathBuf,
+        /// How fast and how often.
+        pace: Pace,
+    },
+    /// Listens at a UDP port.
+    UdpReader {
+        /// Where and how.
+        options: UdpOptions,
+        /// Ends after so many datagrams.
+        count: Option<u64>,
+    },
+    /// Reads a network interface.
+    PacketReader {
+        /// Which, and how.
+        options: PacketOptions,
+        /// Ends after so many frames.
+        count: Option<u64>,
+    },
+    /// Reads a queue of a network interface by AF_XDP.
+    XdpReader {
+        /// Which, and how.
+        options: XdpOptions,
+        /// Ends after so many frames.
+        count: Option<u64>,
+    },
+    /// Two ways for packets: the ports [`PASS`] and [`REJECT`].
+    Filter(Predicate),
+    /// Changes headers.
+    Rewriter(Steps),
+    /// Writes a capture file.
+    CaptureWriter {
+        /// The file; its ending is the format.
+        file: PathBuf,
+        /// Replaces one that exists.
+        overwrite: bool,
+    },
+    /// Sends UDP payloads.
+    UdpWriter {
+        /// The receiver.
+        to: SocketAddr,
+        /// How far multicast goes.
+        hops: Option<u32>,
+    },
+    /// Sends frames out of a network interface.
+    PacketWriter {
+        /// The interface's name.
+        interface: String,
+    },
+    /// Ends packets.
+    Dropper,
+}
+
+/// A type of stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kind {
+    /// Its name in a configuration.
+    pub name: &'static str,
+    /// Words for people.
+    pub words: &'static str,
+    /// What may flow into it; nothing, if it is a reader.
+    pub accepts: &'static [Carries],
+    /// Its outputs; none, if it is a writer.
+    pub ports: &'static [Port],
+}
+
+/// A filter's port for the packets that match.
+pub const PASS: usize = 0;
+
+/// A filter's port for the packets that do not match. It may be open: they are dropped and counted then.
+pub const REJECT: usize = 1;
+
+const FRAMES: &[Carries] = &[Carries::Frames];
+const ANY: &[Carries] = &[Carries::Frames, Carries::Payloads];
+const OUT: &[Port] = &[Port { name: "out", carries: Carries::Frames, may_be_open: false }];
+const PAYLOADS_OUT: &[Port] = &[Port { name: "out", carries: Carries::Payloads, may_be_open: false }];
+const PASS_AND_REJECT: &[Port] = &[
+    Port { name: "pass", carries: Carries::Frames, may_be_open: false },
+    Port { name: "reject", carries: Carries::Frames, may_be_open: true },
+];
+
+/// Every type of stage.
+pub const KINDS: [Kind; 10] = [
+    Kind { name: "capture_reader", words: "capture reader", accepts: &[], ports: OUT },
+    Kind { name: "udp_reader", words: "UDP reader", accepts: &[], ports: OUT },
+    Kind { name: "packet_reader", words: "packet reader", accepts: &[], ports: OUT },
+    Kind { name: "xdp_reader", words: "XDP reader", accepts: &[], ports: OUT },
+    Kind { name: "filter", words: "filter", accepts: FRAMES, ports: PASS_AND_REJECT },
+    Kind { name: "rewriter", words: "rewriter", accepts: FRAMES, ports: OUT },
+    Kind { name: "capture_writer", words: "capture writer", accepts: FRAMES, ports: &[] },
+    Kind { name: "udp_writer", words: "UDP writer", accepts: ANY, ports: &[] },
+    Kind { name: "packet_writer", words: "packet writer", accepts: FRAMES, ports: &[] },
+    Kind { name: "dropper", words: "dropper", accepts: ANY, ports: &[] },
+];
+
+impl Spec {
+    /// A reader of a capture file, once and as fast as it goes.
+    pub fn capture_reader(file: impl Into<PathBuf>) -> Self {
+        Self::CaptureReader { file: file.into(), pace: Pace::default() }
+    }
+
+    /// A writer of a new capture file.
+    pub fn capture_writer(file: impl Into<PathBuf>) -> Self {
+        Self::CaptureWriter { file: file.into(), overwrite: false }
+    }
+
+    /// Its type, with the ports that this one has: a UDP reader without headers gives payloads.
+    pub const fn kind(&self) -> Kind {
+        let place = match self {
+            Self::CaptureReader { .. } => 0,
+            Self::UdpReader { options, .. } if !options.with_headers => {
+                return Kind { ports: PAYLOADS_OUT, ..KINDS[1] };
+            }
+            Self::UdpReader { .. } => 1,
+            Self::PacketReader { .. } => 2,
+            Self::XdpReader { .. } => 3,
+            Self::Filter(_) => 4,
+            Self::Rewriter(_) => 5,
+            Self::CaptureWriter { .. } => 6,
+            Self::UdpWriter { .. } => 7,
+            Self::PacketWriter { .. } => 8,
+            Self::Dropper => 9,
+        };
+        KINDS[place]
+    }
+
+    /// Whether it changes packets, and so makes copies of those that others hold.
+    pub const fn copies(&self) -> bool {
+        matches!(self, Self::Rewriter(_))
+    }
+
+    /// What it reads or writes, for the drawing of a graph; empty for a stage that does neither.
+    pub fn place(&self) -> String {
+        match self {
+            Self::CaptureReader { file, .. } | Self::CaptureWriter { file, .. } => file.display().to_string(),
+            Self::UdpReader { options, .. } => format!("at {}", options.listen),
+            Self::PacketReader { options, .. } => options.interface.clone(),
+            Self::XdpReader { options, .. } => options.interface.clone(),
+            Self::UdpWriter { to, .. } => format!("to {to}"),
+            Self::PacketWriter { interface } => interface.clone(),
+            Self::Filter(_) | Self::Rewriter(_) | Self::Dropper => String::new(),
+        }
+    }
+
+    /// Opens it. `pool` makes its packet buffers, if it needs some.
+    ///
+    /// # Errors
+    /// Why it cannot be opened, in one line that names the file, address or interface.
+    pub fn open(&self, pool: impl FnOnce() -> Pool) -> Result<Part, StageError> {
+        Ok(match self {
+            Self::CaptureReader { file, pace } => {
+                Part::Reader(Box::new(CaptureFile::open(file, *pace, pool())?))
+            }
+            Self::UdpReader { options, count } => {
+                Part::Reader(Box::new(Udp::open(*options, *count, pool())?))
+            }
+            Self::PacketReader { options, count } => {
+                Part::Reader(Box::new(Interface::open(options, *count, pool())?))
+            }
+            Self::XdpReader { options, count } => {
+                Part::Reader(Box::new(Interface::open_xdp(options, *count, pool())?))
+            }
+            Self::Filter(predicate) => Part::Stage(Box::new(Filter::new(predicate.clone()))),
+            Self::Rewriter(steps) => Part::Stage(Box::new(Rewriter::new(*steps, pool()))),
+            Self::CaptureWriter { file, overwrite } => {
+                Part::Stage(Box::new(CaptureWriter::create(file, *overwrite)?))
+            }
+            Self::UdpWriter { to, hops } => Part::Stage(Box::new(SocketWriter::udp(*to, *hops)?)),
+            Self::PacketWriter { interface } => Part::Stage(Box::new(SocketWriter::interface(interface)?)),
+            Self::Dropper => Part::Stage(Box::new(Dropper)),
+        })
+    }
+}
