@@ -1,4 +1,4 @@
-// What goes out beside the clients, and what is kept: multicast, QuestDB, state snapshots, the daily roll.
+// What goes out beside the clients, and what is kept: multicast, QuestDB, checkpoints, the daily roll.
 
 import { bytes, count, delay, short, span } from "./format.js";
 import { dress, write } from "./rows.js";
@@ -28,7 +28,7 @@ function why(id, text) {
 }
 
 export function showOutputs(status, rates) {
-  const { multicast, questdb, roll, state_snapshots: snapshots } = status;
+  const { multicast, questdb, roll, checkpoints: snapshots } = status;
   const parts = [
     ["multicast", Boolean(multicast)],
     ["questdb", Boolean(questdb)],

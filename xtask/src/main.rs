@@ -1,6 +1,6 @@
-//! The chores of the workspace: `cargo xtask --help` lists them.
+//! The tasks of the workspace: `cargo xtask --help` lists them.
 //!
-//! | module | chore |
+//! | module | task |
 //! | --- | --- |
 //! | [`steps`] | `test`: everything that must hold before a change lands, step by step, with a summary |
 //! | [`deps`] | `deps`: which crate may use which |
@@ -24,11 +24,11 @@ mod tools;
 use std::process::ExitCode;
 
 const HELP: &str = "\
-The chores of the workspace.
+The tasks of the workspace.
 
-Usage: cargo xtask <CHORE> [ARGUMENTS]
+Usage: cargo xtask <TASK> [ARGUMENTS]
 
-Chores:
+Tasks:
   test [STEP]...           Run what must hold, or only the named steps. `test --list` tells the steps. With CI=true what
                            is missing is installed, or the run fails; otherwise a step that lacks a tool is skipped
                            before anything is built for it, and says so.
@@ -54,7 +54,7 @@ Examples:
   cargo xtask instructions --bless
 ";
 
-/// How a chore ended, for the exit code: `Err` has been told already or holds what to tell.
+/// How a task ended, for the exit code: `Err` has been told already or holds what to tell.
 type Ended = Result<(), String>;
 
 fn main() -> ExitCode {
@@ -78,8 +78,8 @@ fn main() -> ExitCode {
         ["golden", "--bless"] => golden(true),
         ["instructions"] => instructions::run(false).map(told),
         ["instructions", "--bless"] => instructions::run(true).map(told),
-        [chore, ..] => {
-            Err(format!("`{}` is no chore; `cargo xtask --help` lists them", words_of(chore, &words)))
+        [task, ..] => {
+            Err(format!("`{}` is no task; `cargo xtask --help` lists them", words_of(task, &words)))
         }
     };
     match ended {
@@ -109,11 +109,11 @@ fn wanted<'a>(arguments: &[&'a str]) -> Result<steps::Wanted<'a>, String> {
     Ok(wanted)
 }
 
-fn words_of(chore: &str, words: &[&str]) -> String {
-    if matches!(chore, "deps" | "tidy" | "golden" | "instructions") {
+fn words_of(task: &str, words: &[&str]) -> String {
+    if matches!(task, "deps" | "tidy" | "golden" | "instructions") {
         words.join(" ")
     } else {
-        chore.to_owned()
+        task.to_owned()
     }
 }
 

@@ -125,13 +125,13 @@ fn resident() -> u64 {
 }
 
 /// 200,000 messages a second for twenty minutes, from a market that keeps its size once its books are full: a plant's memory grows with
-/// the orders that rest in them, and with nothing else. With a journal that keeps two gigabytes, and state snapshots. `SOAK_MINUTES`,
-/// `SOAK_RATE` (messages a second) and `SOAK_SNAPSHOT_SECONDS` say otherwise.
+/// the orders that rest in them, and with nothing else. With a journal that keeps two gigabytes, and checkpoints. `SOAK_MINUTES`,
+/// `SOAK_RATE` (messages a second) and `SOAK_CHECKPOINT_SECONDS` say otherwise.
 pub fn soak() {
     let setting =
         |name, otherwise| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise);
     let (minutes, rate) = (setting("SOAK_MINUTES", 20), setting("SOAK_RATE", 200_000));
-    let checkpoint_every = Duration::from_secs(setting("SOAK_SNAPSHOT_SECONDS", 120));
+    let checkpoint_every = Duration::from_secs(setting("SOAK_CHECKPOINT_SECONDS", 120));
     let line = line();
     let folder = Folder::on_disk();
     let mut config = plant(line);
@@ -148,7 +148,7 @@ pub fn soak() {
     venue.most_orders = 500;
     let venues = Venues::start(venue).expect("the venue starts");
     println!(
-        "soak: {rate} messages a second for {minutes} minutes, a state snapshot each {} s",
+        "soak: {rate} messages a second for {minutes} minutes, a checkpoint each {} s",
         checkpoint_every.as_secs()
     );
     let is_over = AtomicBool::new(false);
@@ -185,8 +185,8 @@ pub fn soak() {
                 status.book_bytes >> 20,
                 status.messages,
                 status.channels.iter().map(|channel| channel.counters.missing).sum::<u64>(),
-                status.snapshots.taken,
-                status.snapshots.pause_ns as f64 / 1e6,
+                status.checkpoints.taken,
+                status.checkpoints.pause_ns as f64 / 1e6,
                 p50 as f64 / 1e3,
                 p999 as f64 / 1e3,
                 max as f64 / 1e3,

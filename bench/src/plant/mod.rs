@@ -154,7 +154,7 @@ fn plant(line: SocketAddrV4) -> Config {
         datasets: vec![Dataset { name: DATASET.to_owned(), publishers: Vec::new() }],
         queue_bytes: 64 << 20,
         max_connections: 1_000,
-        nap: std::time::Duration::from_micros(20),
+        idle_sleep: std::time::Duration::from_micros(20),
         tls: None,
     };
     Config { plant: options, clients: Some(clients), ..Config::default() }

@@ -35,7 +35,7 @@ fn damage_is_told_mended_with_a_copy_and_counted_as_lost_from_then_on() {
     for expected in [
         "1 segment, 99 records, 5,940 bytes of payload",
         "\n1 record damaged or missing\n",
-        "\n1 state snapshot, 0 of them sound\n",
+        "\n1 checkpoint, 0 of them sound\n",
         ".journal at byte 5064: record 50 is damaged: 100 bytes\n",
         ".journal at byte 10064: record 100 is torn or damaged: 30 bytes; no sound record follows\n",
         ".snapshot: it is too short\n",
@@ -51,7 +51,7 @@ fn damage_is_told_mended_with_a_copy_and_counted_as_lost_from_then_on() {
     assert!(told.contains(".damaged-5064\n") && told.contains(".torn-10064\n"), "{told}");
     assert_eq!(std::fs::read(format!("{journal}/{:020}.torn-10064", 0)).unwrap(), [9; 30]);
     assert_eq!(std::fs::read(format!("{journal}/{:020}.damaged-5064", 0)).unwrap().len(), 100);
-    assert!(told.contains("1 state snapshot damaged") && told.contains(".snapshot.damaged\n"), "{told}");
+    assert!(told.contains("1 checkpoint damaged") && told.contains(".snapshot.damaged\n"), "{told}");
     assert!(!std::path::Path::new(&snapshot).exists());
     let verified = run(&["journal", "verify", &journal]);
     let told = stdout(&verified);

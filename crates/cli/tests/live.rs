@@ -154,7 +154,7 @@ fn every_client_gets_what_the_journal_holds_and_the_journal_becomes_files() {
         "BX",
         "  multicast ",
         " unsent 0;",
-        "  state snapshots ",
+        "  checkpoints ",
         " s ago, ",
         "  daily roll nothing to do; ",
     ];
@@ -207,6 +207,6 @@ fn every_client_gets_what_the_journal_holds_and_the_journal_becomes_files() {
     assert!(lost > 0, "{injected}");
     assert!(
         live.values().flatten().all(|order| order.8 & dbn::flags::MAYBE_BAD_BOOK == 0),
-        "all could be had again"
+        "all could be recovered"
     );
 }

@@ -11,7 +11,7 @@ use crate::history::{History, HistoryError, HistoryReader, Read};
 use crate::records::input_of;
 use crate::{Engine, EngineOptions, Start};
 
-/// The events of the journal, made once more: the same, with the same numbers. A reader begins with the newest state snapshot that is
+/// The events of the journal, made once more: the same, with the same numbers. A reader begins with the newest checkpoint that is
 /// early enough, or else with the first record; behind inputs that the journal lost it goes on from the next snapshot.
 #[derive(Clone, Debug)]
 pub struct JournalHistory {
@@ -82,7 +82,7 @@ impl JournalEvents {
             .filter(|_| behind.engine.counters().events >= self.engine.counters().events);
         let Some(reader) = reader else {
             return Err(HistoryError::unreadable(format!(
-                "the journal lost inputs at its record {record}, and the state snapshot behind it is of record {}, which does \
+                "the journal lost inputs at its record {record}, and the checkpoint behind it is of record {}, which does \
                  not follow",
                 behind.record
             )));

@@ -10,18 +10,18 @@ use tapeworks_market::{
 };
 use tapeworks_stage::{Sink, Stage, Through};
 use tapeworks_store::Schema;
-use tapeworks_store::live::{self, Batch, Carried, Maker, State};
+use tapeworks_store::live::{self, Batch, Carried, RecordBuilder, State};
 
 use crate::Start;
 
-/// Schemas, and so lanes.
-pub const LANES: usize = Schema::ALL.len();
+/// Schemas.
+pub const SCHEMAS: usize = Schema::ALL.len();
 
 /// A minute in nanoseconds.
 const MINUTE_NS: u64 = 60 * Nanos::SECOND;
 
-/// The place of a schema among the lanes.
-pub const fn lane_of(schema: Schema) -> usize {
+/// The place of a schema among all.
+pub const fn place_of(schema: Schema) -> usize {
     schema as usize
 }
 
@@ -50,8 +50,8 @@ impl Mode {
 
 /// The records of one schema.
 #[derive(Debug)]
-pub struct Lane {
-    maker: Maker,
+pub struct SchemaRecords {
+    builder: RecordBuilder,
     mode: Mode,
     /// It makes bars of a minute or longer, to which only trades and ends of minutes matter.
     has_long_bars: bool,
@@ -162,8 +162,8 @@ pub struct Replica {
     pub market: Market,
     /// The end of the minute that runs, in ns of receive time.
     minute_end: u64,
-    /// The records of each schema, by [`lane_of`].
-    pub lanes: Vec<Lane>,
+    /// The records of each schema, by [`place_of`].
+    pub by_schema: Vec<SchemaRecords>,
 }
 
 /// The state of which records tell.
@@ -180,33 +180,33 @@ const fn is_alone(event: &Event) -> bool {
 impl Replica {
     /// Empty books, and no records.
     pub fn new(options: &BookOptions) -> Self {
-        let lane = |schema| Lane {
-            maker: Maker::new(schema),
+        let of_schema = |schema| SchemaRecords {
+            builder: RecordBuilder::new(schema),
             mode: Mode::Off,
             has_long_bars: matches!(schema, Schema::Ohlcv1M | Schema::Ohlcv1H | Schema::Ohlcv1D),
             batch: Batch::default(),
         };
-        let lanes = Schema::ALL.into_iter().map(lane).collect();
-        Self { market: Market::new(options), minute_end: 0, lanes }
+        let by_schema = Schema::ALL.into_iter().map(of_schema).collect();
+        Self { market: Market::new(options), minute_end: 0, by_schema }
     }
 
     /// Goes on from a state: records are those of a replica that has seen every event before it.
     pub fn restore(&mut self, start: Start) {
         let carried = self.market.restore(start);
         let state = state_of(&self.market);
-        self.lanes.iter_mut().for_each(|lane| lane.maker.restore(&state, &carried));
+        self.by_schema.iter_mut().for_each(|of_schema| of_schema.builder.restore(&state, &carried));
     }
 
     /// What is done for a schema from now on.
     pub fn set_mode(&mut self, schema: Schema, mode: Mode) {
-        if let Some(lane) = self.lanes.get_mut(lane_of(schema)) {
-            lane.mode = mode;
+        if let Some(of_schema) = self.by_schema.get_mut(place_of(schema)) {
+            of_schema.mode = mode;
         }
     }
 
     /// Takes the next of `events`, up to and including one after which something is to be said. Returns how many it took.
     pub fn advance(&mut self, events: &[Event]) -> (usize, Option<Special>) {
-        let Self { market, minute_end, lanes } = self;
+        let Self { market, minute_end, by_schema } = self;
         market.advance(events, |event, update, instruments| {
             let of = update.book.event;
             let mut matters_to_bars = matches!(of.kind, EventKind::Execute | EventKind::Trade);
@@ -214,12 +214,12 @@ impl Replica {
                 *minute_end = (of.ts_recv.0 / MINUTE_NS + 1).saturating_mul(MINUTE_NS);
                 matters_to_bars = true;
             }
-            for lane in &mut *lanes {
-                match lane.mode {
-                    _ if lane.has_long_bars && !matters_to_bars => {}
+            for of_schema in &mut *by_schema {
+                match of_schema.mode {
+                    _ if of_schema.has_long_bars && !matters_to_bars => {}
                     Mode::Off => {}
-                    Mode::Watch => lane.maker.watch(update),
-                    Mode::On => lane.maker.put(event, update, instruments, &mut lane.batch),
+                    Mode::Watch => of_schema.builder.watch(update),
+                    Mode::On => of_schema.builder.put(event, update, instruments, &mut of_schema.batch),
                 }
             }
         })
@@ -240,40 +240,43 @@ impl Replica {
 
     /// The first event of which records of `schema` are held until their group of events ends.
     pub fn held(&self, schema: Schema) -> Option<u64> {
-        self.lanes.get(lane_of(schema))?.maker.held()
+        self.by_schema.get(place_of(schema))?.builder.held()
     }
 
     /// Gives up waiting for the ends of groups.
     pub fn release(&mut self) {
-        self.lanes.iter_mut().for_each(|lane| lane.maker.release(&mut lane.batch));
+        self.by_schema.iter_mut().for_each(|of_schema| of_schema.builder.release(&mut of_schema.batch));
     }
 
     /// The current state of the `wanted` instruments, as records.
     pub fn snapshot(&self, schema: Schema, wanted: &dyn Fn(InstrumentId) -> bool) -> Batch {
         let mut batch = Batch::default();
         let state = state_of(&self.market);
-        if let Some(lane) = self.lanes.get(lane_of(schema)) {
-            live::snapshot(schema, &lane.maker, &state, wanted, &mut batch);
+        if let Some(of_schema) = self.by_schema.get(place_of(schema)) {
+            live::snapshot(schema, &of_schema.builder, &state, wanted, &mut batch);
         }
         batch
     }
 
     /// Whether there are records that were not taken.
     pub fn has_records(&self) -> bool {
-        self.lanes.iter().any(|lane| !lane.batch.is_empty())
+        self.by_schema.iter().any(|of_schema| !of_schema.batch.is_empty())
     }
 
-    /// Calls `each` with lane and place of every record made, in the order of events, then of lanes.
+    /// Calls `each` with the schema's number and the place of every record made, in the order of events, then of schemas.
     pub fn in_order(&self, mut each: impl FnMut(usize, usize)) {
-        let mut places = [0usize; LANES];
+        let mut places = [0usize; SCHEMAS];
         loop {
-            let next = self.lanes.iter().zip(&places).enumerate().filter_map(|(lane, (made, place))| {
-                made.batch.items().get(*place).map(|item| (item.event, lane))
-            });
-            let Some((event, lane)) = next.min() else { return };
-            let (Some(made), Some(place)) = (self.lanes.get(lane), places.get_mut(lane)) else { return };
+            let next =
+                self.by_schema.iter().zip(&places).enumerate().filter_map(|(of_schema, (made, place))| {
+                    made.batch.items().get(*place).map(|item| (item.event, of_schema))
+                });
+            let Some((event, of_schema)) = next.min() else { return };
+            let (Some(made), Some(place)) = (self.by_schema.get(of_schema), places.get_mut(of_schema)) else {
+                return;
+            };
             while made.batch.items().get(*place).is_some_and(|item| item.event == event) {
-                each(lane, *place);
+                each(of_schema, *place);
                 *place += 1;
             }
         }
@@ -281,6 +284,6 @@ impl Replica {
 
     /// Forgets the records that were made.
     pub fn clear(&mut self) {
-        self.lanes.iter_mut().for_each(|lane| lane.batch.clear());
+        self.by_schema.iter_mut().for_each(|of_schema| of_schema.batch.clear());
     }
 }

@@ -1,7 +1,7 @@
 //! The ends of an edge between two threads, whatever it is made of.
 //!
 //! A thread waits in one place for all that leads into it ([`Waiter`]), so the rings are polled, never waited for; what a
-//! sleeping thread needs is to be woken ([`Bell`]) after something was put in.
+//! sleeping thread needs is to be woken ([`WakeUp`]) after something was put in.
 //!
 //! Where several edges lead into one stage, each is a ring of its own, and the thread behind polls them in turn. A ring
 //! that several producers share would have them all write one counter: each claim takes that line away from the core that
@@ -51,9 +51,9 @@ pub(crate) fn add(counter: &AtomicU64, more: u64) {
 
 /// Wakes a thread that parks.
 #[derive(Debug, Clone)]
-pub(crate) struct Bell(Option<Arc<Park>>);
+pub(crate) struct WakeUp(Option<Arc<Park>>);
 
-impl Bell {
+impl WakeUp {
     #[inline]
     pub(crate) fn ring(&self) {
         if let Some(park) = &self.0 {
@@ -86,10 +86,10 @@ impl Waiter {
         Self::new(if wait == Wait::Park { Wait::Backoff } else { wait })
     }
 
-    pub(crate) fn bell(&self) -> Bell {
+    pub(crate) fn wake_up(&self) -> WakeUp {
         match self {
-            Self::Park(park) => Bell(Some(Arc::clone(park))),
-            _ => Bell(None),
+            Self::Park(park) => WakeUp(Some(Arc::clone(park))),
+            _ => WakeUp(None),
         }
     }
 
@@ -141,8 +141,8 @@ pub(crate) struct Sender {
     pending: Vec<Packet>,
     waiter: Waiter,
     when_full: WhenFull,
-    /// One for each edge: with its bell.
-    edges: Vec<(Arc<EdgeCounters>, Bell)>,
+    /// One for each edge: with its wake-up.
+    edges: Vec<(Arc<EdgeCounters>, WakeUp)>,
     is_closed: Arc<AtomicBool>,
 }
 
@@ -154,10 +154,10 @@ pub(crate) struct Receiver {
     is_closed: Arc<AtomicBool>,
 }
 
-/// Makes an edge, or several of a Disruptor, for counters and the bells of the threads behind.
+/// Makes an edge, or several of a Disruptor, for counters and the wake-ups of the threads behind.
 pub(crate) fn make(
     making: &Making,
-    edges: Vec<(Arc<EdgeCounters>, Bell)>,
+    edges: Vec<(Arc<EdgeCounters>, WakeUp)>,
     batch: usize,
 ) -> (Sender, Vec<Receiver>) {
     let is_closed = Arc::new(AtomicBool::new(false));
@@ -289,7 +289,7 @@ impl Sender {
         }
         let mut items = self.pending.drain(..);
         loop {
-            let wake = || self.edges.iter().for_each(|(_, bell)| bell.ring());
+            let wake = || self.edges.iter().for_each(|(_, wake_up)| wake_up.ring());
             let put = self.producing.put(&mut items, wake);
             wake();
             match put {
@@ -322,8 +322,8 @@ impl Drop for Sender {
         if let Producing::Queue(queue) = &self.producing {
             queue.close();
         }
-        for (_, bell) in &self.edges {
-            bell.ring();
+        for (_, wake_up) in &self.edges {
+            wake_up.ring();
         }
     }
 }

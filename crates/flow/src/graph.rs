@@ -5,7 +5,7 @@
 //!
 //! Stages that are joined by [`EdgeKind::Inline`] edges share a thread; every other edge is a ring or queue between
 //! two threads. [`Graph::threads`] tells who shares with whom. Edges carry packets in order; where several lead into one
-//! stage, the order between them is nobody's.
+//! stage, the order between them is undefined.
 
 pub mod draw;
 mod plan;

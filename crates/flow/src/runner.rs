@@ -431,7 +431,7 @@ pub fn build(graph: &Graph, parts: Vec<Part>) -> Result<(Vec<Worker>, Control), 
         };
         let ends = group.iter().map(|member| {
             is_made[*member] = true;
-            (Arc::clone(&shared.edges[*member]), workers[threads[graph.edges[*member].to]].waiter.bell())
+            (Arc::clone(&shared.edges[*member]), workers[threads[graph.edges[*member].to]].waiter.wake_up())
         });
         let making = Making {
             kind: edge.kind,

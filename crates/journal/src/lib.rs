@@ -28,20 +28,20 @@
 //! one system call for every [`BUFFER_BYTES`].
 
 mod check;
-mod chore;
 mod error;
 mod folder;
 mod format;
+mod io_task;
 mod reader;
 mod repair;
 mod scan;
 mod writer;
 
 pub use check::{Damage, Verified, verify};
-pub use chore::{Chore, Finished};
 pub use error::JournalError;
 pub use folder::{is_journal_file, segment_starts, sync_folder};
 pub use format::{BUFFER_BYTES, LOST, MAX_PAYLOAD_BYTES, NUMBERED, Record};
+pub use io_task::{Finished, IoTask};
 pub use reader::{JournalReader, last_time};
 pub use repair::{Repaired, repair};
 pub use writer::{JournalOptions, JournalWriter, Opened};

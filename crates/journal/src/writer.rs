@@ -6,14 +6,14 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::chore::{Chore, Finished};
-use crate::chore::{Outcome, Work};
 use crate::error::{JournalError, failed};
 use crate::folder::{DAMAGED, Segment, TORN, segment_path, segments, set_aside, sync_folder};
 use crate::format::{
     BUFFER_BYTES, Head, LOST, MAX_PAYLOAD_BYTES, NUMBERED, RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES,
     SegmentHeader,
 };
+use crate::io_task::{Finished, IoTask};
+use crate::io_task::{Outcome, Work};
 use crate::scan::{scan, torn_bytes};
 
 /// How a journal is written.
@@ -268,7 +268,7 @@ impl JournalWriter {
         self.trouble.take()
     }
 
-    /// Says that the records from `number` on are needed, because a state snapshot goes on from there: segments that hold one of
+    /// Says that the records from `number` on are needed, because a checkpoint goes on from there: segments that hold one of
     /// them are not removed, whatever `keep_bytes` says. Without it none is needed.
     pub const fn need_from(&mut self, number: u64) {
         self.needed_from = number;
@@ -377,7 +377,7 @@ impl JournalWriter {
     /// tells: they are counted ([`JournalWriter::in_doubt`]), and the next record begins a segment.
     pub fn sync(&mut self) -> Result<(), JournalError> {
         match self.begin_sync()? {
-            Some(chore) => self.finish(chore.run()),
+            Some(io_task) => self.finish(io_task.run()),
             None => Ok(()),
         }
     }
@@ -387,12 +387,12 @@ impl JournalWriter {
     ///
     /// # Errors
     /// A disk that fails.
-    pub fn begin_sync(&mut self) -> Result<Option<Chore>, JournalError> {
+    pub fn begin_sync(&mut self) -> Result<Option<IoTask>, JournalError> {
         self.flush()?;
         let segment = self.segment.as_ref().filter(|_| self.synced < self.next);
         Ok(segment.map(|(path, file)| {
             let (file, path, records) = (Arc::clone(file), path.clone(), self.synced..self.next);
-            Chore(Work::Sync { file, path, records, sync_file: self.sync_file })
+            IoTask(Work::Sync { file, path, records, sync_file: self.sync_file })
         }))
     }
 
@@ -403,14 +403,14 @@ impl JournalWriter {
     }
 
     /// What is to be done so that the journal is not too large, when a segment has begun since this was asked last.
-    pub fn begin_removal(&mut self) -> Option<Chore> {
+    pub fn begin_removal(&mut self) -> Option<IoTask> {
         let has_begun = std::mem::take(&mut self.has_begun);
         let keep_bytes = self.options.keep_bytes.filter(|_| has_begun)?;
         let (folder, needed_from) = (self.folder.clone(), self.needed_from);
-        Some(Chore(Work::Remove { folder, keep_bytes, needed_from }))
+        Some(IoTask(Work::Remove { folder, keep_bytes, needed_from }))
     }
 
-    /// Takes note of what came of a [`Chore`] of this writer.
+    /// Takes note of what came of a [`IoTask`] of this writer.
     ///
     /// # Errors
     /// A sync that failed, as [`JournalWriter::sync`] says. A segment that could not be removed is counted, and told by
@@ -608,26 +608,26 @@ mod tests {
         writer.leave_removals();
         assert!(writer.begin_sync().unwrap().is_none(), "there is nothing");
         append(&mut writer, 3, 0);
-        let chore = writer.begin_sync().unwrap().unwrap();
+        let io_task = writer.begin_sync().unwrap().unwrap();
         append(&mut writer, 2, 0);
-        let finished = std::thread::spawn(|| chore.run()).join().unwrap();
+        let finished = std::thread::spawn(|| io_task.run()).join().unwrap();
         assert!(finished.error().is_none());
         writer.finish(finished).unwrap();
         // Two are left; meanwhile a segment begins, for which its predecessor is synced too.
         writer.sync_file = refuse;
-        let chore = writer.begin_sync().unwrap().unwrap();
+        let io_task = writer.begin_sync().unwrap().unwrap();
         writer.sync_file = File::sync_all;
         append(&mut writer, 5, 0);
         assert!(segment_path(folder.path(), 9).exists());
-        writer.finish(chore.run()).unwrap_err();
+        writer.finish(io_task.run()).unwrap_err();
         assert_eq!((writer.in_doubt(), writer.is_over), (2, false), "the segment is another's by now");
         // One and the same records in doubt by two syncs, each of which failed.
         writer.sync_file = refuse;
-        let chore = writer.begin_sync().unwrap().unwrap();
+        let io_task = writer.begin_sync().unwrap().unwrap();
         append(&mut writer, 2, 0);
         writer.sync().unwrap_err();
         assert_eq!((writer.in_doubt(), writer.is_over), (2 + 3, true));
-        writer.finish(chore.run()).unwrap_err();
+        writer.finish(io_task.run()).unwrap_err();
         assert_eq!(writer.in_doubt(), 2 + 3);
         writer.sync_file = File::sync_all;
         append(&mut writer, 30, 0);

@@ -9,7 +9,7 @@ use tapeworks_engine::history::{History, HistoryError, Read};
 use tapeworks_market::{Event, Nanos};
 use tapeworks_ring::disruptor::{Consumer, Single};
 use tapeworks_ring::wait::WaitStrategy;
-use tapeworks_runtime::waiting::Bell;
+use tapeworks_runtime::waiting::WakeUp;
 
 /// Where a reader of the ring begins, and where it begins to tell others what it reads.
 #[derive(Clone, Default)]
@@ -24,7 +24,7 @@ pub struct Begin {
     /// [`u64::MAX`] that number is not known yet, and every event is taken for one of them.
     pub live_from: Arc<AtomicU64>,
     /// What wakes the reader when there are events; without it the reader looks again and again.
-    pub bell: Option<Arc<Bell>>,
+    pub wake_up: Option<Arc<WakeUp>>,
 }
 
 impl std::fmt::Debug for Begin {

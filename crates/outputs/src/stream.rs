@@ -46,8 +46,8 @@ pub const QUEUE_RECORDS: usize = 8_192;
 /// Clients at once.
 pub const MOST_CLIENTS: usize = 256;
 
-/// How long the thread naps where nothing wakes it.
-const NAP: Duration = Duration::from_micros(100);
+/// How long the thread sleeps where nothing wakes it.
+const IDLE_SLEEP: Duration = Duration::from_micros(100);
 
 /// How long it sleeps at most until it is woken.
 const SLEEP: Duration = Duration::from_millis(20);
@@ -160,7 +160,7 @@ pub fn start<W: WaitStrategy + 'static>(
     let mut work = Work {
         behind: consumer.capacity() / 2,
         consumer,
-        maker: Maker::new(books),
+        builder: RecordBuilder::new(books),
         hub: Arc::clone(&hub),
         stop: Arc::clone(&stop),
         begin,
@@ -173,7 +173,7 @@ pub fn start<W: WaitStrategy + 'static>(
 
 struct Work<W: WaitStrategy> {
     consumer: Consumer<Event, W, Single>,
-    maker: Maker,
+    builder: RecordBuilder,
     hub: Arc<Hub>,
     stop: Arc<AtomicBool>,
     begin: Begin,
@@ -192,18 +192,18 @@ impl<W: WaitStrategy> Work<W> {
     }
 
     fn follow(&mut self) -> Result<(), StreamFailure> {
-        let Self { begin, consumer, stop, maker, hub, .. } = self;
+        let Self { begin, consumer, stop, builder, hub, .. } = self;
         catch_up(begin, consumer, stop, |past| {
             match past {
-                Past::Start(start) => maker.restore(*start),
-                Past::Events(_, events) => maker.events(events, &hub.counters),
+                Past::Start(start) => builder.restore(*start),
+                Past::Events(_, events) => builder.events(events, &hub.counters),
             }
             Ok::<(), HistoryError>(())
         })?;
-        let mut rest = Rest::new(self.begin.bell.clone(), NAP);
+        let mut rest = Rest::new(self.begin.wake_up.clone(), IDLE_SLEEP);
         while !self.stop.load(Ordering::Acquire) {
             let turned = self.turn().and_then(|taken| {
-                let is_unwatched = self.maker.subscribers.is_empty();
+                let is_unwatched = self.builder.subscribers.is_empty();
                 if taken > 0
                     && is_unwatched
                     && may_sleep_unwatched(self.consumer.lag(), self.consumer.capacity())
@@ -212,7 +212,7 @@ impl<W: WaitStrategy> Work<W> {
                 } else if taken > 0 {
                     rest.worked();
                 } else {
-                    let longest = match (is_unwatched, self.maker.owes()) {
+                    let longest = match (is_unwatched, self.builder.owes()) {
                         (true, _) => QUIET,
                         (false, true) => ROOM,
                         (false, false) => SLEEP,
@@ -227,7 +227,7 @@ impl<W: WaitStrategy> Work<W> {
                 Err(PollError::Failed(failed)) => return Err(StreamFailure::Ring(failed)),
             }
         }
-        self.maker.catch_up(&self.hub.counters);
+        self.builder.catch_up(&self.hub.counters);
         Ok(())
     }
 
@@ -238,21 +238,21 @@ impl<W: WaitStrategy> Work<W> {
         buffer.clear();
         let taken = consumer.poll(|event, _, _| buffer.push(*event))?;
         if is_late {
-            self.maker.fall_behind(&self.hub.counters);
+            self.builder.fall_behind(&self.hub.counters);
         }
-        self.maker.events(&self.buffer, &self.hub.counters);
+        self.builder.events(&self.buffer, &self.hub.counters);
         self.admit();
-        self.maker.catch_up(&self.hub.counters);
+        self.builder.catch_up(&self.hub.counters);
         Ok(taken)
     }
 
     fn admit(&mut self) {
         if !self.is_live {
-            self.is_live = self.begin.is_over_at(self.maker.market.next);
+            self.is_live = self.begin.is_over_at(self.builder.market.next);
         }
         if self.is_live && self.hub.has_newcomers.load(Ordering::Acquire) {
             for newcomer in self.hub.take() {
-                self.maker.admit(newcomer);
+                self.builder.admit(newcomer);
             }
         }
     }
@@ -339,7 +339,7 @@ fn trade_record(instruments: &Instruments, event: u64, update: &NbboUpdate<'_>) 
 }
 
 /// Events in, records into the queues of those who want them.
-struct Maker {
+struct RecordBuilder {
     market: Market,
     /// By instrument.
     changes: Vec<Change>,
@@ -347,7 +347,7 @@ struct Maker {
     made: Vec<Made>,
 }
 
-impl Maker {
+impl RecordBuilder {
     fn new(books: &BookOptions) -> Self {
         Self { market: Market::new(books), changes: Vec::new(), subscribers: Vec::new(), made: Vec::new() }
     }

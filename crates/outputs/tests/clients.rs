@@ -845,7 +845,7 @@ fn strangers_are_refused_counted_and_told_of_once_and_others_do_not_notice() {
     same("the good one", &good.join().unwrap().records, &expected(&events, Schema::Mbo));
     assert!(counters.refused(Reason::Garbage) >= 3, "{counters:?}");
     assert_eq!((counters.refused(Reason::Limit), counters.refused(Reason::Authentication)), (1, 1));
-    assert!(counters.displaced >= 900 && counters.refused(Reason::Late) >= 1, "{counters:?}");
+    assert!(counters.evicted >= 900 && counters.refused(Reason::Late) >= 1, "{counters:?}");
     assert_eq!(counters.accepted, counters.closed + 1, "only the good one is left: {counters:?}");
     let told = told.lock().unwrap();
     assert_eq!(told.len(), 1, "all came from one address within a minute");

@@ -1,4 +1,4 @@
-//! The multicast of records over real sockets: everything arrives, what is lost is had again, and TCP gives the same.
+//! The multicast of records over real sockets: everything arrives, what is lost is requested again, and TCP gives the same.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -60,7 +60,7 @@ impl Plant {
         self.live_from.store(from, Ordering::Release);
     }
 
-    /// Publishes at a pace that a receiver on a small machine keeps up with: what is lost is had again all the same.
+    /// Publishes at a pace that a receiver on a small machine keeps up with: what is lost is requested again.
     fn publish(&mut self, events: &[Event]) {
         for part in events.chunks(64) {
             self.producer.publish_batch(part.len(), |at, slot| *slot = part[at]).unwrap();

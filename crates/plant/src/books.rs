@@ -11,7 +11,7 @@ use tapeworks_ring::cpu;
 use tapeworks_ring::disruptor::{PollError, PublishError};
 use tapeworks_ring::wait::Wait;
 use tapeworks_runtime::now;
-use tapeworks_runtime::waiting::{Bell, Idle};
+use tapeworks_runtime::waiting::{Idle, WakeUp};
 
 use crate::checkpoint::BooksPart;
 use crate::error::PlantFailure;
@@ -151,14 +151,14 @@ pub(super) fn run(
     mut piped: Piped,
     mut events: EventConsumer,
     core: Option<usize>,
-    (wait, bell): (Wait, &Bell),
+    (wait, wake_up): (Wait, &WakeUp),
     status: &Arc<Mutex<Status>>,
 ) -> Result<(), PlantFailure> {
     if let Some(core) = core {
         // Slower on another core, and no reason to end.
         let _not_pinned = cpu::pin(core);
     }
-    bell.is_for_this_thread();
+    wake_up.is_for_this_thread();
     let mut told = Instant::now();
     let mut idle = Idle::new(wait);
     loop {
@@ -170,12 +170,12 @@ pub(super) fn run(
             Ok(0) => {
                 piped.stage.warm_up();
                 if wait == Wait::Park {
-                    bell.arm();
+                    wake_up.arm();
                     // With events behind the ring's end there is nothing to wait for.
                     if events.lag() == 0 {
                         std::thread::park_timeout(Duration::from_millis(100));
                     }
-                    bell.disarm();
+                    wake_up.disarm();
                 } else {
                     idle.rest();
                 }

@@ -144,7 +144,7 @@ impl BooksPart {
         let image = image(self.coordinator.earlier_image());
         let pause = nanos(began);
         self.coordinator.books_at.store(NEVER, Ordering::Release);
-        self.status.lock().unwrap_or_else(PoisonError::into_inner).snapshots.books_pause_ns = pause;
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).checkpoints.books_pause_ns = pause;
         // Without the thread that writes there are no snapshots, and nobody to tell.
         let _nobody = self.to.send((next, image));
     }
@@ -237,7 +237,7 @@ impl CheckpointWriter {
 
 /// Tells how a snapshot ended.
 pub(super) fn tell(status: &Mutex<Status>, written: Result<u64, String>) {
-    let snapshots = &mut status.lock().unwrap_or_else(PoisonError::into_inner).snapshots;
+    let snapshots = &mut status.lock().unwrap_or_else(PoisonError::into_inner).checkpoints;
     match written {
         Ok(bytes) => {
             snapshots.written += 1;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tapeworks_market::{Event, EventKind, InstrumentId, Publisher};
 use tapeworks_ring::disruptor::{Consumer, Single};
-use tapeworks_runtime::waiting::{Bell, Waiting};
+use tapeworks_runtime::waiting::{Waiting, WakeUp};
 
 /// Who reads the events, by the ring's waiting.
 pub type EventConsumer = Consumer<Event, Waiting, Single>;
@@ -15,7 +15,7 @@ pub struct Reader {
     /// Its events.
     pub consumer: EventConsumer,
     /// What wakes it when there are events; only with the waiting `park`.
-    pub bell: Option<Arc<Bell>>,
+    pub wake_up: Option<Arc<WakeUp>>,
 }
 
 /// The ends of the ring for those who read it, by their names.

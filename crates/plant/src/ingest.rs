@@ -34,7 +34,7 @@ use tapeworks_engine::Contradicted;
 use tapeworks_engine::Engine;
 use tapeworks_engine::JournalReplayed;
 use tapeworks_runtime::now;
-use tapeworks_runtime::waiting::{Bell, QUIET, Waiting};
+use tapeworks_runtime::waiting::{QUIET, Waiting, WakeUp};
 
 /// How often the status is told.
 const TELL: Duration = Duration::from_millis(200);
@@ -42,7 +42,7 @@ const TELL: Duration = Duration::from_millis(200);
 /// How long a thread that may sleep looks for packets in vain before it does.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// How long after a state snapshot that could not be written, though one is needed, the next is begun.
+/// How long after a checkpoint that could not be written, though one is needed, the next is begun.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Chunks of snapshots that may wait for ingest.
@@ -120,7 +120,7 @@ pub(super) struct Ingest {
     producer: Producer<Event, Waiting>,
     journal: Option<spsc::Producer<Queued, Waiting>>,
     /// It wakes the journal's thread.
-    journal_bell: Option<Arc<Bell>>,
+    journal_wake_up: Option<Arc<WakeUp>>,
     market: Option<BooksStage>,
     /// What the books say, wherever they are.
     contradicted: Arc<Contradicted>,
@@ -135,10 +135,10 @@ pub(super) struct Ingest {
     /// Where the books are on another core: holes and gaps begin on this one.
     warm: Option<Warmer>,
     checkpoint_every: Option<Duration>,
-    snapshot_taken: Instant,
+    checkpoint_taken: Instant,
     /// Holes of the journal when a snapshot was begun last.
     holes_seen: u64,
-    snapshots: Arc<Coordinator>,
+    coordinator: Arc<Coordinator>,
 }
 
 impl Ingest {
@@ -146,15 +146,15 @@ impl Ingest {
     pub(super) fn open(
         options: &PlantOptions,
         producer: Producer<Event, Waiting>,
-        journal: Option<(spsc::Producer<Queued, Waiting>, Arc<Bell>)>,
+        journal: Option<(spsc::Producer<Queued, Waiting>, Arc<WakeUp>)>,
         (market, contradicted): (Option<BooksStage>, Arc<Contradicted>),
-        snapshots: Arc<Coordinator>,
+        coordinator: Arc<Coordinator>,
         status: Arc<Mutex<Status>>,
     ) -> Result<(Self, Asks), PlantError> {
         let (receivers, servers) = Receivers::open(options)?;
         let (wanted, wanted_out) = channel();
         let (answers_in, answers) = sync_channel(ANSWERS);
-        let (journal, journal_bell) = journal.unzip();
+        let (journal, journal_wake_up) = journal.unzip();
         let now = now();
         {
             let mut first = status.lock().unwrap_or_else(PoisonError::into_inner);
@@ -167,7 +167,7 @@ impl Ingest {
             events: Vec::with_capacity(4_096),
             producer,
             journal,
-            journal_bell,
+            journal_wake_up,
             market,
             contradicted,
             wanted,
@@ -180,9 +180,9 @@ impl Ingest {
             unsent_requests: 0,
             warm: (options.warm && options.topology == Topology::Pipeline).then(Warmer::default),
             checkpoint_every: options.journal.as_ref().and_then(|journal| journal.checkpoint_every),
-            snapshot_taken: Instant::now(),
+            checkpoint_taken: Instant::now(),
             holes_seen: 0,
-            snapshots,
+            coordinator,
         };
         Ok((ingest, Asks { wanted: wanted_out, answers: answers_in }))
     }
@@ -204,10 +204,10 @@ impl Ingest {
         })?;
         if replayed.lost > 0 || replayed.damaged > 0 {
             // Readers of the journal come over what it lost by the state that is taken next.
-            self.snapshots.add_holes(1);
+            self.coordinator.add_holes(1);
         }
-        // Whoever is gone from the ring is met again, and told of, at the first live event.
-        let _met_again = gone;
+        // A dead consumer is reported at the first live event.
+        let _reported_later = gone;
         self.tell(engine);
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.at_start = status.channels.clone();
@@ -256,31 +256,32 @@ impl Ingest {
     /// goes on, readers of it need the state behind them.
     #[cold]
     fn keep_state(&mut self, engine: &Engine) {
-        let is_due = self.checkpoint_every.is_some_and(|every| self.snapshot_taken.elapsed() >= every);
-        let (holes, unbridged) = self.snapshots.holes();
+        let is_due = self.checkpoint_every.is_some_and(|every| self.checkpoint_taken.elapsed() >= every);
+        let (holes, unbridged) = self.coordinator.holes();
         let is_needed =
-            unbridged > 0 && (holes > self.holes_seen || self.snapshot_taken.elapsed() >= AGAIN_AFTER);
+            unbridged > 0 && (holes > self.holes_seen || self.checkpoint_taken.elapsed() >= AGAIN_AFTER);
         let (true, Some(journal)) = (is_due || is_needed, &mut self.journal) else { return };
-        let Some(under_way) = self.snapshots.begin() else { return };
+        let Some(under_way) = self.coordinator.begin() else { return };
         let began = Instant::now();
         self.holes_seen = holes;
-        self.snapshot_taken = began;
+        self.checkpoint_taken = began;
         if journal.free_slots() == 0 {
             // A queue that is full has better to do; the next is due soon enough.
-            self.status.lock().unwrap_or_else(PoisonError::into_inner).snapshots.skipped += 1;
+            self.status.lock().unwrap_or_else(PoisonError::into_inner).checkpoints.skipped += 1;
             return;
         }
         let has_books = self.market.is_some();
-        let market = self.market.as_ref().map(|books| books.market.image_in(self.snapshots.earlier_image()));
+        let market =
+            self.market.as_ref().map(|books| books.market.image_in(self.coordinator.earlier_image()));
         let taken = Taken::new(engine, market, under_way);
         let pause = nanos(began);
         let pushed = taken.map(|taken| journal.try_push(Queued::State(Box::new(taken))).is_ok());
-        self.journal_bell.iter().for_each(|bell| bell.tell());
+        self.journal_wake_up.iter().for_each(|wake_up| wake_up.tell());
         if !has_books && pushed == Ok(true) {
             // Every event so far is published, and none of those to come.
-            self.snapshots.ask_for_books(engine.counters().events);
+            self.coordinator.ask_for_books(engine.counters().events);
         }
-        let snapshots = &mut self.status.lock().unwrap_or_else(PoisonError::into_inner).snapshots;
+        let snapshots = &mut self.status.lock().unwrap_or_else(PoisonError::into_inner).checkpoints;
         match pushed {
             Ok(true) => {
                 snapshots.taken += 1;
@@ -354,7 +355,7 @@ impl Ingest {
         }
         if taken > 0 {
             // Inputs without events wake nobody by the ring.
-            self.journal_bell.iter().for_each(|bell| bell.tell());
+            self.journal_wake_up.iter().for_each(|wake_up| wake_up.tell());
         }
         Ok(taken)
     }
@@ -389,8 +390,8 @@ impl Ingest {
             if let Err(full) = journal.try_push(Queued::Input(owned)) {
                 self.stalls += 1;
                 // Its thread may sleep: it is woken by events, or at the end of the turn.
-                self.journal_bell.iter().for_each(|bell| bell.tell());
-                // Closed means that the keeper has failed, and tells why itself.
+                self.journal_wake_up.iter().for_each(|wake_up| wake_up.tell());
+                // Closed means that the journal's thread has failed, which reports why.
                 if journal.push(full.into_inner()).is_err() {
                     self.journal = None;
                 }

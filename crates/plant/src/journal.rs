@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use tapeworks_engine::days::OpenJournal;
 use tapeworks_engine::records::record_of;
-use tapeworks_journal::{Chore, Finished, JournalError, JournalOptions, JournalWriter, Opened};
+use tapeworks_journal::{Finished, IoTask, JournalError, JournalOptions, JournalWriter, Opened};
 use tapeworks_ring::disruptor::PollError;
 use tapeworks_ring::spsc;
 use tapeworks_ring::wait::Wait;
 use tapeworks_runtime::now;
-use tapeworks_runtime::waiting::{Bell, Idle, Waiting};
+use tapeworks_runtime::waiting::{Idle, Waiting, WakeUp};
 
 use crate::checkpoint::{self, Coordinator};
 use crate::error::PlantFailure;
@@ -20,7 +20,7 @@ use crate::events::EventConsumer;
 use crate::queued::Queued;
 use crate::status::{JournalStatus, Status};
 
-/// When what was written is safe from the machine's death. From the process's death it always is.
+/// When what was written survives a machine crash. It always survives a crash of the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SyncPolicy {
     /// When the system thinks fit.
@@ -81,7 +81,7 @@ pub(super) struct JournalThread {
     inputs: spsc::Consumer<Queued, Waiting>,
     events: EventConsumer,
     disk: IoHandle,
-    snapshots: Arc<Coordinator>,
+    coordinator: Arc<Coordinator>,
     status: Arc<Mutex<Status>>,
     told: Instant,
     synced: Instant,
@@ -89,19 +89,19 @@ pub(super) struct JournalThread {
     is_failing: bool,
     error: Option<String>,
     idle: Wait,
-    bell: Arc<Bell>,
+    wake_up: Arc<WakeUp>,
 }
 
 /// Something that waits for the disk, so that the journal's thread need not.
-enum IoTask {
-    Chore(Chore),
+enum DiskTask {
+    Io(IoTask),
     /// A state, and what is to be done before it is written: the disk has the records that it stands for.
-    State(Option<Chore>, checkpoint::Job),
+    State(Option<IoTask>, checkpoint::Job),
 }
 
 /// The thread that waits for the disk. It ends when the journal's thread has.
 pub(super) struct IoThread {
-    tasks: Receiver<IoTask>,
+    tasks: Receiver<DiskTask>,
     finished: Sender<Finished>,
     states: Sender<checkpoint::Job>,
     status: Arc<Mutex<Status>>,
@@ -109,18 +109,18 @@ pub(super) struct IoThread {
 
 /// The journal's end of the ways to that thread and back.
 pub(super) struct IoHandle {
-    tasks: Sender<IoTask>,
+    tasks: Sender<DiskTask>,
     finished: Receiver<Finished>,
     /// IoTasks of which it is not known yet what came of them.
     under_way: usize,
 }
 
 impl IoHandle {
-    fn send(&mut self, task: IoTask) {
-        let has_chore = matches!(&task, IoTask::Chore(_) | IoTask::State(Some(_), _));
+    fn send(&mut self, task: DiskTask) {
+        let has_io = matches!(&task, DiskTask::Io(_) | DiskTask::State(Some(_), _));
         // The thread ends behind the journal's.
         if self.tasks.send(task).is_ok() {
-            self.under_way += usize::from(has_chore);
+            self.under_way += usize::from(has_io);
         }
     }
 
@@ -152,11 +152,11 @@ impl IoThread {
 
     pub(super) fn run(self) {
         for task in self.tasks {
-            let (chore, state) = match task {
-                IoTask::Chore(chore) => (Some(chore), None),
-                IoTask::State(chore, state) => (chore, Some(state)),
+            let (io_task, state) = match task {
+                DiskTask::Io(io_task) => (Some(io_task), None),
+                DiskTask::State(io_task, state) => (io_task, Some(state)),
             };
-            let finished = chore.map(Chore::run);
+            let finished = io_task.map(IoTask::run);
             let error = finished.as_ref().and_then(Finished::error).map(ToString::to_string);
             match (state, error) {
                 (Some(_), Some(error)) => checkpoint::tell(&self.status, Err(error)),
@@ -182,8 +182,8 @@ impl JournalThread {
         journal: OpenJournal,
         inputs: spsc::Consumer<Queued, Waiting>,
         events: EventConsumer,
-        (disk, snapshots): (IoHandle, Arc<Coordinator>),
-        (idle, bell): (Wait, Arc<Bell>),
+        (disk, coordinator): (IoHandle, Arc<Coordinator>),
+        (idle, wake_up): (Wait, Arc<WakeUp>),
         status: Arc<Mutex<Status>>,
     ) -> Self {
         let mut writer = journal.writer;
@@ -195,7 +195,7 @@ impl JournalThread {
             inputs,
             events,
             disk,
-            snapshots,
+            coordinator,
             status,
             told: Instant::now(),
             synced: Instant::now(),
@@ -203,12 +203,12 @@ impl JournalThread {
             is_failing: false,
             error: None,
             idle,
-            bell,
+            wake_up,
         }
     }
 
     pub(super) fn run(mut self) -> Result<(), PlantFailure> {
-        self.bell.is_for_this_thread();
+        self.wake_up.is_for_this_thread();
         loop {
             // An input is queued before its events are published: those that are published now came of inputs that are
             // queued now.
@@ -217,8 +217,8 @@ impl JournalThread {
             let mut left = self.inputs.len();
             let has_written = left > 0;
             let mut state = None;
-            let Self { inputs, writer, snapshots, .. } = &mut self;
-            writer.need_from(snapshots.needed_from());
+            let Self { inputs, writer, coordinator, .. } = &mut self;
+            writer.need_from(coordinator.needed_from());
             let (holes, in_doubt) = (writer.holes(), writer.in_doubt());
             while left > 0 {
                 let taken = inputs.pop_batch(left.min(MOST_AT_ONCE), |queued| {
@@ -241,7 +241,7 @@ impl JournalThread {
             }
             if self.writer.holes() > holes {
                 // The state that is taken from now on lies behind the record that tells of them.
-                self.snapshots.add_holes(self.writer.holes() - holes);
+                self.coordinator.add_holes(self.writer.holes() - holes);
             }
             if let Err(error) = self.write() {
                 failure = Some(error);
@@ -252,7 +252,7 @@ impl JournalThread {
                 self.is_failing = false;
             }
             if let Some(removal) = self.writer.begin_removal() {
-                self.disk.send(IoTask::Chore(removal));
+                self.disk.send(DiskTask::Io(removal));
             }
             while let Some(finished) = self.disk.finished() {
                 if let Err(error) = self.writer.finish(finished) {
@@ -308,7 +308,7 @@ impl JournalThread {
     /// Hands a state on to who writes it, behind the records that it stands for.
     fn hand_on(&mut self, state: checkpoint::Job) {
         match self.writer.begin_sync() {
-            Ok(chore) => self.disk.send(IoTask::State(chore, state)),
+            Ok(io_task) => self.disk.send(DiskTask::State(io_task, state)),
             Err(error) => checkpoint::tell(&self.status, Err(error.to_string())),
         }
     }
@@ -320,8 +320,8 @@ impl JournalThread {
             SyncPolicy::Always => self.writer.sync(),
             SyncPolicy::Every(interval) if self.synced.elapsed() >= interval && self.disk.under_way == 0 => {
                 self.synced = Instant::now();
-                if let Some(chore) = self.writer.begin_sync()? {
-                    self.disk.send(IoTask::Chore(chore));
+                if let Some(io_task) = self.writer.begin_sync()? {
+                    self.disk.send(DiskTask::Io(io_task));
                 }
                 Ok(())
             }
@@ -345,11 +345,11 @@ impl JournalThread {
                 idle.rest();
                 continue;
             }
-            self.bell.arm();
+            self.wake_up.arm();
             if self.inputs.is_empty() && self.events.lag() == 0 && !self.inputs.is_closed() {
                 std::thread::park_timeout(TELL);
             }
-            self.bell.disarm();
+            self.wake_up.disarm();
         }
         false
     }

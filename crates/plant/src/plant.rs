@@ -16,7 +16,7 @@ use tapeworks_ring::disruptor::{Builder, ConsumerId, PollError, Producer, Publis
 use tapeworks_ring::wait::{News, Wait};
 use tapeworks_ring::{cpu, spsc};
 use tapeworks_runtime::now;
-use tapeworks_runtime::waiting::{Bell, Waiting};
+use tapeworks_runtime::waiting::{Waiting, WakeUp};
 
 use crate::books::{self, BooksStage, Piped};
 use crate::checkpoint::{BooksPart, CheckpointWriter, Coordinator};
@@ -61,7 +61,7 @@ impl Threads {
 }
 
 /// A consumer and what wakes it.
-type Woken = (EventConsumer, Arc<Bell>);
+type Woken = (EventConsumer, Arc<WakeUp>);
 
 /// The ring: its producer, and its consumers by what they are for.
 struct Ring {
@@ -78,13 +78,13 @@ impl Ring {
     fn new(options: &PlantOptions, names: &[&str]) -> Self {
         let wait = options.wait;
         let has_journal = options.journal.is_some();
-        let bell = |news| (news, Arc::new(Bell::default()));
+        let wake_up = |news| (news, Arc::new(WakeUp::default()));
         let of_reader = if has_journal { News::Done(0) } else { News::Published };
-        let of_readers: Vec<_> = names.iter().map(|_| bell(of_reader)).collect();
-        let [of_journal, of_market] = [bell(News::Published), bell(News::Published)];
-        let bells: Vec<_> = of_readers.iter().chain([&of_journal, &of_market]).cloned().collect();
+        let of_readers: Vec<_> = names.iter().map(|_| wake_up(of_reader)).collect();
+        let [of_journal, of_market] = [wake_up(News::Published), wake_up(News::Published)];
+        let wake_ups: Vec<_> = of_readers.iter().chain([&of_journal, &of_market]).cloned().collect();
         let slots = options.ring_events.max(1024).next_power_of_two();
-        let mut builder = Builder::new(slots, empty_event, move || Waiting::with_bells(wait, &bells));
+        let mut builder = Builder::new(slots, empty_event, move || Waiting::with_wake_ups(wait, &wake_ups));
         let journal = has_journal.then(|| builder.consumer("journal", &[]));
         let market = (options.topology == Topology::Pipeline).then(|| builder.consumer("market", &[]));
         let readers: Vec<_> = names.iter().map(|name| builder.consumer(name, journal.as_slice())).collect();
@@ -99,9 +99,9 @@ impl Ring {
             .iter()
             .zip(readers)
             .zip(of_readers)
-            .filter_map(|((name, id), (_, bell))| {
-                let bell = (wait == Wait::Park).then_some(bell);
-                Some(((*name).to_owned(), Reader { consumer: ends.take(id)?, bell }))
+            .filter_map(|((name, id), (_, wake_up))| {
+                let wake_up = (wait == Wait::Park).then_some(wake_up);
+                Some(((*name).to_owned(), Reader { consumer: ends.take(id)?, wake_up }))
             })
             .collect();
         Self { producer, journal, market, nobody, readers: Readers(readers) }
@@ -135,7 +135,7 @@ impl Beginning {
             self.engine = restored.engine;
             self.books.market.restore(restored.market);
         }
-        let snapshots = &mut status.lock().unwrap_or_else(PoisonError::into_inner).snapshots;
+        let snapshots = &mut status.lock().unwrap_or_else(PoisonError::into_inner).checkpoints;
         (snapshots.every, snapshots.refused, snapshots.restored) =
             (setting.checkpoint_every, refused, self.record);
         Ok(())
@@ -144,7 +144,7 @@ impl Beginning {
 
 /// The journal as ingest sees it.
 struct Journaled {
-    queue: (spsc::Producer<Queued, Waiting>, Arc<Bell>),
+    queue: (spsc::Producer<Queued, Waiting>, Arc<WakeUp>),
     /// Its folder, what it held, and the record to replay it from.
     replay: (PathBuf, Opened, Option<u64>),
     /// For the books' own thread, where there is one.
@@ -157,7 +157,7 @@ fn start_journal(
     opened: OpenJournal,
     from: Option<u64>,
     wait: Wait,
-    (consumer, bell): Woken,
+    (consumer, wake_up): Woken,
     (coordinator, status): (&Arc<Coordinator>, &Arc<Mutex<Status>>),
     threads: &mut Threads,
 ) -> Result<Journaled, PlantError> {
@@ -169,8 +169,8 @@ fn start_journal(
     let (queue, inputs) = spsc::with_strategies(
         setting.queue.max(64).next_power_of_two(),
         // Ingest wakes the journal's thread once in a turn: see `Ingest::turn`.
-        Waiting::with_bells(wait, &[]),
-        Waiting::with_bells(wait, &[]),
+        Waiting::with_wake_ups(wait, &[]),
+        Waiting::with_wake_ups(wait, &[]),
     );
     let (states, jobs) = channel();
     let (to, books) = channel();
@@ -198,11 +198,11 @@ fn start_journal(
         inputs,
         consumer,
         (disk, Arc::clone(coordinator)),
-        (wait, Arc::clone(&bell)),
+        (wait, Arc::clone(&wake_up)),
         Arc::clone(status),
     );
     threads.spawn("journal", move || thread.run())?;
-    Ok(Journaled { queue: (queue, bell), replay, books_part })
+    Ok(Journaled { queue: (queue, wake_up), replay, books_part })
 }
 
 /// Reads the ring where nobody else does.
@@ -278,10 +278,11 @@ impl Plant {
         let contradicted = books.market.contradicted();
         let mut inline = None;
         match market {
-            Some((consumer, bell)) => {
+            Some((consumer, wake_up)) => {
                 let (core, wait, status) = (options.cores[1], options.wait, Arc::clone(&status));
                 let piped = Piped::new(books, first_event, books_part);
-                threads.spawn("market", move || books::run(piped, consumer, core, (wait, &bell), &status))?;
+                threads
+                    .spawn("market", move || books::run(piped, consumer, core, (wait, &wake_up), &status))?;
             }
             None => inline = Some(books),
         }
@@ -356,7 +357,7 @@ impl Plant {
         Arc::clone(&self.status)
     }
 
-    /// The number of the first event that consumers see: those before it are in a state snapshot, and in the journal.
+    /// The number of the first event that consumers see: those before it are in a checkpoint, and in the journal.
     pub const fn first_event(&self) -> u64 {
         self.first_event
     }

@@ -25,7 +25,7 @@ use crate::error::{PlantError, PlantFailure};
 use crate::options::{PlantOptions, Source};
 use crate::status::InterfaceStatus;
 
-/// Datagrams without headers have no link type; this is one of those that are nobody's.
+/// Datagrams without headers have no link type; this is one for private use.
 const BARE: LinkType = LinkType(147);
 
 /// Up to so many sockets are each asked what they have; above, the kernel is asked which have something.

@@ -134,7 +134,7 @@ pub struct InterfaceStatus {
     pub kernel_drops: u64,
 }
 
-/// State snapshots, as far as a plant has taken and used them.
+/// Checkpoints, as far as a plant has taken and used them.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct CheckpointStatus {
     /// How often one is due; `None` where none are taken.
@@ -265,8 +265,8 @@ pub struct Status {
     pub shared_made_again: u64,
     /// Why readers that come now do not find the shared memory.
     pub shared_trouble: Option<String>,
-    /// State snapshots.
-    pub snapshots: CheckpointStatus,
+    /// Checkpoints.
+    pub checkpoints: CheckpointStatus,
     /// The daily roll.
     pub roll: RollStatus,
 }

@@ -1,7 +1,7 @@
 //! Keeping rarely taken paths warm.
 //!
 //! A gap is handled by code that did not run for minutes: its instructions, its tables of branches and its pages come from far away
-//! just when they are in the way of everything else. A [`Warmer`] has a small feed, books and NBBO of its own, nobody's, and lets
+//! just when they are in the way of everything else. A [`Warmer`] has a small feed, books and NBBO that are private, and lets
 //! holes, late packets and gaps happen to them while nothing else is to be done. It shares code with the live ones and no data.
 //!
 //! Cost: some 2 us for each turn, at most once in 500 us; a few hundred kilobytes of memory. `cargo xtask bench plant --part warm`
@@ -20,7 +20,7 @@ use tapeworks_wire::framing::write_block;
 use tapeworks_engine::{Engine, EngineOptions};
 use tapeworks_runtime::rhythm::Rhythm;
 
-/// Goes the ways of holes and gaps, with data of its own.
+/// Runs the code of sequence gaps on private data.
 pub struct Warmer {
     engine: Engine,
     market: Through<BookStage, NbboStage>,
@@ -78,14 +78,14 @@ impl Default for Warmer {
 }
 
 impl Warmer {
-    /// Goes the ways, if it is a while since.
+    /// Runs it, if the last run is a while ago.
     pub fn turn(&mut self) {
         if self.rhythm.is_due() {
             self.go();
         }
     }
 
-    /// Goes the ways once: a packet in order, a hole, the packet of the hole on the other line, a hole that nobody fills.
+    /// Runs it once: a packet in order, a sequence gap, its packet on the other line, a gap that is given up.
     pub fn go(&mut self) {
         let first = self.sequence;
         for (line, sequence, later) in

@@ -19,15 +19,15 @@ pub enum Waiting {
     Backoff(Backoff),
     /// Sleeps until it is woken.
     Park(Park),
-    /// As `Park`, for those who wait for more than one thing: see [`Bell`]. With each the news that it rings for.
-    Bells(Arc<[(News, Arc<Bell>)]>),
+    /// As `Park`, for those who wait for more than one thing: see [`WakeUp`]. With each the news that it rings for.
+    WakeUps(Arc<[(News, Arc<WakeUp>)]>),
 }
 
 impl Waiting {
-    /// The strategy of this name; who parks is woken by these bells, each for the news beside it. Who is told without being
+    /// The strategy of this name; who parks is woken by these wake-ups, each for the news beside it. Who is told without being
     /// told of what rings all.
-    pub fn with_bells(wait: Wait, bells: &[(News, Arc<Bell>)]) -> Self {
-        if wait == Wait::Park { Self::Bells(bells.into()) } else { Self::new(wait) }
+    pub fn with_wake_ups(wait: Wait, wake_ups: &[(News, Arc<WakeUp>)]) -> Self {
+        if wait == Wait::Park { Self::WakeUps(wake_ups.into()) } else { Self::new(wait) }
     }
 
     /// The strategy of this name.
@@ -49,8 +49,8 @@ impl WaitStrategy for Waiting {
             Self::Yielding(strategy) => strategy.wait_until(is_ready),
             Self::Backoff(strategy) => strategy.wait_until(is_ready),
             Self::Park(strategy) => strategy.wait_until(is_ready),
-            // Whoever waits here and not by its bell waits for room, which is rare.
-            Self::Bells(_) => Backoff::default().wait_until(is_ready),
+            // Whoever waits here and not by its wake-up waits for room, which is rare.
+            Self::WakeUps(_) => Backoff::default().wait_until(is_ready),
         }
     }
 
@@ -58,10 +58,10 @@ impl WaitStrategy for Waiting {
     fn notify(&self) {
         match self {
             Self::Park(strategy) => strategy.notify(),
-            Self::Bells(bells) => {
+            Self::WakeUps(wake_ups) => {
                 // What was published is seen by who looks after it said that it sleeps, or its word is seen here.
                 fence(Ordering::SeqCst);
-                bells.iter().for_each(|(_, bell)| bell.ring());
+                wake_ups.iter().for_each(|(_, wake_up)| wake_up.ring());
             }
             _ => {}
         }
@@ -69,22 +69,22 @@ impl WaitStrategy for Waiting {
 
     #[inline]
     fn notify_of(&self, news: News) {
-        let Self::Bells(bells) = self else { return self.notify() };
-        // Nobody waits for room by a bell.
+        let Self::WakeUps(wake_ups) = self else { return self.notify() };
+        // Nobody waits for room by a wake-up.
         if news == News::Room {
             return;
         }
         fence(Ordering::SeqCst);
-        bells.iter().filter(|(wanted, _)| *wanted == news).for_each(|(_, bell)| bell.ring());
+        wake_ups.iter().filter(|(wanted, _)| *wanted == news).for_each(|(_, wake_up)| wake_up.ring());
     }
 }
 
 /// Wakes a thread that waits for several things at once: events, sockets, time.
 ///
-/// The thread says that it will sleep ([`Bell::arm`]), looks once more, and sleeps in whatever it waits by, for a bounded time;
+/// The thread says that it will sleep ([`WakeUp::arm`]), looks once more, and sleeps in whatever it waits by, for a bounded time;
 /// whoever publishes rings. Costs who publishes a fence, and a call of the kernel only while somebody sleeps.
 #[derive(Debug, Default)]
-pub struct Bell {
+pub struct WakeUp {
     is_asleep: AtomicBool,
     sleeper: OnceLock<Sleeper>,
 }
@@ -95,10 +95,10 @@ enum Sleeper {
     Poll(mio::Waker),
 }
 
-impl Bell {
+impl WakeUp {
     /// It is for this thread, which parks.
     pub fn is_for_this_thread(&self) {
-        // A bell is given away once.
+        // A wake-up is given away once.
         let _twice = self.sleeper.set(Sleeper::Thread(std::thread::current()));
     }
 
@@ -150,7 +150,7 @@ impl Bell {
 /// How long a thread sleeps when nobody wants what it makes of the events: it keeps up, and takes no more of the processor.
 pub const UNWATCHED: Duration = Duration::from_millis(5);
 
-/// The longest sleep of a thread that has nobody to serve, while nothing comes: its bell or its sockets wake it.
+/// The longest sleep of a thread that has nobody to serve, while nothing comes: its wake-up or its sockets wake it.
 pub const QUIET: Duration = Duration::from_millis(50);
 
 /// Whether a thread that nobody watches may sleep so long: the ring, which has `lag` of its `capacity` events for it, is nearly empty.
@@ -162,19 +162,19 @@ pub const fn may_sleep_unwatched(lag: usize, capacity: usize) -> bool {
 #[derive(Debug)]
 pub struct Rest {
     /// It wakes the thread, where the plant's threads park.
-    bell: Option<Arc<Bell>>,
-    nap: Duration,
+    wake_up: Option<Arc<WakeUp>>,
+    idle_sleep: Duration,
     looks: u32,
 }
 
-/// Looks in vain before a thread that nothing wakes naps.
+/// Looks in vain before a thread that nothing wakes sleeps.
 const LOOKS_BEFORE_NAP: u32 = 100;
 
 impl Rest {
     /// Rests of this thread.
-    pub fn new(bell: Option<Arc<Bell>>, nap: Duration) -> Self {
-        bell.iter().for_each(|bell| bell.is_for_this_thread());
-        Self { bell, nap, looks: 0 }
+    pub fn new(wake_up: Option<Arc<WakeUp>>, idle_sleep: Duration) -> Self {
+        wake_up.iter().for_each(|wake_up| wake_up.is_for_this_thread());
+        Self { wake_up, idle_sleep, looks: 0 }
     }
 
     /// There was something.
@@ -183,31 +183,31 @@ impl Rest {
     }
 
     /// There was nothing. Where the thread is woken, it looks once more and sleeps for `longest` at most unless there was something
-    /// then; otherwise it naps.
+    /// then; otherwise it sleeps.
     pub fn rest<E>(&mut self, longest: Duration, look: impl FnOnce() -> Result<bool, E>) -> Result<(), E> {
-        let Some(bell) = &self.bell else {
+        let Some(wake_up) = &self.wake_up else {
             self.looks = self.looks.saturating_add(1);
             if self.looks > LOOKS_BEFORE_NAP {
-                std::thread::sleep(self.nap);
+                std::thread::sleep(self.idle_sleep);
             } else {
                 std::thread::yield_now();
             }
             return Ok(());
         };
-        bell.arm();
+        wake_up.arm();
         let looked = look();
         if matches!(looked, Ok(false)) {
             std::thread::park_timeout(longest);
         }
-        bell.disarm();
+        wake_up.disarm();
         looked.map(|_| ())
     }
 
     /// There was little, and nobody wants what comes of it.
     pub fn rest_unwatched(&self) {
-        match self.bell {
+        match self.wake_up {
             Some(_) => std::thread::sleep(UNWATCHED),
-            None => std::thread::sleep(self.nap),
+            None => std::thread::sleep(self.idle_sleep),
         }
     }
 }
@@ -223,7 +223,7 @@ pub struct Idle {
 const LOOKS: u32 = 1_000;
 
 /// The longest sleep.
-const NAP: Duration = Duration::from_micros(50);
+const IDLE_SLEEP: Duration = Duration::from_micros(50);
 
 impl Idle {
     /// Rests as `wait` says.
@@ -248,7 +248,7 @@ impl Idle {
                 } else {
                     // Longer and longer, as it is waited for longer.
                     std::thread::sleep(
-                        NAP.min(Duration::from_nanos(u64::from(self.looks - LOOKS) * 500 + 1_000)),
+                        IDLE_SLEEP.min(Duration::from_nanos(u64::from(self.looks - LOOKS) * 500 + 1_000)),
                     );
                 }
             }
@@ -262,14 +262,14 @@ mod tests {
 
     #[test]
     fn a_bell_rings_for_its_news_and_for_what_concerns_all() {
-        let [journal, reader] = [(); 2].map(|()| Arc::new(Bell::default()));
-        let bells = [(News::Published, Arc::clone(&journal)), (News::Done(0), Arc::clone(&reader))];
-        let waiting = Waiting::with_bells(Wait::Park, &bells);
+        let [journal, reader] = [(); 2].map(|()| Arc::new(WakeUp::default()));
+        let wake_ups = [(News::Published, Arc::clone(&journal)), (News::Done(0), Arc::clone(&reader))];
+        let waiting = Waiting::with_wake_ups(Wait::Park, &wake_ups);
         let woken_by = |tell: &dyn Fn(&Waiting)| {
             journal.arm();
             reader.arm();
             tell(&waiting);
-            [&journal, &reader].map(|bell| !bell.is_asleep.load(Ordering::Relaxed))
+            [&journal, &reader].map(|wake_up| !wake_up.is_asleep.load(Ordering::Relaxed))
         };
         assert_eq!(woken_by(&|waiting| waiting.notify_of(News::Published)), [true, false]);
         assert_eq!(woken_by(&|waiting| waiting.notify_of(News::Done(0))), [false, true]);

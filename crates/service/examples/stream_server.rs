@@ -48,7 +48,7 @@ fn main() {
     while clients(address) < wanted {
         std::thread::sleep(Duration::from_millis(20));
     }
-    // They are counted before they join, which takes the thread of the stream a nap.
+    // They are counted before they join, which takes the thread of the stream a sleep.
     std::thread::sleep(Duration::from_millis(500));
     publish(after);
     // Told to end by the end of what it is told.

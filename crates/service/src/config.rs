@@ -50,8 +50,8 @@ pub struct ClientsSetting {
     pub queue_bytes: usize,
     /// Connections at once.
     pub max_connections: usize,
-    /// How long the thread naps when there is nothing to do.
-    pub nap: Duration,
+    /// How long the thread sleeps when there is nothing to do.
+    pub idle_sleep: Duration,
     /// PEM files of the certificate chain and of its private key: clients then speak TLS.
     pub tls: Option<(PathBuf, PathBuf)>,
 }
@@ -432,7 +432,9 @@ fn read_clients(
         clients.integer(reading, "queue_mb", 1..=65_536).map_or(16 << 20, |(megabytes, _)| megabytes << 20);
     let max_connections =
         clients.integer(reading, "max_connections", 1..=1_000_000).map_or(1_024, |(most, _)| most);
-    let nap = clients.time(reading, "nap", Duration::ZERO..=A_DAY).unwrap_or(Duration::from_micros(50));
+    clients.renamed(reading, "nap", "idle_sleep");
+    let idle_sleep =
+        clients.time(reading, "idle_sleep", Duration::ZERO..=A_DAY).unwrap_or(Duration::from_micros(50));
     let datasets: Vec<Dataset> = clients
         .tables(reading, "dataset")
         .into_iter()
@@ -498,7 +500,7 @@ fn read_clients(
         datasets,
         queue_bytes,
         max_connections,
-        nap,
+        idle_sleep,
     })
 }
 
@@ -729,7 +731,7 @@ mod tests {
         [clients]
         listen = "127.0.0.1:13000"
         queue_mb = 4
-        nap = "20us"
+        idle_sleep = "20us"
         dataset = [{ name = "TAPEWORKS.DEMO" }, { name = "XNAS.ITCH", publishers = ["XNAS.ITCH", 3] }]
         key = [{ name = "me", key = "db-TapeworksDemoKey0000000000000", datasets = ["XNAS.ITCH"], max_connections = 3 }]
         [[venue]]
@@ -791,7 +793,7 @@ mod tests {
         assert_eq!((iex.publisher, iex.retransmission), (Publisher::IEXG_DEEP, None));
         assert_eq!(iex.arbiter.retransmission, None);
         let clients = config.clients.as_ref().unwrap();
-        assert_eq!((clients.queue_bytes, clients.nap), (4 << 20, Duration::from_micros(20)));
+        assert_eq!((clients.queue_bytes, clients.idle_sleep), (4 << 20, Duration::from_micros(20)));
         assert_eq!(clients.datasets[1].publishers, [2, 3]);
         assert_eq!(clients.keys.get(0).unwrap().max_connections, 3);
         let web = config.web.as_ref().unwrap();

@@ -105,9 +105,9 @@ impl Monitor {
             let text = format!("ingest waited {} times for room", status.stalls - before.stalls);
             notices.push(Notice { severity: Severity::Warning, subject: "ring".to_owned(), text });
         }
-        let snapshots = (&status.snapshots, &before.snapshots);
+        let snapshots = (&status.checkpoints, &before.checkpoints);
         for refused in snapshots.0.refused.iter().skip(snapshots.1.refused.len()) {
-            let text = format!("a state snapshot is not used: {refused}");
+            let text = format!("a checkpoint is not used: {refused}");
             notices.push(Notice { severity: Severity::Warning, subject: "journal".to_owned(), text });
         }
         if let (Some(why), true) = (&snapshots.0.error, snapshots.0.error != snapshots.1.error) {
@@ -281,7 +281,7 @@ fn compare(before: Option<&ChannelStatus>, now: &ChannelStatus, say: &mut impl F
     }
     if counters.gaps > was.counters.gaps {
         let missing = counters.missing - was.counters.missing;
-        say(Severity::Warning, format!("messages missing that were not to be had again: {missing}"));
+        say(Severity::Warning, format!("messages missing for good: {missing}"));
     }
     if counters.sequence_resets > was.counters.sequence_resets {
         say(Severity::Warning, "the sequence numbers began anew".to_owned());
@@ -396,7 +396,7 @@ mod tests {
         report.plant.channels[0].counters.gaps = 4;
         let told = Monitor::default().look(&report);
         let told: Vec<&str> = told.iter().map(|notice| notice.text.as_str()).collect();
-        assert_eq!(told, ["session S1 begins", "messages missing that were not to be had again: 1"]);
+        assert_eq!(told, ["session S1 begins", "messages missing for good: 1"]);
     }
 
     #[test]
@@ -412,11 +412,8 @@ mod tests {
         report.plant.channels[0].is_silent = true;
         report.plant.stalls = 2;
         let told = texts(monitor.look(&report));
-        let expected = [
-            "messages missing that were not to be had again: 12",
-            "nothing is heard",
-            "ingest waited 2 times for room",
-        ];
+        let expected =
+            ["messages missing for good: 12", "nothing is heard", "ingest waited 2 times for room"];
         assert_eq!(told, expected);
         assert_eq!(monitor.look(&report), []);
         report.plant.channels[0].is_silent = false;
@@ -452,10 +449,10 @@ mod tests {
         ];
         assert_eq!(texts(monitor.look(&report)), recovered);
         assert_eq!(monitor.look(&report), []);
-        report.plant.snapshots.refused = vec!["7.snapshot: it is damaged".to_owned()];
-        report.plant.snapshots.error = Some("the disk is full".to_owned());
+        report.plant.checkpoints.refused = vec!["7.snapshot: it is damaged".to_owned()];
+        report.plant.checkpoints.error = Some("the disk is full".to_owned());
         let expected = [
-            "a state snapshot is not used: 7.snapshot: it is damaged",
+            "a checkpoint is not used: 7.snapshot: it is damaged",
             "the state could not be written: the disk is full",
         ];
         assert_eq!(texts(monitor.look(&report)), expected);

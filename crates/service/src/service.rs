@@ -139,12 +139,12 @@ impl Service {
             first_time: plant.first_time(),
             history: config.plant.history().map(|history| Arc::new(history) as Arc<dyn History>),
             live_from: plant.live_from(),
-            bell: None,
+            wake_up: None,
         };
         // Where the plant's threads park, each reader of the ring has a wake-up of its own.
         let mut take = |name: &str| {
-            let Reader { consumer, bell } = ends.take(name)?;
-            Some((consumer, Begin { bell, ..begin.clone() }))
+            let Reader { consumer, wake_up } = ends.take(name)?;
+            Some((consumer, Begin { wake_up, ..begin.clone() }))
         };
         let multicast = match (&config.multicast, sockets, take("multicast")) {
             (Some(setting), Some(sockets), Some((consumer, begin))) => {
@@ -175,7 +175,7 @@ impl Service {
             (Some(setting), Some(listener), Some((consumer, begin))) => {
                 let history = begin.history.clone();
                 let options = ServerOptions {
-                    nap: setting.nap,
+                    idle_sleep: setting.idle_sleep,
                     begin,
                     warm: config.plant.warm,
                     ..ServerOptions::new(

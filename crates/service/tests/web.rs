@@ -90,7 +90,7 @@ fn status() -> Status {
         delay: [1_500, 1_500, 70_000, 70_000, 70_000],
         delay_buckets: buckets,
         journal: Some(JournalStatus::default()),
-        snapshots: CheckpointStatus { written: 3, failed: 1, pause_ns: 2_000_000, ..Default::default() },
+        checkpoints: CheckpointStatus { written: 3, failed: 1, pause_ns: 2_000_000, ..Default::default() },
         interface: Some(InterfaceStatus { kernel_drops: 3, ..InterfaceStatus::default() }),
         ..Status::default()
     }
@@ -368,8 +368,8 @@ fn metrics_have_names_units_and_help_and_say_what_the_status_says() {
     assert_eq!(of("tapeworks_messages_total", ""), 100.0);
     assert_eq!(of("tapeworks_ready", ""), 1.0);
     assert_eq!(of("tapeworks_state_snapshots_total", ""), 3.0);
-    assert_eq!(of("tapeworks_state_snapshot_failures_total", ""), 1.0);
-    assert_eq!(of("tapeworks_state_snapshot_pause_seconds", "thread=\"ingest\""), 0.002);
+    assert_eq!(of("tapeworks_checkpoint_failures_total", ""), 1.0);
+    assert_eq!(of("tapeworks_checkpoint_pause_seconds", "thread=\"ingest\""), 0.002);
     assert_eq!(of("tapeworks_line_won_messages_total", "venue=\"Nasdaq\",line=\"B\""), 40.0);
     assert_eq!(of("tapeworks_channel_next_sequence", "venue=\"Nasdaq\",feed=\"XNAS.ITCH\""), 101.0);
     assert_eq!(of("tapeworks_delay_seconds_bucket", "le=\"0.000002\""), 90.0);
@@ -415,17 +415,17 @@ fn metrics_have_names_units_and_help_and_say_what_the_status_says() {
 fn what_is_not_configured_is_told_as_such() {
     let shown = Shown::with(None, None);
     let told = || shown.get("/status.json").json();
-    assert_eq!(told()["state_snapshots"]["every_ns"], Value::Null);
+    assert_eq!(told()["checkpoints"]["every_ns"], Value::Null);
     assert_eq!(told()["roll"], json!({ "is_on": false, "running": null, "done": [] }));
     let days =
         [(Ok((2, 30)), None), (Ok((1, 9)), Some(Nanos(7))), (Err("the disk is full".to_owned()), None)];
     shown.change(|status| {
-        status.snapshots.every = Some(Duration::from_secs(60));
+        status.checkpoints.every = Some(Duration::from_secs(60));
         status.roll.is_on = true;
         let date = "2025-11-14".parse().unwrap();
         status.roll.done.extend(days.map(|(outcome, from)| RolledDay { date, outcome, from }));
     });
-    assert_eq!(told()["state_snapshots"]["every_ns"], 60_000_000_000_u64);
+    assert_eq!(told()["checkpoints"]["every_ns"], 60_000_000_000_u64);
     assert_eq!(told()["questdb"], Value::Null);
     let day = |files: u64, records: u64, from: Value, error: Value| json!({ "date": "2025-11-14", "files": files, "records": records, "from_ns": from, "error": error });
     let expected = [

@@ -1,8 +1,8 @@
 //! DBN for a stream: records as soon as they are known, and the messages around them.
 //!
-//! A [`Maker`] makes the records of one [`Schema`] of the updates that a [`Writer`](crate::Writer) would get, and appends
+//! A [`RecordBuilder`] makes the records of one [`Schema`] of the updates that a [`Writer`](crate::Writer) would get, and appends
 //! their bytes to a [`Batch`]. The records are those of the files, byte for byte. Each has the number of the event that it
-//! came of, so that two makers of the same events can hand over to each other without a gap or a repetition.
+//! came of, so that two builders of the same events can hand over to each other without a gap or a repetition.
 //!
 //! A record is handed out when no group of events is open: only then is it known which record of the group is the last.
 //! A group whose end does not come within 10 ms of receive time, or whose venue loses messages, is given up, in files too.
@@ -97,18 +97,18 @@ impl Batch {
 }
 
 /// Makes the records of one schema.
-pub struct Maker {
+pub struct RecordBuilder {
     table: Box<dyn Making>,
 }
 
-impl std::fmt::Debug for Maker {
+impl std::fmt::Debug for RecordBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Maker").finish_non_exhaustive()
+        f.debug_struct("RecordBuilder").finish_non_exhaustive()
     }
 }
 
-impl Maker {
-    /// A maker that has seen nothing yet.
+impl RecordBuilder {
+    /// A builder that has seen nothing yet.
     pub fn new(schema: Schema) -> Self {
         Self { table: shape::of_schema(schema, Boxed) }
     }
@@ -245,7 +245,7 @@ impl<S: Shape> Making for MakingOf<S> {
 /// at once.
 pub fn snapshot(
     schema: Schema,
-    maker: &Maker,
+    builder: &RecordBuilder,
     state: &State<'_>,
     wanted: &dyn Fn(InstrumentId) -> bool,
     batch: &mut Batch,
@@ -256,7 +256,7 @@ pub fn snapshot(
         Schema::Mbp10 => prices::<Mbp10Msg, 10>(state, wanted, batch),
         Schema::Cmbp1 => consolidated(state, wanted, batch),
         Schema::Bbo1S | Schema::Bbo1M | Schema::Cbbo1S | Schema::Cbbo1M => {
-            maker.snapshot(state.now, wanted, batch)
+            builder.snapshot(state.now, wanted, batch)
         }
         Schema::Tbbo
         | Schema::Trades
@@ -514,11 +514,11 @@ mod tests {
     use super::*;
     use crate::rows::HELD_NS;
 
-    /// A maker of `mbp-1` behind books of its own.
+    /// A builder of `mbp-1` behind books of its own.
     struct Line {
         market: Through<BookStage, NbboStage>,
         instruments: Instruments,
-        maker: Maker,
+        builder: RecordBuilder,
         next: u64,
     }
 
@@ -527,15 +527,15 @@ mod tests {
             let mut instruments = Instruments::default();
             instruments.intern(Symbol::from_bytes(b"AAA").unwrap());
             let market = Through::new(BookStage::new([]), NbboStage::new(Default::default(), [], 0));
-            Self { market, instruments, maker: Maker::new(Schema::Mbp1), next: 0 }
+            Self { market, instruments, builder: RecordBuilder::new(Schema::Mbp1), next: 0 }
         }
 
         /// The events and flags of the records that `event` brings out.
         fn put(&mut self, event: Event) -> Vec<(u64, u8)> {
-            let Self { market, instruments, maker, next } = self;
+            let Self { market, instruments, builder, next } = self;
             let mut batch = Batch::default();
             market.process(&[event], &mut |update: NbboUpdate<'_>| {
-                maker.put(*next, &update, instruments, &mut batch);
+                builder.put(*next, &update, instruments, &mut batch);
             });
             *next += 1;
             told(&batch)
@@ -563,10 +563,10 @@ mod tests {
         let mut line = Line::new();
         assert_eq!(line.put(level(1, 10, MORE)), []);
         assert_eq!(line.put(level(2, 11, MORE)), []);
-        assert_eq!(line.maker.held(), Some(0));
+        assert_eq!(line.builder.held(), Some(0));
         // The group's last event changes nothing that is shown: the record before it is the last.
         assert_eq!(line.put(level(3, 5, Flags::LAST)), [(0, 0), (1, 0x80)]);
-        assert_eq!(line.maker.held(), None);
+        assert_eq!(line.builder.held(), None);
         assert_eq!(line.put(level(4, 12, Flags::LAST)), [(3, 0x80)]);
     }
 
@@ -583,8 +583,8 @@ mod tests {
         assert_eq!(line.put(gap), [(3, 0)], "its end may have been lost");
         assert_eq!(line.put(level(HELD_NS + 5, 14, MORE)), []);
         let mut batch = Batch::default();
-        line.maker.release(&mut batch);
-        assert_eq!((told(&batch).len(), line.maker.held()), (1, None));
+        line.builder.release(&mut batch);
+        assert_eq!((told(&batch).len(), line.builder.held()), (1, None));
     }
 
     #[test]

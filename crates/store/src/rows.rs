@@ -158,7 +158,7 @@ impl<R: Row> Rows<R> {
     }
 
     /// Gives up groups that will not end, or not soon, after an event that gave so many records. It depends on the events
-    /// alone, and not on what became of the records, so that every maker of these records gives up the same groups.
+    /// alone, and not on what became of the records, so that every builder of these records gives up the same groups.
     fn give_up(&mut self, event: &Event, records: usize) {
         let is_cut = matches!(event.kind, EventKind::Gap | EventKind::Session);
         self.open.retain_mut(|group| {

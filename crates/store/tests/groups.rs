@@ -14,20 +14,20 @@ use tapeworks_market::{
     Side,
 };
 use tapeworks_stage::{Stage as _, Through};
-use tapeworks_store::live::{Batch, Maker};
+use tapeworks_store::live::{Batch, RecordBuilder};
 use tapeworks_store::{Options, Schema, Writer};
 
 const FEEDS: [Publisher; 2] = [Publisher::IEXG_DEEP, Publisher::XNAS_ITCH];
 
 /// What a stream of all feeds hands out.
 fn streamed(schema: Schema, events: &[Event]) -> Vec<Vec<u8>> {
-    let mut maker = Maker::new(schema);
+    let mut builder = RecordBuilder::new(schema);
     let (mut batch, mut number) = (Batch::default(), 0);
     each_update(events, |update, instruments| {
-        maker.put(number, update, instruments, &mut batch);
+        builder.put(number, update, instruments, &mut batch);
         number += 1;
     });
-    maker.release(&mut batch);
+    builder.release(&mut batch);
     batch.items().iter().map(|item| batch.record(item).to_vec()).collect()
 }
 

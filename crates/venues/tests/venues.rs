@@ -1,4 +1,4 @@
-//! Venues on this machine's loopback: what receivers see is what the report says, what is missing can be had again, and who
+//! Venues on this machine's loopback: what receivers see is what the report says, what is missing can be requested again, and who
 //! joins late has the same books.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

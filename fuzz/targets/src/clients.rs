@@ -1,20 +1,20 @@
 //! What live clients say.
 
 use tapeworks_market::{Nanos, Symbol};
-use tapeworks_outputs::clients::control::{Door, Limits, Refusal, Request, Session, Wanted};
+use tapeworks_outputs::clients::control::{Authenticator, Limits, Refusal, Request, Session, Wanted};
 use tapeworks_outputs::stream::Request as StreamRequest;
 use tapeworks_runtime::keys::{Key, Keys};
 
-/// A door that is open to one key.
+/// Admits one key.
 struct Open(Keys);
 
-impl Door for Open {
-    fn open(&mut self, _key: usize, _dataset: &str) -> Result<(), Refusal> {
+impl Authenticator for Open {
+    fn admit(&mut self, _key: usize, _dataset: &str) -> Result<(), Refusal> {
         Ok(())
     }
 
-    fn keys(&self) -> &Keys {
-        &self.0
+    fn find(&self, challenge: &str, answer: &[u8; 32], bucket: &str) -> Option<usize> {
+        self.0.find(challenge, answer, bucket)
     }
 }
 
@@ -31,15 +31,15 @@ fn run(parts: &[&[u8]], is_admitted: bool) -> (Vec<Request>, Result<(), Refusal>
     let greeting = session.greeting();
     let (_, challenge) = greeting.trim_end().rsplit_once("cram=").unwrap();
     let answer: String = key.answer(challenge).iter().map(|byte| format!("{byte:02x}")).collect();
-    let mut door = Open(Keys::new(vec![key]));
+    let mut authenticator = Open(Keys::new(vec![key]));
     let mut requests = Vec::new();
     if is_admitted {
         let line = format!("auth={answer}-00000|dataset=TAPEWORKS.DEMO\n");
-        session.receive(line.as_bytes(), &mut door, &mut requests).unwrap();
+        session.receive(line.as_bytes(), &mut authenticator, &mut requests).unwrap();
     }
     let mut result = Ok(());
     for part in parts {
-        result = result.and(session.receive(part, &mut door, &mut requests));
+        result = result.and(session.receive(part, &mut authenticator, &mut requests));
     }
     (requests, result)
 }

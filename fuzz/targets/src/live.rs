@@ -142,7 +142,7 @@ pub fn journal(bytes: &[u8]) {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// A plant of one venue that takes state snapshots.
+/// A plant of one venue that takes checkpoints.
 fn plant() -> PlantOptions {
     let venue = VenueOptions {
         orders: 1 << 12,
@@ -191,7 +191,7 @@ pub(crate) fn checkpoints(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
 /// The first byte of an input whose length and CRC the target makes right, so that what is behind them is reached.
 const SEALED: u8 = 1;
 
-/// The file of a state snapshot: what is no state is refused in one line; one that is becomes the same file again, and goes
+/// The file of a checkpoint: what is no state is refused in one line; one that is becomes the same file again, and goes
 /// on with what comes as one that was kept and restored.
 pub fn checkpoint(bytes: &[u8]) {
     let Some((form, file)) = bytes.split_first() else { return };

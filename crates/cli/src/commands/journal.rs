@@ -33,7 +33,7 @@ enum Command {
     Export(Export),
 }
 
-/// Check every record of a journal, and the state snapshots beside it.
+/// Check every record of a journal, and the checkpoints beside it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -66,7 +66,7 @@ struct Repair {
 /// Make files of a journal: DATE/VENUE/SCHEMA.ENDING, and DATE/nbbo/SCHEMA.ENDING for what is computed across venues.
 ///
 /// The journal is replayed as the plant would do it, so the files hold what its clients got. One that has lost its beginning to
-/// make room is replayed from the oldest state snapshot that is kept; the summary says from when on the files tell.
+/// make room is replayed from the oldest checkpoint that is kept; the summary says from when on the files tell.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -182,7 +182,7 @@ fn verify(arguments: &Verify) -> Result {
         if !snapshots.is_empty() {
             text.push_str(&format!(
                 "\n{}, {} of them sound",
-                counted(snapshots.len() as u64, "state snapshot", "state snapshots"),
+                counted(snapshots.len() as u64, "checkpoint", "checkpoints"),
                 snapshots.len() - unusable.len()
             ));
         }
@@ -229,7 +229,7 @@ fn repair(arguments: &Repair) -> Result {
     let snapshots = checkpoints::set_damaged_aside(&arguments.folder)
         .map_err(|error| Failure::Failed(format!("{folder}: {error}")))?;
     if !snapshots.is_empty() {
-        let snapshots = counted(snapshots.len() as u64, "state snapshot", "state snapshots");
+        let snapshots = counted(snapshots.len() as u64, "checkpoint", "checkpoints");
         text.push_str(&format!("{folder}: {snapshots} damaged: a plant makes its state from the records\n"));
     }
     for path in repaired.set_aside.iter().chain(&snapshots) {

@@ -117,7 +117,7 @@ pub(crate) fn validate(arguments: &Validate) -> Result {
 /// Sets up the log.
 fn start_log(format: LogFormat) {
     let builder = tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false);
-    // A second one in one process is nobody's.
+    // A second one in one process is not needed.
     let _already_set = match format {
         LogFormat::Text => builder.with_ansi(terminal::is_coloured_stderr()).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
@@ -177,8 +177,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
             "the journal is replayed"
         );
     }
-    if let Some(record) = service.status().snapshots.restored {
-        tracing::info!(record, "went on from the state snapshot of this record of the journal");
+    if let Some(record) = service.status().checkpoints.restored {
+        tracing::info!(record, "went on from the checkpoint of this record of the journal");
     }
     for venue in &config.plant.venues {
         let lines: Vec<String> = venue.lines.iter().map(ToString::to_string).collect();

@@ -40,7 +40,7 @@ Examples:
   tapeworks subscribe --multicast 239.192.100.1:34000 --retransmission 127.0.0.1:34001 --quiet
 
 Exit code 1: the server refused the subscription, or a part of it. Exit code 3: messages of the multicast were lost and
-not to be had again.")]
+not recovered.")]
 pub(crate) struct Arguments {
     /// The server.
     #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:13000")]

@@ -254,7 +254,7 @@ fn outputs(now: &Value, before: Option<&Value>) -> String {
             thousands(number(&questdb["ring_lag"])),
         );
     }
-    let snapshots = &now["state_snapshots"];
+    let snapshots = &now["checkpoints"];
     if snapshots["every_ns"].is_u64() {
         let last = match number(&snapshots["time_ns"]) {
             0 => "none yet".to_owned(),
@@ -265,7 +265,7 @@ fn outputs(now: &Value, before: Option<&Value>) -> String {
         };
         let _infallible = writeln!(
             out,
-            "  state snapshots {}, the last {last}, pause {:.1} ms; failed {}, put off {}",
+            "  checkpoints {}, the last {last}, pause {:.1} ms; failed {}, put off {}",
             thousands(number(&snapshots["written"])),
             number(&snapshots["pause_ns"]).max(number(&snapshots["books_pause_ns"])) as f64 / 1e6,
             bad(number(&snapshots["failed"])),

@@ -35,7 +35,7 @@ pub fn write(folder: &Path, record: u64, bytes: &mut [u8]) -> io::Result<u64> {
         sync_folder(folder)
     });
     if let Err(error) = written {
-        // What is left of it is nobody's.
+        // No run finishes it.
         let _gone = fs::remove_file(&partial);
         return Err(error);
     }

@@ -20,8 +20,6 @@ use tapeworks_market::{InstrumentId, Nanos, Symbol};
 use tapeworks_store::Schema;
 use tapeworks_store::live::instrument_of;
 
-use tapeworks_runtime::keys::Keys;
-
 /// What a client may ask of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
@@ -313,16 +311,16 @@ pub struct Session {
     symbols: usize,
 }
 
-/// What the session asks of the server at a client's answer.
-pub trait Door {
-    /// Whether the key at `key` may have one more connection, to `dataset`.
+/// Who decides whether a client may connect, and to what.
+pub trait Authenticator {
+    /// The number of the key that gives this answer to `challenge`. `bucket` is what the client tells of its key.
+    fn find(&self, challenge: &str, answer: &[u8; 32], bucket: &str) -> Option<usize>;
+
+    /// Whether the key with this number may have one more connection, to `dataset`.
     ///
     /// # Errors
     /// [`Refusal`] when not.
-    fn open(&mut self, key: usize, dataset: &str) -> Result<(), Refusal>;
-
-    /// The keys.
-    fn keys(&self) -> &Keys;
+    fn admit(&mut self, key: usize, dataset: &str) -> Result<(), Refusal>;
 }
 
 impl Session {
@@ -380,7 +378,7 @@ impl Session {
     pub fn receive(
         &mut self,
         bytes: &[u8],
-        door: &mut dyn Door,
+        authenticator: &mut dyn Authenticator,
         requests: &mut Vec<Request>,
     ) -> Result<(), Refusal> {
         let mut rest = bytes;
@@ -397,7 +395,7 @@ impl Session {
             }
             rest = after.get(1..).unwrap_or_default();
             let line = std::mem::take(&mut self.line);
-            match self.take_line(&line, door) {
+            match self.take_line(&line, authenticator) {
                 Ok(request) => requests.push(request),
                 Err(refusal) => return Err(self.end(refusal)),
             }
@@ -413,7 +411,7 @@ impl Session {
         refusal
     }
 
-    fn take_line(&mut self, line: &[u8], door: &mut dyn Door) -> Result<Request, Refusal> {
+    fn take_line(&mut self, line: &[u8], authenticator: &mut dyn Authenticator) -> Result<Request, Refusal> {
         self.lines += 1;
         if self.lines > self.limits.lines {
             return Err(Refusal::TooManyLines { limit: self.limits.lines });
@@ -428,7 +426,7 @@ impl Session {
         let unexpected = || Refusal::Unexpected { line: told(text), expected };
         match self.state {
             State::Challenged if fields.has("auth") => {
-                let admitted = self.authenticate(&fields, door)?;
+                let admitted = self.authenticate(&fields, authenticator)?;
                 self.state = State::Admitted;
                 Ok(Request::Admit(admitted))
             }
@@ -446,12 +444,16 @@ impl Session {
         }
     }
 
-    fn authenticate(&self, fields: &Fields<'_>, door: &mut dyn Door) -> Result<Admitted, Refusal> {
+    fn authenticate(
+        &self,
+        fields: &Fields<'_>,
+        authenticator: &mut dyn Authenticator,
+    ) -> Result<Admitted, Refusal> {
         let (answer, bucket) =
             fields.required("auth")?.split_once('-').ok_or(Refusal::AuthenticationFailed)?;
         let mut hash = [0; 32];
         hex::decode_to_slice(answer, &mut hash).map_err(|_| Refusal::AuthenticationFailed)?;
-        let key = door.keys().find(&self.challenge, &hash, bucket).ok_or(Refusal::AuthenticationFailed)?;
+        let key = authenticator.find(&self.challenge, &hash, bucket).ok_or(Refusal::AuthenticationFailed)?;
         let dataset = fields.required("dataset")?;
         fields.one_of("encoding", Some("dbn"), &[("dbn", ())])?;
         let is_compressed = fields.one_of("compression", Some("none"), &[("none", false), ("zstd", true)])?;
@@ -467,7 +469,7 @@ impl Session {
                 expected: format!("1 to {MAX_HEARTBEAT_S}"),
             });
         }
-        door.open(key, dataset)?;
+        authenticator.admit(key, dataset)?;
         Ok(Admitted {
             key,
             dataset: dataset.to_owned(),
@@ -606,7 +608,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use tapeworks_runtime::keys::Key;
+    use tapeworks_runtime::keys::{Key, Keys};
 
     struct Open(Keys);
 
@@ -616,16 +618,16 @@ mod tests {
         }
     }
 
-    impl Door for Open {
-        fn open(&mut self, _key: usize, dataset: &str) -> Result<(), Refusal> {
+    impl Authenticator for Open {
+        fn admit(&mut self, _key: usize, dataset: &str) -> Result<(), Refusal> {
             if dataset == "TAPEWORKS.DEMO" {
                 return Ok(());
             }
             Err(Refusal::UnknownDataset { dataset: dataset.to_owned() })
         }
 
-        fn keys(&self) -> &Keys {
-            &self.0
+        fn find(&self, challenge: &str, answer: &[u8; 32], bucket: &str) -> Option<usize> {
+            self.0.find(challenge, answer, bucket)
         }
     }
 

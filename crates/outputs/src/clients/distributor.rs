@@ -27,14 +27,16 @@ use tapeworks_market::{Event, InstrumentId, Nanos, Symbol};
 use tapeworks_store::Schema;
 use tapeworks_store::live::{self, ErrorCode, SystemCode};
 
-use super::control::{Admitted, Door, Limits, Reason, Refusal, Request, Session, Subscription, Wanted};
+use super::control::{
+    Admitted, Authenticator, Limits, Reason, Refusal, Request, Session, Subscription, Wanted,
+};
 use super::replay::{Begin, Message, Replay, Selection};
 use super::transport::Transport;
 use client::{Client, Clocks, Interest, Phase};
 pub use client::{ClientState, ClientView};
 use tapeworks_engine::Start;
 use tapeworks_engine::history::History;
-use tapeworks_engine::replica::{LANES, Mode, Replica, Special, lane_of};
+use tapeworks_engine::replica::{Mode, Replica, SCHEMAS, Special, place_of};
 pub use tapeworks_market::BookOptions;
 use tapeworks_runtime::keys::Keys;
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
@@ -125,7 +127,7 @@ pub struct Counters {
     /// Connections that are over.
     pub closed: u64,
     /// Connections without a key that were closed for newer ones.
-    pub displaced: u64,
+    pub evicted: u64,
     /// Sessions that ended as the client was too slow.
     pub ended_slow: u64,
     /// Records put into queues.
@@ -283,14 +285,14 @@ impl std::fmt::Debug for Distributor {
     }
 }
 
-/// The door of a distributor: its keys, and how many connections each has.
+/// A distributor's keys, and how many connections each has.
 struct Entrance<'a> {
     options: &'a Options,
     connections: &'a [usize],
 }
 
-impl Door for Entrance<'_> {
-    fn open(&mut self, place: usize, dataset: &str) -> Result<(), Refusal> {
+impl Authenticator for Entrance<'_> {
+    fn admit(&mut self, place: usize, dataset: &str) -> Result<(), Refusal> {
         if !self.options.datasets.iter().any(|one| one.name == dataset) {
             return Err(Refusal::UnknownDataset { dataset: dataset.to_owned() });
         }
@@ -304,8 +306,8 @@ impl Door for Entrance<'_> {
         Ok(())
     }
 
-    fn keys(&self) -> &Keys {
-        &self.options.keys
+    fn find(&self, challenge: &str, answer: &[u8; 32], bucket: &str) -> Option<usize> {
+        self.options.keys.find(challenge, answer, bucket)
     }
 }
 
@@ -332,7 +334,7 @@ impl Distributor {
             listener: None,
             clients: Vec::new(),
             free: Vec::new(),
-            watchers: (0..LANES).map(|_| Watchers::default()).collect(),
+            watchers: (0..SCHEMAS).map(|_| Watchers::default()).collect(),
             unauthenticated: 0,
             sessions: 0,
             now: Clocks::default(),
@@ -472,17 +474,25 @@ impl Distributor {
         }
         let (now, limit) = (self.now.wall, self.options.queue_bytes);
         let mut has_picky = false;
-        for (lane, watchers) in self.watchers.iter().enumerate() {
-            let Some(made) = self.replica.lanes.get(lane).filter(|made| !made.batch.is_empty()) else {
+        for (of_schema, watchers) in self.watchers.iter().enumerate() {
+            let Some(made) = self.replica.by_schema.get(of_schema).filter(|made| !made.batch.is_empty())
+            else {
                 continue;
             };
             has_picky |= !watchers.all.is_empty() || watchers.entries > 0;
             let mut shared: [Option<Bytes>; 2] = [None, None];
             for place in &watchers.whole {
                 let Some(client) = self.clients.get_mut(*place).and_then(Option::as_mut) else { continue };
-                if !client.takes_whole(lane, &made.batch, limit) {
+                if !client.takes_whole(of_schema, &made.batch, limit) {
                     for item in made.batch.items() {
-                        client.deliver(lane, item, made.batch.record(item), now, limit, &mut self.counters);
+                        client.deliver(
+                            of_schema,
+                            item,
+                            made.batch.record(item),
+                            now,
+                            limit,
+                            &mut self.counters,
+                        );
                     }
                     continue;
                 }
@@ -494,15 +504,17 @@ impl Distributor {
         }
         if has_picky {
             let Self { replica, watchers, clients, counters, .. } = self;
-            replica.in_order(|lane, place| {
-                let (Some(watchers), Some(made)) = (watchers.get(lane), replica.lanes.get(lane)) else {
+            replica.in_order(|of_schema, place| {
+                let (Some(watchers), Some(made)) =
+                    (watchers.get(of_schema), replica.by_schema.get(of_schema))
+                else {
                     return;
                 };
                 let Some(item) = made.batch.items().get(place) else { return };
                 let some = watchers.some.get(item.instrument.index()).map_or(&[][..], Vec::as_slice);
                 for place in watchers.all.iter().chain(some) {
                     if let Some(client) = clients.get_mut(*place).and_then(Option::as_mut) {
-                        client.deliver(lane, item, made.batch.record(item), now, limit, counters);
+                        client.deliver(of_schema, item, made.batch.record(item), now, limit, counters);
                     }
                 }
             });
@@ -515,13 +527,13 @@ impl Distributor {
         let now = self.replica.market.now;
         for place in 0..self.clients.len() {
             let Some(client) = self.client(place).filter(|client| client.is_started()) else { continue };
-            let (wanting, lanes) = client.resolve(event, instrument, symbol);
+            let (wanting, by_schema) = client.resolve(event, instrument, symbol);
             if let Some(wanting) = wanting {
                 client.tell_mapping(wanting, now, instrument, symbol);
             }
-            let is_changed = !lanes.is_empty();
-            for lane in lanes {
-                if let Some(watchers) = self.watchers.get_mut(lane) {
+            let is_changed = !by_schema.is_empty();
+            for of_schema in by_schema {
+                if let Some(watchers) = self.watchers.get_mut(of_schema) {
                     watchers.enter(instrument.index(), place);
                 }
             }
@@ -619,7 +631,7 @@ impl Distributor {
             client.as_ref().filter(|client| client.key().is_none()).map(|client| (client.id(), place))
         });
         if let Some((_, place)) = strangers.min() {
-            self.counters.displaced += 1;
+            self.counters.evicted += 1;
             self.close(place);
         }
     }
@@ -871,10 +883,10 @@ impl Distributor {
         self.unwatch(place);
         let Self { clients, watchers, .. } = self;
         let Some(client) = clients.get(place).and_then(Option::as_ref) else { return };
-        let lanes: Vec<(usize, &Interest)> = client.interests().collect();
-        let is_alone = lanes.len() == 1 && client.can_share();
-        for (lane, interest) in lanes {
-            let Some(watchers) = watchers.get_mut(lane) else { continue };
+        let by_schema: Vec<(usize, &Interest)> = client.interests().collect();
+        let is_alone = by_schema.len() == 1 && client.can_share();
+        for (of_schema, interest) in by_schema {
+            let Some(watchers) = watchers.get_mut(of_schema) else { continue };
             if interest.is_all() {
                 if is_alone {
                     watchers.whole.push(place)
@@ -892,8 +904,8 @@ impl Distributor {
     fn unwatch(&mut self, place: usize) {
         let Self { clients, watchers, .. } = self;
         let Some(client) = clients.get(place).and_then(Option::as_ref) else { return };
-        for (lane, interest) in client.interests() {
-            let Some(watchers) = watchers.get_mut(lane) else { continue };
+        for (of_schema, interest) in client.interests() {
+            let Some(watchers) = watchers.get_mut(of_schema) else { continue };
             watchers.whole.retain(|other| *other != place);
             watchers.all.retain(|other| *other != place);
             interest.instruments().for_each(|instrument| watchers.leave(instrument, place));
@@ -904,7 +916,7 @@ impl Distributor {
     /// Makes records of the schemas that somebody wants.
     fn set_modes(&mut self) {
         for schema in Schema::ALL {
-            let is_wanted = self.watchers.get(lane_of(schema)).is_some_and(|watchers| !watchers.is_empty());
+            let is_wanted = self.watchers.get(place_of(schema)).is_some_and(|watchers| !watchers.is_empty());
             self.replica.set_mode(schema, if is_wanted { Mode::On } else { Mode::idle(schema) });
         }
     }

@@ -22,7 +22,7 @@ use super::control::Wanted;
 use crate::begin::LONGEST_REACH;
 use tapeworks_engine::Start;
 use tapeworks_engine::history::{History, HistoryError, Read};
-use tapeworks_engine::replica::{Mode, Replica, Special, lane_of};
+use tapeworks_engine::replica::{Mode, Replica, Special, place_of};
 use tapeworks_market::BookOptions;
 
 /// How long before its time the making of a record may begin, in ns: the interval before the one that ends then, so that it
@@ -177,8 +177,8 @@ impl Chosen {
 struct Run {
     replica: Replica,
     chosen: Vec<Chosen>,
-    /// The place in `chosen` of each lane.
-    by_lane: Vec<Option<usize>>,
+    /// The place in `chosen` of each schema.
+    by_schema: Vec<Option<usize>>,
     shared: Arc<Shared>,
     sender: SyncSender<Message>,
     chunk: Vec<u8>,
@@ -188,15 +188,15 @@ struct Run {
 impl Run {
     fn new(begin: &Begin, shared: Arc<Shared>, sender: SyncSender<Message>) -> Self {
         let mut replica = Replica::new(&begin.books);
-        let mut by_lane = vec![None; replica.lanes.len()];
+        let mut by_schema = vec![None; replica.by_schema.len()];
         for (place, selection) in begin.selections.iter().enumerate() {
             replica.set_mode(selection.schema, Mode::On);
-            if let Some(lane) = by_lane.get_mut(lane_of(selection.schema)) {
-                *lane = Some(place);
+            if let Some(of_schema) = by_schema.get_mut(place_of(selection.schema)) {
+                *of_schema = Some(place);
             }
         }
         let chosen = begin.selections.iter().map(Chosen::new).collect();
-        Self { replica, chosen, by_lane, shared, sender, chunk: Vec::new(), count: 0 }
+        Self { replica, chosen, by_schema, shared, sender, chunk: Vec::new(), count: 0 }
     }
 
     fn is_cancelled(&self) -> bool {
@@ -355,11 +355,12 @@ impl Run {
         if !self.replica.has_records() {
             return;
         }
-        let Self { replica, chosen, by_lane, chunk, count, .. } = self;
-        replica.in_order(|lane, place| {
-            let Some(made) = replica.lanes.get(lane) else { return };
+        let Self { replica, chosen, by_schema, chunk, count, .. } = self;
+        replica.in_order(|of_schema, place| {
+            let Some(made) = replica.by_schema.get(of_schema) else { return };
             let Some(item) = made.batch.items().get(place) else { return };
-            let Some(one) = by_lane.get(lane).copied().flatten().and_then(|place| chosen.get(place)) else {
+            let Some(one) = by_schema.get(of_schema).copied().flatten().and_then(|place| chosen.get(place))
+            else {
                 return;
             };
             let is_wanted = item.event < join

@@ -11,7 +11,7 @@ use tapeworks_ring::wait::WaitStrategy;
 
 use tapeworks_runtime::now;
 use tapeworks_runtime::rhythm::Rhythm;
-use tapeworks_runtime::waiting::{Bell, QUIET, UNWATCHED, may_sleep_unwatched};
+use tapeworks_runtime::waiting::{QUIET, UNWATCHED, WakeUp, may_sleep_unwatched};
 use tapeworks_runtime::worker::Worker;
 
 use super::distributor::{
@@ -33,7 +33,7 @@ pub struct ServerOptions {
     /// if they happened now.
     pub begin: Begin,
     /// How long the thread sleeps when there is nothing to do: what a message may wait for at most, by and large.
-    pub nap: Duration,
+    pub idle_sleep: Duration,
     /// How long clients may take to read what waits for them when the engine has ended.
     pub linger: Duration,
     /// Keeps the way to a client in the caches while there is nothing to do: the thread then sleeps half a millisecond at most.
@@ -41,10 +41,10 @@ pub struct ServerOptions {
 }
 
 impl ServerOptions {
-    /// From the first event of the day on; naps of 50 us, 5 s for farewells.
+    /// From the first event of the day on; sleeps of 50 us, 5 s for farewells.
     pub fn new(address: SocketAddr, distributor: Options) -> Self {
-        let (nap, linger) = (Duration::from_micros(50), Duration::from_secs(5));
-        Self { address, distributor, begin: Begin::default(), nap, linger, warm: false }
+        let (idle_sleep, linger) = (Duration::from_micros(50), Duration::from_secs(5));
+        Self { address, distributor, begin: Begin::default(), idle_sleep, linger, warm: false }
     }
 }
 
@@ -155,7 +155,7 @@ impl Server {
     }
 }
 
-/// Looks for work in vain before the thread naps.
+/// Looks for work in vain before the thread sleeps.
 const LOOKS: u32 = 100;
 
 /// The longest sleep of a thread that is woken.
@@ -192,8 +192,8 @@ pub fn start_on<W: WaitStrategy + 'static>(
     options: ServerOptions,
     consumer: Consumer<Event, W, Single>,
 ) -> Result<Server, ServerError> {
-    let ServerOptions { address, distributor, begin, nap, linger, warm } = options;
-    let bell = begin.bell.clone();
+    let ServerOptions { address, distributor, begin, idle_sleep, linger, warm } = options;
+    let wake_up = begin.wake_up.clone();
     let bind = |source| ServerError::Bind { address, source };
     let bound = listener.local_addr().map_err(bind)?;
     let mut distributor = Distributor::new(distributor)?;
@@ -209,13 +209,14 @@ pub fn start_on<W: WaitStrategy + 'static>(
         told: Instant::now(),
         began: Instant::now(),
         begin,
-        nap,
+        idle_sleep,
         linger,
-        bell: bell.clone(),
+        wake_up: wake_up.clone(),
         warm: warm.then(ClientWarmer::new).transpose().map_err(ServerError::Warm)?,
     };
-    if let Some(bell) = bell {
-        bell.is_for_poll(work.distributor.waker().map_err(|source| ServerError::Bind { address, source })?);
+    if let Some(wake_up) = wake_up {
+        wake_up
+            .is_for_poll(work.distributor.waker().map_err(|source| ServerError::Bind { address, source })?);
     }
     let worker = Worker::start("clients", stop, move || work.run()).map_err(ServerError::Thread)?;
     Ok(Server { address: bound, stats, worker })
@@ -230,9 +231,9 @@ struct Work<W: WaitStrategy> {
     told: Instant,
     began: Instant,
     begin: Begin,
-    nap: Duration,
+    idle_sleep: Duration,
     linger: Duration,
-    bell: Option<Arc<Bell>>,
+    wake_up: Option<Arc<WakeUp>>,
     warm: Option<ClientWarmer>,
 }
 
@@ -256,8 +257,8 @@ impl<W: WaitStrategy> Work<W> {
             if self.told.elapsed() >= STATS_EVERY {
                 self.tell();
             }
-            if let Some(bell) = self.bell.clone() {
-                match self.sleep(&bell, has_events) {
+            if let Some(wake_up) = self.wake_up.clone() {
+                match self.sleep(&wake_up, has_events) {
                     Ok(true) => continue,
                     Ok(false) => break self.say_farewell(),
                     Err(error) => break Err(error),
@@ -268,7 +269,7 @@ impl<W: WaitStrategy> Work<W> {
             }
             looks += 1;
             if looks > LOOKS {
-                std::thread::sleep(self.nap);
+                std::thread::sleep(self.idle_sleep);
             } else {
                 std::thread::yield_now();
             }
@@ -279,7 +280,7 @@ impl<W: WaitStrategy> Work<W> {
 
     /// Serves the sockets, and sleeps until there is something: events or what a client sends. `has_events` is whether there were events
     /// just now. `false` when no more will come.
-    fn sleep(&mut self, bell: &Bell, has_events: bool) -> Result<bool, ServeError> {
+    fn sleep(&mut self, wake_up: &WakeUp, has_events: bool) -> Result<bool, ServeError> {
         let serve = |work: &mut Self, wait| {
             work.distributor.serve(now(), work.steady(), wait).map_err(ServeError::Poll)
         };
@@ -288,8 +289,8 @@ impl<W: WaitStrategy> Work<W> {
             serve(self, UNWATCHED)?;
             return Ok(true);
         }
-        bell.arm();
-        // Once more: what came before the bell was armed rings nothing.
+        wake_up.arm();
+        // Once more: what came before the wake-up was armed rings nothing.
         let taken = self.turn()?;
         let longest = match (is_idle, &self.warm) {
             (true, _) => QUIET,
@@ -298,11 +299,11 @@ impl<W: WaitStrategy> Work<W> {
         };
         let wait = if taken == Some(0) { self.distributor.patience(longest) } else { Duration::ZERO };
         serve(self, wait)?;
-        bell.disarm();
+        wake_up.disarm();
         Ok(taken.is_some())
     }
 
-    /// Nothing is to be done: goes the way to a client, so that its code is in the caches when it is needed.
+    /// Runs the code that sends to a client while there is nothing to do, so that it is in the caches when it is needed.
     fn warm_up(&mut self) {
         if self.warm.as_mut().is_some_and(|warmer| warmer.turn().is_err()) {
             // Without its connections it is of no use, and nobody else's are in danger.
@@ -331,7 +332,7 @@ impl<W: WaitStrategy> Work<W> {
     fn reach_the_present(&mut self) -> Result<(), ServeError> {
         while !self.stop.load(Ordering::Acquire) && !self.begin.is_over_at(self.distributor.next_event()) {
             match self.turn()? {
-                Some(0) => std::thread::sleep(self.nap),
+                Some(0) => std::thread::sleep(self.idle_sleep),
                 Some(_) => {}
                 // Said again when the ring is read in earnest.
                 None => return Ok(()),

@@ -1,7 +1,7 @@
 //! Keeping the way to a client warm.
 //!
 //! The first record after a while goes through code, of ours and of the kernel's, that has left the caches meanwhile: books, records, the
-//! client's queue, the socket. A [`ClientWarmer`] has a [`Distributor`] and two connections of its own, nobody's, and sends them a
+//! client's queue, the socket. A [`ClientWarmer`] has a [`Distributor`] and two private connections, and sends them a
 //! record while nothing else is to be done: one takes all of a schema, the other the records of a symbol. It shares code with the live
 //! distributor and no data.
 //!
@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const REQUESTS: [&str; 2] =
     ["schema=mbo|stype_in=raw_symbol|symbols=ALL_SYMBOLS", "schema=cmbp-1|stype_in=raw_symbol|symbols=WARM"];
 
-/// Goes the way of a record to a client, with data of its own.
+/// Sends records to private clients.
 #[derive(Debug)]
 pub struct ClientWarmer {
     distributor: Distributor,
@@ -134,7 +134,7 @@ impl ClientWarmer {
         Ok(())
     }
 
-    /// Goes the way, if it is a while since.
+    /// Sends a record, if the last is a while ago.
     ///
     /// # Errors
     /// As [`ClientWarmer::publish`].

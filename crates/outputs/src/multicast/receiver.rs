@@ -23,7 +23,7 @@ use tapeworks_wire::framing::{BigEndian, Blocks};
 use crate::subscriber::{Records, SubscribeError};
 use tapeworks_runtime::now;
 
-/// Datagrams without headers have no link type; this is one of those that are nobody's.
+/// Datagrams without headers have no link type; this is one for private use.
 const BARE: LinkType = LinkType(147);
 
 /// Bytes asked of the kernel for the socket's buffer.

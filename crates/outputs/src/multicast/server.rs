@@ -24,7 +24,7 @@ use tapeworks_engine::replica::{Mode, Replica, Special};
 use tapeworks_market::BookOptions;
 use tapeworks_runtime::now;
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
-use tapeworks_runtime::waiting::Bell;
+use tapeworks_runtime::waiting::WakeUp;
 use tapeworks_runtime::worker::Worker;
 
 /// The name of a session that starts at `started`: the day (UTC) as six digits, and the tenths of a second since its
@@ -64,12 +64,12 @@ pub struct MulticastSetting {
     pub schemas: Vec<Schema>,
     /// In this time every symbol mapping is sent once more.
     pub mappings_every: Duration,
-    /// Bytes of messages and their lengths that are kept to be had again.
+    /// Bytes of messages and their lengths that are kept for retransmission.
     pub store_bytes: usize,
     /// TCP connections at once.
     pub max_connections: usize,
     /// How long the thread sleeps when there is nothing to do.
-    pub nap: Duration,
+    pub idle_sleep: Duration,
     /// How long the end of the session is told, what is asked for again answered, and TCP clients waited for; ten times as long
     /// while messages are asked for again.
     pub linger: Duration,
@@ -89,7 +89,7 @@ impl MulticastSetting {
             mappings_every: Duration::from_secs(10),
             store_bytes: 256 << 20,
             max_connections: 64,
-            nap: Duration::from_micros(50),
+            idle_sleep: Duration::from_micros(50),
             linger: Duration::from_secs(1),
         }
     }
@@ -155,7 +155,7 @@ pub struct MulticastStats {
     pub packets: u64,
     /// Bytes of them, without the headers of UDP and IP.
     pub bytes: u64,
-    /// Packets that the system did not take. Their messages can be had again.
+    /// Packets that the system did not take. Their messages can be requested again.
     pub unsent: u64,
     /// What the system said last of one that it did not take.
     pub error: Option<String>,
@@ -294,8 +294,8 @@ pub fn start<W: WaitStrategy + 'static>(
     if let Some(listener) = &mut soupbintcp {
         registry.register(listener, SOUPBINTCP, Interest::READABLE).map_err(MulticastError::Thread)?;
     }
-    if let Some(bell) = &begin.bell {
-        bell.is_for_poll(Waker::new(registry, WAKER).map_err(MulticastError::Thread)?);
+    if let Some(wake_up) = &begin.wake_up {
+        wake_up.is_for_poll(Waker::new(registry, WAKER).map_err(MulticastError::Thread)?);
     }
     let mut replica = Replica::new(books);
     // Records need to know what was before; those of before the session are not sent.
@@ -367,7 +367,7 @@ const MOST_IN_TURN: usize = 64;
 /// Events after which packets are sent and requests answered, however many more wait.
 const MOST_EVENTS: usize = 512;
 
-/// Looks for work in vain before the thread naps.
+/// Looks for work in vain before the thread sleeps.
 const LOOKS: u32 = 100;
 
 #[derive(Debug)]
@@ -452,8 +452,8 @@ impl<W: WaitStrategy> Work<W> {
             }
             self.pass_time();
             self.send();
-            if let Some(bell) = self.begin.bell.clone() {
-                match self.sleep(&bell) {
+            if let Some(wake_up) = self.begin.wake_up.clone() {
+                match self.sleep(&wake_up) {
                     Ok(()) => continue,
                     Err(Ended::Ring(PollError::Closed)) => break self.say_farewell(),
                     Err(Ended::Ring(PollError::Failed(failed))) => break Err(MulticastFailure::Ring(failed)),
@@ -465,7 +465,7 @@ impl<W: WaitStrategy> Work<W> {
             }
             looks += 1;
             if looks > LOOKS {
-                std::thread::sleep(self.setting.nap);
+                std::thread::sleep(self.setting.idle_sleep);
             } else {
                 std::thread::yield_now();
             }
@@ -475,15 +475,15 @@ impl<W: WaitStrategy> Work<W> {
     }
 
     /// Serves the sockets, and sleeps until there are events, or a socket or the time has something to do.
-    fn sleep(&mut self, bell: &Bell) -> Result<(), Ended> {
-        bell.arm();
-        // Once more: what came before the bell was armed rings nothing.
+    fn sleep(&mut self, wake_up: &WakeUp) -> Result<(), Ended> {
+        wake_up.arm();
+        // Once more: what came before the wake-up was armed rings nothing.
         let has_more = self.turn().map_err(Ended::Ring)? || self.has_work();
         if has_more {
             self.send();
         }
         self.serve(if has_more { Duration::ZERO } else { TICK }).map_err(Ended::Failed)?;
-        bell.disarm();
+        wake_up.disarm();
         Ok(())
     }
 
@@ -588,8 +588,8 @@ impl<W: WaitStrategy> Work<W> {
     fn put_records(&mut self) {
         if self.replica.has_records() {
             let Self { replica, sequence, .. } = self;
-            replica.in_order(|lane, place| {
-                let Some(made) = replica.lanes.get(lane) else { return };
+            replica.in_order(|of_schema, place| {
+                let Some(made) = replica.by_schema.get(of_schema) else { return };
                 if let Some(item) = made.batch.items().get(place) {
                     sequence.put(made.batch.record(item));
                 }

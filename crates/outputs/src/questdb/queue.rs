@@ -105,7 +105,7 @@ struct State {
 pub(super) struct Queue {
     state: Mutex<State>,
     /// Rung when something changed.
-    bell: Condvar,
+    wake_up: Condvar,
     most_bytes: usize,
     /// Whether what is dropped can be had from the journal.
     has_journal: bool,
@@ -137,7 +137,13 @@ pub(super) enum Next {
 
 impl Queue {
     pub(super) fn new(most_bytes: usize, has_journal: bool) -> Self {
-        Self { state: Mutex::default(), bell: Condvar::new(), most_bytes, has_journal, shown: Arc::default() }
+        Self {
+            state: Mutex::default(),
+            wake_up: Condvar::new(),
+            most_bytes,
+            has_journal,
+            shown: Arc::default(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -145,7 +151,7 @@ impl Queue {
     }
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>, most: Duration) -> MutexGuard<'a, State> {
-        self.bell.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner).0
+        self.wake_up.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// An instrument has a symbol.
@@ -183,7 +189,7 @@ impl Queue {
         state.status.waiting += chunk.rows();
         state.ring.push_back(chunk);
         drop(state);
-        self.bell.notify_all();
+        self.wake_up.notify_all();
     }
 
     /// Records of these events are not sent now, and perhaps never.
@@ -201,7 +207,7 @@ impl Queue {
     pub(super) fn send_again(&self, events: Range<u64>) {
         if !events.is_empty() {
             self.miss(&mut self.lock(), events, 0);
-            self.bell.notify_all();
+            self.wake_up.notify_all();
         }
     }
 
@@ -239,7 +245,7 @@ impl Queue {
         state.again_bytes += chunk.bytes();
         state.again.push_back(chunk);
         drop(state);
-        self.bell.notify_all();
+        self.wake_up.notify_all();
         true
     }
 
@@ -314,7 +320,7 @@ impl Queue {
             Origin::Journal => state.again_bytes = state.again_bytes.saturating_sub(chunk.bytes()),
         }
         drop(state);
-        self.bell.notify_all();
+        self.wake_up.notify_all();
     }
 
     /// Waits between two tries; less when things end. Whether to try again.
@@ -343,13 +349,13 @@ impl Queue {
             state.phase = Phase::Over(Instant::now() + linger);
         }
         drop(state);
-        self.bell.notify_all();
+        self.wake_up.notify_all();
     }
 
     /// Nothing more is to be sent.
     pub(super) fn stop(&self) {
         self.lock().phase = Phase::Stopped;
-        self.bell.notify_all();
+        self.wake_up.notify_all();
     }
 
     /// Whether nothing more is to be sent.
@@ -390,7 +396,7 @@ pub(super) mod tests {
     use tapeworks_market::event::{Flags, Status as Trading, StatusAction};
     use tapeworks_market::{Event, EventKind, Instruments, Nanos, NbboUpdate, Publisher};
     use tapeworks_stage::Stage as _;
-    use tapeworks_store::live::Maker;
+    use tapeworks_store::live::RecordBuilder;
 
     use super::*;
     use tapeworks_market::BookOptions;
@@ -412,14 +418,14 @@ pub(super) mod tests {
 
     /// A record of a trading state for each of these events.
     fn batch(events: Range<u64>) -> Batch {
-        let (mut batch, mut maker) = (Batch::default(), Maker::new(Schema::Status));
+        let (mut batch, mut builder) = (Batch::default(), RecordBuilder::new(Schema::Status));
         let mut market = BookOptions::default().stages();
         for number in events {
             market.process(&[halt(Nanos(0))], &mut |update: NbboUpdate<'_>| {
-                maker.put(number, &update, &Instruments::default(), &mut batch);
+                builder.put(number, &update, &Instruments::default(), &mut batch);
             });
         }
-        assert!(maker.held().is_none());
+        assert!(builder.held().is_none());
         batch
     }
 

@@ -15,7 +15,7 @@ use super::output::{QuestDbFailure, TELL_EVERY};
 use super::queue::{Again, Queue, bytes_of};
 use crate::begin::{Begin, Past, catch_up};
 use tapeworks_engine::history::{History, HistoryError, Read};
-use tapeworks_engine::replica::{Mode, Replica, Special, lane_of};
+use tapeworks_engine::replica::{Mode, Replica, Special, place_of};
 use tapeworks_market::BookOptions;
 use tapeworks_runtime::waiting::{QUIET, Rest, may_sleep_unwatched};
 
@@ -25,8 +25,8 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// Events after which it is looked whether records are due.
 const MOST_EVENTS: usize = 4_096;
 
-/// How long the thread naps where nothing wakes it.
-const NAP: Duration = Duration::from_micros(100);
+/// How long the thread sleeps where nothing wakes it.
+const IDLE_SLEEP: Duration = Duration::from_micros(100);
 
 /// How long the end of a group of events is waited for before what is held of it is sent.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -86,7 +86,7 @@ impl<W: WaitStrategy> Reading<W> {
 
     fn read(&mut self) -> Result<(), QuestDbFailure> {
         self.catch_up()?;
-        let mut rest = Rest::new(self.making.begin.bell.clone(), NAP);
+        let mut rest = Rest::new(self.making.begin.wake_up.clone(), IDLE_SLEEP);
         // What was made is handed on in time.
         let longest = QUIET.min(self.making.setting.flush_every);
         while !self.queue.is_stopped() {
@@ -191,13 +191,13 @@ impl Making {
     /// Hands on the records of the schemas that have so many bytes of them, but for those that are from before.
     fn hand_on(&mut self, bytes: usize) {
         for schema in &self.setting.schemas {
-            if let Some(lane) = self.replica.lanes.get_mut(lane_of(*schema))
-                && !lane.batch.is_empty()
-                && bytes_of(&lane.batch) >= bytes
+            if let Some(of_schema) = self.replica.by_schema.get_mut(place_of(*schema))
+                && !of_schema.batch.is_empty()
+                && bytes_of(&of_schema.batch) >= bytes
             {
                 match self.first {
-                    Some(first) => self.queue.put(*schema, std::mem::take(&mut lane.batch), first),
-                    None => lane.batch.clear(),
+                    Some(first) => self.queue.put(*schema, std::mem::take(&mut of_schema.batch), first),
+                    None => of_schema.batch.clear(),
                 }
             }
         }
@@ -283,7 +283,7 @@ impl Repeating {
                     if next < wanted.end {
                         // It may be the state behind inputs that the journal lost, which is being written.
                         if since.elapsed() < HISTORY_PATIENCE {
-                            if !self.queue.pause(NAP) {
+                            if !self.queue.pause(IDLE_SLEEP) {
                                 return Ok(false);
                             }
                             continue;
@@ -300,8 +300,8 @@ impl Repeating {
                 waiting = None;
             }
             for schema in &self.schemas {
-                let Some(lane) = replica.lanes.get_mut(lane_of(*schema)) else { continue };
-                let batch = std::mem::take(&mut lane.batch);
+                let Some(of_schema) = replica.by_schema.get_mut(place_of(*schema)) else { continue };
+                let batch = std::mem::take(&mut of_schema.batch);
                 if !self.queue.put_again(*schema, batch, wanted) {
                     return Ok(false);
                 }

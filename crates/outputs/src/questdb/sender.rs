@@ -12,7 +12,7 @@ use super::database::{Database, NotTaken};
 use super::output::TELL_EVERY;
 use super::queue::{Chunk, Next, Origin, Queue};
 use super::rows;
-use tapeworks_engine::replica::{LANES, lane_of};
+use tapeworks_engine::replica::{SCHEMAS, place_of};
 
 /// Rows that one request has at most.
 const MOST_ROWS: usize = 20_000;
@@ -30,7 +30,7 @@ pub(super) struct Sending {
     buffer: Buffer,
     names: Vec<Option<Symbol>>,
     /// Of each origin and schema the last event that there was a record of, and how many of it.
-    parts: [[(u64, u32); LANES]; 2],
+    parts: [[(u64, u32); SCHEMAS]; 2],
     has_tables: bool,
     has_connected: bool,
     pause: Duration,
@@ -46,7 +46,7 @@ impl Sending {
             database,
             buffer,
             names: Vec::new(),
-            parts: [[(u64::MAX, 0); LANES]; 2],
+            parts: [[(u64::MAX, 0); SCHEMAS]; 2],
             has_tables: false,
             has_connected: false,
             pause: FIRST_PAUSE,
@@ -128,7 +128,7 @@ impl Sending {
         let mut decoder = RecordDecoder::new(chunk.records());
         let table = rows::table_name(&self.setting.table_prefix, chunk.schema);
         let Some(parts) = self.parts.get_mut(chunk.origin as usize) else { return chunk.rows() };
-        let Some(part) = parts.get_mut(lane_of(chunk.schema)) else { return chunk.rows() };
+        let Some(part) = parts.get_mut(place_of(chunk.schema)) else { return chunk.rows() };
         let mut last = *part;
         let mut unsent = chunk.rows();
         for items in chunk.items().chunks(MOST_ROWS) {
@@ -161,7 +161,7 @@ impl Sending {
             unsent -= items.len() as u64;
         }
         if let Some(part) =
-            self.parts.get_mut(chunk.origin as usize).and_then(|parts| parts.get_mut(lane_of(chunk.schema)))
+            self.parts.get_mut(chunk.origin as usize).and_then(|parts| parts.get_mut(place_of(chunk.schema)))
         {
             *part = last;
         }

@@ -23,7 +23,7 @@ use crate::pool::{Blank, Description, Pool};
 /// Bytes of the headers that are put before an IPv4 payload.
 const UDP_V4_HEADERS_BYTES: usize = 42;
 
-/// The Ethernet address of packets whose own is not known: local, and nobody's.
+/// The Ethernet address of packets whose own is not known: a local address that no card has.
 const UNKNOWN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0];
 
 /// How a [`UdpReceiver`] listens.

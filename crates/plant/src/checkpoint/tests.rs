@@ -83,10 +83,10 @@ fn day(topologies: [Topology; 3]) {
         let replayed = plant.replayed().unwrap();
         let status = plant.status();
         if round == 0 {
-            assert_eq!((plant.first_event(), status.snapshots.restored), (0, None));
+            assert_eq!((plant.first_event(), status.checkpoints.restored), (0, None));
         } else {
-            assert!(status.snapshots.restored.is_some(), "{:?}", status.snapshots);
-            assert!(status.snapshots.refused.is_empty());
+            assert!(status.checkpoints.restored.is_some(), "{:?}", status.checkpoints);
+            assert!(status.checkpoints.refused.is_empty());
             assert_eq!(plant.first_event() + replayed.events, seen.len() as u64, "where it was");
         }
         let first = plant.first_event() as usize;
@@ -99,12 +99,12 @@ fn day(topologies: [Topology; 3]) {
             std::thread::sleep(Duration::from_micros(100));
         }
         wait_until("events", || plant.status().events > had + 500);
-        let written = plant.status().snapshots.written;
-        wait_until("snapshots", || plant.status().snapshots.written > written + 1);
+        let written = plant.status().checkpoints.written;
+        wait_until("snapshots", || plant.status().checkpoints.written > written + 1);
         let handle = plant.status_handle();
         plant.stop().unwrap();
         let told = handle.lock().unwrap().clone();
-        let snapshots = &told.snapshots;
+        let snapshots = &told.checkpoints;
         assert_eq!((&snapshots.error, snapshots.failed, snapshots.skipped), (&None, 0, 0));
         assert_eq!(snapshots.taken, snapshots.written, "none is left half done");
         assert_eq!(snapshots.books_pause_ns > 0, topology == Topology::Pipeline);
@@ -243,7 +243,7 @@ fn books_of_another_event_are_not_joined_with_the_engine() {
     assert!(!part.is_wanted_at(at));
     states.send((500, Box::new(Taken::new(&engine, None, under_way).unwrap()))).unwrap();
     let running = std::thread::spawn(move || writer.run());
-    wait_until("a snapshot", || status.lock().unwrap().snapshots.written == 1);
+    wait_until("a snapshot", || status.lock().unwrap().checkpoints.written == 1);
     wait_until("the next may begin", || coordinator.begin().is_some());
     let (restored, refused) = newest(&folder.0, &opened(500), &plant().engine());
     let (restored, mut taken) = (restored.unwrap(), stage());
@@ -256,7 +256,7 @@ fn books_of_another_event_are_not_joined_with_the_engine() {
     states.send((501, Box::new(Taken::new(&engine, None, under_way).unwrap()))).unwrap();
     drop(states);
     running.join().unwrap();
-    let snapshots = status.lock().unwrap().snapshots.clone();
+    let snapshots = status.lock().unwrap().checkpoints.clone();
     assert_eq!((snapshots.written, snapshots.failed), (1, 1));
     assert!(snapshots.error.unwrap().contains("has ended"));
 }

@@ -45,7 +45,7 @@ const MOST_LOGINS: usize = 256;
 /// A month, in s.
 const COOKIE_SECONDS: u32 = 30 * 86_400;
 
-/// Everything from here, nothing in the page's own text, in nobody's frame.
+/// Everything from here, nothing in the page's own text, in no frame.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
      connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 

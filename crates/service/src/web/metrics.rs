@@ -191,7 +191,7 @@ fn plant(text: &mut Text, look: &Look) {
         let failing = u8::from(journal.error.is_some());
         text.one("journal_failed", Gauge, "1 after something went wrong with the journal", failing);
     }
-    snapshots(text, &status.snapshots);
+    snapshots(text, &status.checkpoints);
     let failed = status.roll.done.iter().filter(|day| day.outcome.is_err()).count();
     let running = u8::from(status.roll.running.is_some());
     text.one("roll_running", Gauge, "1 while files are made of an earlier day's journal", running);
@@ -201,18 +201,18 @@ fn plant(text: &mut Text, look: &Look) {
 
 fn snapshots(text: &mut Text, status: &CheckpointStatus) {
     use Kind::{Counter, Gauge};
-    text.one("state_snapshots_total", Counter, "State snapshots written", status.written);
-    let failures = "State snapshots that could not be written";
-    text.one("state_snapshot_failures_total", Counter, failures, status.failed);
-    let skipped = "State snapshots put off as the journal's queue was full";
+    text.one("state_snapshots_total", Counter, "Checkpoints written", status.written);
+    let failures = "Checkpoints that could not be written";
+    text.one("checkpoint_failures_total", Counter, failures, status.failed);
+    let skipped = "Checkpoints put off as the journal's queue was full";
     text.one("state_snapshots_skipped_total", Counter, skipped, status.skipped);
-    let when = "When the last state snapshot was written, in seconds since the epoch; 0 before the first";
-    text.one("state_snapshot_time_seconds", Gauge, when, seconds(status.time.0));
-    text.one("state_snapshot_bytes", Gauge, "Bytes of the last state snapshot", status.bytes);
-    let pause = "How long a thread paused for the last state snapshot";
-    text.family("state_snapshot_pause_seconds", Gauge, pause);
-    text.sample("state_snapshot_pause_seconds", &[("thread", "ingest")], seconds(status.pause_ns));
-    text.sample("state_snapshot_pause_seconds", &[("thread", "market")], seconds(status.books_pause_ns));
+    let when = "When the last checkpoint was written, in seconds since the epoch; 0 before the first";
+    text.one("checkpoint_time_seconds", Gauge, when, seconds(status.time.0));
+    text.one("checkpoint_bytes", Gauge, "Bytes of the last checkpoint", status.bytes);
+    let pause = "How long a thread paused for the last checkpoint";
+    text.family("checkpoint_pause_seconds", Gauge, pause);
+    text.sample("checkpoint_pause_seconds", &[("thread", "ingest")], seconds(status.pause_ns));
+    text.sample("checkpoint_pause_seconds", &[("thread", "market")], seconds(status.books_pause_ns));
 }
 
 fn multicast(text: &mut Text, stats: &MulticastStats) {
@@ -250,7 +250,7 @@ fn multicast(text: &mut Text, stats: &MulticastStats) {
         text.one(&format!("multicast_{name}_total"), Kind::Counter, help, count);
     }
     let kept = stats.next.saturating_sub(stats.oldest);
-    text.one("multicast_kept_messages", Kind::Gauge, "Messages that can be had again", kept);
+    text.one("multicast_kept_messages", Kind::Gauge, "Messages that can be requested again", kept);
     text.one("multicast_clients", Kind::Gauge, "SoupBinTCP clients connected", stats.clients);
     let lag = "Events in the ring that the multicast has not taken";
     text.one("multicast_ring_lag_events", Kind::Gauge, lag, stats.ring_lag);
@@ -487,9 +487,7 @@ fn clients(text: &mut Text, stats: &Stats) {
         }),
         ("admitted", "Clients that showed a right key", |counters| counters.admitted),
         ("closed", "Connections of clients that are over", |counters| counters.closed),
-        ("displaced", "Connections without a key that were closed for newer ones", |counters| {
-            counters.displaced
-        }),
+        ("evicted", "Connections without a key that were closed for newer ones", |counters| counters.evicted),
         ("ended_slow", "Sessions that ended as the client was too slow", |counters| counters.ended_slow),
         ("records", "Records put into queues of clients", |counters| counters.records),
         ("bytes", "Bytes written to sockets of clients", |counters| counters.bytes),

@@ -27,7 +27,7 @@ pub(super) const NOTHING: Last = Last {
     flags: 0,
 };
 
-/// What a [`Maker`](crate::live::Maker) knows beyond books and NBBO: the last trade of every instrument, by feed and of all feeds.
+/// What a [`RecordBuilder`](crate::live::RecordBuilder) knows beyond books and NBBO: the last trade of every instrument, by feed and of all feeds.
 ///
 /// Cost: per update that trades or changes an NBBO one line or two; a compare for others. 32 bytes for each instrument of each
 /// feed that trades.

@@ -15,7 +15,7 @@ use super::super::outbox::Outbox;
 use super::super::replay::{Replay, Selection};
 use super::super::transport::Transport;
 use super::Counters;
-use tapeworks_engine::replica::{LANES, lane_of};
+use tapeworks_engine::replica::{SCHEMAS, place_of};
 use tapeworks_runtime::keys::Keys;
 
 /// The time, by two clocks.
@@ -343,9 +343,9 @@ impl Conflated {
 }
 
 /// Whether of a schema the last record of an instrument tells all that can be acted on.
-fn is_of_quotes(lane: usize) -> bool {
+fn is_of_quotes(of_schema: usize) -> bool {
     let quotes = [Schema::Mbp1, Schema::Bbo1S, Schema::Bbo1M, Schema::Cmbp1, Schema::Cbbo1S, Schema::Cbbo1M];
-    quotes.map(lane_of).contains(&lane)
+    quotes.map(place_of).contains(&of_schema)
 }
 
 /// A connection and what belongs to it.
@@ -438,7 +438,7 @@ impl Client {
             publishers: Vec::new(),
             has_head: false,
             subscriptions: Vec::new(),
-            interests: (0..LANES).map(|_| None).collect(),
+            interests: (0..SCHEMAS).map(|_| None).collect(),
             named: FixedBitSet::new(),
             outbox,
             kept: Vec::new(),
@@ -552,7 +552,7 @@ impl Client {
             _ => ClientState::Live,
         };
         let admitted = self.admitted.as_ref();
-        let has = |schema: &Schema| self.interests.get(lane_of(*schema)).is_some_and(Option::is_some);
+        let has = |schema: &Schema| self.interests.get(place_of(*schema)).is_some_and(Option::is_some);
         let key = admitted.and_then(|admitted| keys.get(admitted.key));
         ClientView {
             session: self.id,
@@ -634,7 +634,7 @@ impl Client {
         let schema = subscription.schema;
         let kept = self.subscriptions.iter().find(|kept| kept.schema == schema).map(|kept| kept.start);
         let started =
-            self.interests.get(lane_of(schema)).and_then(Option::as_ref).map(|interest| interest.start);
+            self.interests.get(place_of(schema)).and_then(Option::as_ref).map(|interest| interest.start);
         match kept.or(started) {
             Some(start) if start != subscription.start => {
                 let reason = format!(
@@ -647,15 +647,18 @@ impl Client {
     }
 
     pub(super) fn interest(&mut self, schema: Schema) -> &mut Interest {
-        let lane = lane_of(schema);
-        if self.interests.len() <= lane {
-            self.interests.resize_with(lane + 1, || None);
+        let of_schema = place_of(schema);
+        if self.interests.len() <= of_schema {
+            self.interests.resize_with(of_schema + 1, || None);
         }
-        self.interests[lane].get_or_insert_default()
+        self.interests[of_schema].get_or_insert_default()
     }
 
     pub(super) fn interests(&self) -> impl Iterator<Item = (usize, &Interest)> {
-        self.interests.iter().enumerate().filter_map(|(lane, one)| one.as_ref().map(|one| (lane, one)))
+        self.interests
+            .iter()
+            .enumerate()
+            .filter_map(|(of_schema, one)| one.as_ref().map(|one| (of_schema, one)))
     }
 
     /// Whether what it gets of its one schema is what all get: no feed, instrument or time is left out.
@@ -681,7 +684,7 @@ impl Client {
                 _ => {}
             }
         }
-        if let Some(slot) = self.interests.get_mut(lane_of(subscription.schema))
+        if let Some(slot) = self.interests.get_mut(place_of(subscription.schema))
             && let Some(interest) = slot
         {
             interest.remove(&subscription.wanted, known);
@@ -692,23 +695,23 @@ impl Client {
         }
     }
 
-    /// An instrument has appeared: where its records go from now on, and the lanes on whose lists it is now.
+    /// An instrument has appeared: where its records go from now on, and the schemas on whose lists it is now.
     pub(super) fn resolve(
         &mut self,
         event: u64,
         instrument: InstrumentId,
         symbol: Symbol,
     ) -> (Option<Wanting>, Vec<usize>) {
-        let (mut wanting, mut lanes) = (None, Vec::new());
-        for (lane, interest) in self.interests.iter_mut().enumerate() {
+        let (mut wanting, mut by_schema) = (None, Vec::new());
+        for (of_schema, interest) in self.interests.iter_mut().enumerate() {
             let Some(interest) = interest else { continue };
-            lanes.extend(interest.appears(instrument, symbol).then_some(lane));
+            by_schema.extend(interest.appears(instrument, symbol).then_some(of_schema));
             if interest.wants(instrument, event) {
                 let is_kept = interest.start.is_some() && self.replay.is_some();
                 wanting = if is_kept { wanting.or(Some(Wanting::Kept)) } else { Some(Wanting::Now) };
             }
         }
-        (wanting, lanes)
+        (wanting, by_schema)
     }
 
     /// Tells an instrument's symbol, once.
@@ -769,9 +772,10 @@ impl Client {
     }
 
     /// Whether the records of `batch` can be put as they are.
-    pub(super) fn takes_whole(&self, lane: usize, batch: &Batch, limit: usize) -> bool {
+    pub(super) fn takes_whole(&self, of_schema: usize, batch: &Batch, limit: usize) -> bool {
         let first = batch.items().first().map_or(0, |item| item.event);
-        let groups = self.interests.get(lane).and_then(Option::as_ref).map(|interest| &interest.groups[..]);
+        let groups =
+            self.interests.get(of_schema).and_then(Option::as_ref).map(|interest| &interest.groups[..]);
         self.phase == Phase::Live
             && !self.is_over
             && self.skipping.is_none()
@@ -791,14 +795,14 @@ impl Client {
     /// Takes a record, if it is wanted: into the queue, or wherever it goes while the client is behind.
     pub(super) fn deliver(
         &mut self,
-        lane: usize,
+        of_schema: usize,
         item: &Item,
         record: &[u8],
         now: Nanos,
         limit: usize,
         counters: &mut Counters,
     ) {
-        let Some(interest) = self.interests.get(lane).and_then(Option::as_ref) else { return };
+        let Some(interest) = self.interests.get(of_schema).and_then(Option::as_ref) else { return };
         if self.phase != Phase::Live
             || self.is_over
             || !interest.wants(item.instrument, item.event)
@@ -820,11 +824,12 @@ impl Client {
                 counters.skipped += 1;
             }
             SlowReader::Conflate
-                if is_of_quotes(lane) && (waiting > limit / 4 || !self.conflated.is_empty()) =>
+                if is_of_quotes(of_schema) && (waiting > limit / 4 || !self.conflated.is_empty()) =>
             {
-                let is_across = [Schema::Cmbp1, Schema::Cbbo1S, Schema::Cbbo1M].map(lane_of).contains(&lane);
+                let is_across =
+                    [Schema::Cmbp1, Schema::Cbbo1S, Schema::Cbbo1M].map(place_of).contains(&of_schema);
                 let publisher = if is_across { 0 } else { item.publisher };
-                if self.conflated.put((lane, publisher, item.instrument), record) {
+                if self.conflated.put((of_schema, publisher, item.instrument), record) {
                     self.conflated_count += 1;
                     counters.conflated += 1;
                 }
@@ -928,7 +933,7 @@ impl Client {
     /// What a replay is to give.
     pub(super) fn selections(&self) -> Vec<Selection> {
         let of = |schema: Schema| {
-            let interest = self.interests.get(lane_of(schema))?.as_ref()?;
+            let interest = self.interests.get(place_of(schema))?.as_ref()?;
             Some(Selection { schema, start: interest.start?, wanted: interest.asked.clone() })
         };
         Schema::ALL.into_iter().filter_map(of).collect()
@@ -945,7 +950,7 @@ impl Client {
     pub(super) fn finish_replay(&mut self, now: Nanos, counters: &mut Counters) {
         self.replay = None;
         for schema in Schema::ALL {
-            let interest = self.interests.get_mut(lane_of(schema)).and_then(Option::as_mut);
+            let interest = self.interests.get_mut(place_of(schema)).and_then(Option::as_mut);
             let Some(interest) = interest.filter(|interest| interest.start.is_some()) else { continue };
             interest.start = None;
             interest.asked = Vec::new();

@@ -13,7 +13,7 @@ use crate::folder::{segments, set_aside_of};
 /// [`JournalWriter::begin_removal`](crate::JournalWriter::begin_removal).
 #[derive(Debug)]
 #[must_use = "the writer waits for what comes of it"]
-pub struct Chore(pub(crate) Work);
+pub struct IoTask(pub(crate) Work);
 
 #[derive(Debug)]
 pub(crate) enum Work {
@@ -31,7 +31,7 @@ pub(crate) enum Work {
     },
 }
 
-/// What came of a [`Chore`], for [`JournalWriter::finish`](crate::JournalWriter::finish).
+/// What came of a [`IoTask`], for [`JournalWriter::finish`](crate::JournalWriter::finish).
 #[derive(Debug)]
 #[must_use = "the writer counts it"]
 pub struct Finished(pub(crate) Outcome);
@@ -42,7 +42,7 @@ pub(crate) enum Outcome {
     Removed { segments: u64, result: Result<(), JournalError> },
 }
 
-impl Chore {
+impl IoTask {
     /// Does it, and waits for the disk.
     pub fn run(self) -> Finished {
         Finished(match self.0 {
