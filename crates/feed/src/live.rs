@@ -7,7 +7,7 @@
 //! - When it is given up, a [`EventKind::Gap`] makes the channel's books stale (DBN's `MAYBE_BAD_BOOK`) and what waited goes on.
 //! - If the missing messages come after that, only the instruments that they name stay stale.
 //! - A snapshot, where the channel can have one, makes the books anew: [`EventKind::Clear`], what the snapshot holds, and the
-//!   messages that came since, all with [`Flags::SNAPSHOT`]. Trades in them are not told twice.
+//!   messages that came since, all with [`Flags::SNAPSHOT`](tapeworks_market::Flags::SNAPSHOT). Trades in them are not told twice.
 //! - Whoever keeps the books says when the venue's messages contradict them ([`Input::Contradicted`]): a snapshot is asked for, at most
 //!   once in a while.
 //! - Silence makes the books stale until the channel is heard again and nothing was missed. When nothing is heard at all, an

@@ -8,6 +8,8 @@
 //! [`SessionId`] holds the unit and nothing else); headers that differ by what the packet carries (MEMX: [`Packet`] says
 //! how long this one is).
 //!
+//! A request is bytes. How they travel is the caller's affair: UDP for the transports here.
+//!
 //! Cost: a header is one cache line, read once.
 
 use std::fmt;

@@ -32,7 +32,7 @@ pub struct LineCounters {
     pub malformed: u64,
     /// Packets of a session that is over.
     pub of_past_sessions: u64,
-    /// Packets whose number lies too far ahead to be believed ([`MOST_AHEAD`]).
+    /// Packets whose number lies too far ahead to be believed ([`MOST_AHEAD`](super::MOST_AHEAD)).
     pub implausible: u64,
     /// Answers that have nothing which is missing and was asked for.
     pub unasked: u64,
@@ -55,9 +55,9 @@ pub struct ArbiterCounters {
     pub repeated_requests: u64,
     /// Messages that answers brought.
     pub recovered: u64,
-    /// Recoveries of a thousand messages or a second, and more: [`Arbiter::last_recovery`].
+    /// Recoveries of a thousand messages or a second, and more: [`Arbiter::last_recovery`](super::Arbiter::last_recovery).
     pub long_recoveries: u64,
-    /// Holes that were not asked for because they are longer than [`RetransmissionOptions::limit_messages`].
+    /// Holes that were not asked for because they are longer than [`RetransmissionOptions::limit_messages`](super::RetransmissionOptions::limit_messages).
     pub too_long: u64,
     /// Holes given up.
     pub gaps: u64,
@@ -94,13 +94,13 @@ pub enum GapReason {
     NoServer,
     /// The same, of the beginning of a session: the channel was joined late.
     JoinedLate,
-    /// The requests timed out [`RetransmissionOptions::attempts`] times in a row.
+    /// The requests timed out [`RetransmissionOptions::attempts`](super::RetransmissionOptions::attempts) times in a row.
     Attempts,
-    /// The recovery took longer than [`RetransmissionOptions::limit_ns`].
+    /// The recovery took longer than [`RetransmissionOptions::limit_ns`](super::RetransmissionOptions::limit_ns).
     TimeLimit,
-    /// More messages are missing than [`RetransmissionOptions::limit_messages`].
+    /// More messages are missing than [`RetransmissionOptions::limit_messages`](super::RetransmissionOptions::limit_messages).
     MessageLimit,
-    /// More waited behind it than [`ArbiterOptions::held_bytes`].
+    /// More waited behind it than [`ArbiterOptions::held_bytes`](super::ArbiterOptions::held_bytes).
     HeldBytes,
     /// Another session began.
     SessionChange,
