@@ -328,6 +328,7 @@ mod tests {
         for session in [
             SessionId::MoldUdp64(*b"AA00000007"),
             SessionId::IexTp { protocol: 0x8004, channel: 1, session: 7 },
+            SessionId::Memoir(7),
         ] {
             let request = Request { session, first: 1 << 40, count: 65_534 };
             assert_eq!(session.transport().read_request(&request.encode()), Some(request));
