@@ -1,7 +1,7 @@
 //! What a venue says of what happens, in its protocol.
 //!
 //! The [generator](crate::generator) decides what happens; a [`Dialect`] is one file that tells it in one protocol.
-//! [`for_dialect!`] turns the kind of a venue into the type, so that nothing else here matches on a protocol.
+//! `for_dialect!` turns the kind of a venue into the type, so that nothing else here matches on a protocol.
 
 use tapeworks_wire::Ascii;
 
@@ -61,24 +61,3 @@ pub(crate) trait Dialect {
     /// Writes another time into a message.
     fn restamp(message: &mut [u8], utc_ns: u64, midnight_ns: u64);
 }
-
-/// Runs an expression with the type of the dialect that a [`VenueKind`] speaks.
-macro_rules! for_dialect {
-    ($kind:expr, $dialect:ident => $body:expr) => {
-        match $kind {
-            $crate::VenueKind::Nasdaq | $crate::VenueKind::Bx | $crate::VenueKind::Psx => {
-                type $dialect = $crate::nasdaq::Itch;
-                $body
-            }
-            $crate::VenueKind::IexTops | $crate::VenueKind::IexDeep => {
-                type $dialect = $crate::iex::Iex;
-                $body
-            }
-            $crate::VenueKind::Memx => {
-                type $dialect = $crate::memoir::Memoir;
-                $body
-            }
-        }
-    };
-}
-pub(crate) use for_dialect;

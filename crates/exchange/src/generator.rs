@@ -13,7 +13,8 @@ use std::collections::BinaryHeap;
 use tapeworks_wire::nasdaq::itch50::{CrossType, ReasonCode, TradingState};
 
 use crate::book::{Book, Order, Side};
-use crate::dialect::{Dialect as _, for_dialect};
+use crate::dialect::Dialect as _;
+use crate::dialects::for_dialect;
 use crate::iex::{self, Quote};
 use crate::instrument::Instrument;
 use crate::nasdaq;

@@ -8,8 +8,8 @@ use crate::book::{Book, Side};
 use crate::dialect::Dialect;
 use crate::instrument::Instrument;
 use crate::outbox::{Outbox, Print, Stamp, Standing, in_market_hours};
+use crate::scenario::{CLOSE_NS, OPEN_NS};
 use crate::scenario::{SECOND_NS, VenueKind};
-use crate::schedule::{CLOSE_NS, OPEN_NS};
 
 fn time(stamp: &Stamp) -> NanosecondsSinceEpoch {
     NanosecondsSinceEpoch(stamp.utc_ns)

@@ -24,6 +24,7 @@
 
 mod book;
 mod dialect;
+mod dialects;
 mod files;
 mod generator;
 mod iex;

@@ -18,7 +18,8 @@ use tapeworks_session::glimpse::Image;
 use tapeworks_session::transport::digits;
 use tapeworks_session::{Content, Made, SessionId, Stream};
 
-use crate::dialect::{Dialect as _, for_dialect};
+use crate::dialect::Dialect as _;
+use crate::dialects::for_dialect;
 use crate::generator::{Generator, MAX_MESSAGE_BYTES};
 use crate::lines::{LineOptions, Lines, Outgoing};
 use crate::report::{Injected, VenueReport};

@@ -6,7 +6,7 @@ use tapeworks_wire::nasdaq::itch50::{ReasonCode, TradingState};
 
 use crate::book::{Order, Side};
 use crate::instrument::Instrument;
-use crate::schedule::{CLOSE_NS, OPEN_NS};
+use crate::scenario::{CLOSE_NS, OPEN_NS};
 
 /// A change of a book, the same for every protocol.
 #[derive(Debug, Clone, Copy)]

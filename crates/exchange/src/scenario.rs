@@ -5,14 +5,17 @@ use std::net::SocketAddrV4;
 use tapeworks_session::{SessionId, TransportKind};
 use tapeworks_wire::iex::tp::MessageProtocolId;
 
-use crate::schedule::{CLOSE_NS, OPEN_NS};
-
 /// Nanoseconds of one second.
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 /// Nanoseconds of one minute.
 pub(crate) const MINUTE_NS: u64 = 60 * SECOND_NS;
 /// Nanoseconds of one hour.
 pub(crate) const HOUR_NS: u64 = 60 * MINUTE_NS;
+
+/// Market hours, in nanoseconds since midnight in New York.
+pub(crate) const OPEN_NS: u64 = 9 * HOUR_NS + 30 * MINUTE_NS;
+/// The close.
+pub(crate) const CLOSE_NS: u64 = 16 * HOUR_NS;
 
 /// Friday, 2025-11-14, 00:00 in New York: 05:00 UTC, in nanoseconds since 1970-01-01 00:00 UTC.
 pub const DEFAULT_MIDNIGHT_NS: u64 = 1_763_096_400 * SECOND_NS;

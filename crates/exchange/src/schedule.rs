@@ -4,12 +4,7 @@
 //! each, so a session has the number of messages that was asked for. Memory: 8 bytes for each second.
 
 use crate::random::Random;
-use crate::scenario::{Burst, HOUR_NS, MINUTE_NS, SECOND_NS, Scenario};
-
-/// Market hours, in nanoseconds since midnight in New York.
-pub(crate) const OPEN_NS: u64 = 9 * HOUR_NS + 30 * MINUTE_NS;
-/// The close.
-pub(crate) const CLOSE_NS: u64 = 16 * HOUR_NS;
+use crate::scenario::{Burst, CLOSE_NS, MINUTE_NS, OPEN_NS, SECOND_NS, Scenario};
 
 /// Of 8 arrivals of the day's profile, this many follow the one before them within about a microsecond.
 const CLUSTERED_OF_8: u64 = 5;

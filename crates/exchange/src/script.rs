@@ -2,11 +2,12 @@
 
 use tapeworks_wire::nasdaq::itch50::{ReasonCode, TradingState};
 
-use crate::dialect::{Dialect as _, for_dialect};
+use crate::dialect::Dialect as _;
+use crate::dialects::for_dialect;
 use crate::iex;
 use crate::nasdaq;
+use crate::scenario::{CLOSE_NS, OPEN_NS};
 use crate::scenario::{HOUR_NS, MINUTE_NS, SECOND_NS, Scenario, VenueKind};
-use crate::schedule::{CLOSE_NS, OPEN_NS};
 
 /// What happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,27 +19,29 @@
 //! A packet in order costs the header's line and some ten compares (of its session, its place in the channel and on its
 //! line). Only what comes behind a hole is copied, into buffers that are used again.
 
-use serde::{Deserialize, Serialize};
+mod counters;
+mod hole;
+mod line;
+mod session;
+
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
 use tapeworks_market::{Line, Nanos};
 use tapeworks_session::{Header, Request, SessionId, TransportKind};
 use tapeworks_wire::DecodeError;
 
 use crate::ranges::Ranges;
-pub use crate::recovery::RetransmissionOptions;
-use crate::recovery::{Recovery, TimedOut};
+use crate::recovery::Recovery;
+use hole::Hole;
+use line::LineFollower;
 
-/// A session joined so near to its beginning is asked for from the beginning rather than joined by a snapshot.
-const NEAR_THE_BEGINNING: u64 = 500;
+pub use crate::recovery::RetransmissionOptions;
+pub use counters::{ArbiterCounters, GapReason, LineCounters, RecoveryReport};
 
 /// Buffers of packets that are kept to be used again.
 const MOST_SPARE: usize = 1024;
-
-/// From so many messages, or so many ns, on a recovery is one that people want to know of.
-const LONG_MESSAGES: u64 = 1_000;
-const LONG_NS: u64 = 1_000_000_000;
 
 /// Lines of a channel: A, B, and retransmissions ([`Line::Recovery`]).
 pub const LINES: usize = 3;
@@ -86,169 +88,6 @@ impl Default for ArbiterOptions {
             silence_ns: 3_000_000_000,
             join: Join::Beginning,
         }
-    }
-}
-
-/// What one line brought.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-pub struct LineCounters {
-    /// Packets, heartbeats included.
-    pub packets: u64,
-    /// Messages in them, however often.
-    pub messages: u64,
-    /// Messages that this line brought first.
-    pub won: u64,
-    /// Messages that were there already.
-    pub duplicate: u64,
-    /// Messages that came after their hole was given up.
-    pub late: u64,
-    /// Messages that this line passed over and has not brought since.
-    pub lost: u64,
-    /// Messages that it brought after later ones: they are not lost.
-    pub reordered: u64,
-    /// Messages that it brought more than once.
-    pub repeated: u64,
-    /// Times that it fell silent.
-    pub silences: u64,
-    /// Packets whose header cannot be read.
-    pub malformed: u64,
-    /// Packets of a session that is over.
-    pub of_past_sessions: u64,
-    /// Packets whose number lies too far ahead to be believed ([`MOST_AHEAD`]).
-    pub implausible: u64,
-    /// Answers that have nothing which is missing and was asked for.
-    pub unasked: u64,
-}
-
-/// What a channel went through.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-pub struct ArbiterCounters {
-    /// Messages handed on, each once.
-    pub messages: u64,
-    /// Holes seen in the sequence of both lines.
-    pub holes: u64,
-    /// Of them, those that a line filled within the reorder window.
-    pub filled_by_lines: u64,
-    /// Of them, those that retransmissions filled.
-    pub filled_by_retransmission: u64,
-    /// Requests for messages.
-    pub requests: u64,
-    /// Of them, those that timed out and were repeated.
-    pub repeated_requests: u64,
-    /// Messages that answers brought.
-    pub recovered: u64,
-    /// Recoveries of a thousand messages or a second, and more: [`Arbiter::last_recovery`].
-    pub long_recoveries: u64,
-    /// Holes that were not asked for because they are longer than [`RetransmissionOptions::limit_messages`].
-    pub too_long: u64,
-    /// Holes given up.
-    pub gaps: u64,
-    /// Of them, by [`GapReason`]: see [`ArbiterCounters::gaps_of`].
-    pub gaps_by: [u64; GapReason::ALL.len()],
-    /// Messages in them.
-    pub missing: u64,
-    /// Messages of given-up holes that came after all.
-    pub late: u64,
-    /// Holes given up because too much was held behind them.
-    pub overflows: u64,
-    /// Sessions that began after another.
-    pub session_changes: u64,
-    /// Times that the numbers began anew without a new session.
-    pub sequence_resets: u64,
-    /// Ends of session.
-    pub ends_of_session: u64,
-    /// Times that the channel fell silent.
-    pub silences: u64,
-}
-
-impl ArbiterCounters {
-    /// Holes given up for `reason`. All reasons together are [`ArbiterCounters::gaps`].
-    pub fn gaps_of(&self, reason: GapReason) -> u64 {
-        self.gaps_by.get(reason as usize).copied().unwrap_or_default()
-    }
-}
-
-/// Why a hole was given up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum GapReason {
-    /// The reorder window was over, and there is no retransmission server.
-    NoServer,
-    /// The same, of the beginning of a session: the channel was joined late.
-    JoinedLate,
-    /// The requests timed out [`RetransmissionOptions::attempts`] times in a row.
-    Attempts,
-    /// The recovery took longer than [`RetransmissionOptions::limit_ns`].
-    TimeLimit,
-    /// More messages are missing than [`RetransmissionOptions::limit_messages`].
-    MessageLimit,
-    /// More waited behind it than [`ArbiterOptions::held_bytes`].
-    HeldBytes,
-    /// Another session began.
-    SessionChange,
-    /// The channel was joined late, and no snapshot came.
-    NoSnapshot,
-    /// The numbers jumped too far to be believed, and stayed there for the time of silence.
-    Jump,
-}
-
-impl GapReason {
-    /// Each of them, in order.
-    pub const ALL: [Self; 9] = [
-        Self::NoServer,
-        Self::JoinedLate,
-        Self::Attempts,
-        Self::TimeLimit,
-        Self::MessageLimit,
-        Self::HeldBytes,
-        Self::SessionChange,
-        Self::NoSnapshot,
-        Self::Jump,
-    ];
-
-    /// As metrics name it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NoServer => "no_server",
-            Self::JoinedLate => "joined_late",
-            Self::Attempts => "attempts",
-            Self::TimeLimit => "time_limit",
-            Self::MessageLimit => "message_limit",
-            Self::HeldBytes => "held_bytes",
-            Self::SessionChange => "session_change",
-            Self::NoSnapshot => "no_snapshot",
-            Self::Jump => "jump",
-        }
-    }
-}
-
-/// What came of a hole that was asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct RecoveryReport {
-    /// The first number that was missing.
-    pub first: u64,
-    /// The first number behind the hole.
-    pub end: u64,
-    /// When it was first asked for.
-    pub began: Nanos,
-    /// When it was filled or given up.
-    pub ended: Nanos,
-    /// Messages that answers brought.
-    pub recovered: u64,
-    /// Requests sent.
-    pub requests: u64,
-    /// Whether it was filled.
-    pub is_complete: bool,
-}
-
-impl RecoveryReport {
-    /// How long it took, in ns.
-    pub const fn duration_ns(&self) -> u64 {
-        self.ended.since(self.began)
-    }
-
-    const fn is_long(&self) -> bool {
-        self.end.saturating_sub(self.first) >= LONG_MESSAGES || self.duration_ns() >= LONG_NS
     }
 }
 
@@ -314,77 +153,6 @@ struct Held {
     line: Line,
     received: Nanos,
     payload: Vec<u8>,
-}
-
-/// Follows what one line brings.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct LineFollower {
-    next: Option<u64>,
-    /// The first message that it is followed from.
-    begin: u64,
-    holes: Ranges,
-    last: Option<Nanos>,
-    is_silent: bool,
-    counters: LineCounters,
-}
-
-impl LineFollower {
-    #[inline]
-    fn see(&mut self, header: &Header, received: Nanos) {
-        self.counters.packets += 1;
-        self.counters.messages += header.count;
-        self.last = Some(received);
-        self.is_silent = false;
-        let end = header.first.saturating_add(header.count);
-        match self.next {
-            Some(next) if next == header.first => self.next = Some(end),
-            Some(next) => self.out_of_order(next, header.first, end),
-            None => (self.begin, self.next) = (header.first, Some(end)),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn out_of_order(&mut self, next: u64, first: u64, end: u64) {
-        if first > next {
-            self.counters.lost = self.counters.lost.saturating_add(self.holes.insert(next..first).0);
-        } else {
-            let known = end.min(next);
-            let found = self.holes.remove(first..known);
-            // Messages before the first packet that was seen come for the first time.
-            let earlier = self.begin.clamp(first, known) - first;
-            if known >= self.begin {
-                self.begin = self.begin.min(first);
-            }
-            self.counters.lost = self.counters.lost.saturating_sub(found);
-            self.counters.reordered += found + earlier;
-            self.counters.repeated += (known - first).saturating_sub(found + earlier);
-        }
-        self.next = Some(next.max(end));
-    }
-
-    /// A session begins, at `first` if that is known.
-    fn restart(&mut self, first: Option<u64>) {
-        (self.begin, self.next) = (first.unwrap_or_default(), first);
-        self.holes.clear();
-    }
-}
-
-/// A hole that is being worked on.
-#[derive(Debug, Serialize, Deserialize)]
-struct Hole {
-    /// When it was seen.
-    since: Nanos,
-    /// Requests; `None` within the reorder window.
-    recovery: Option<Recovery>,
-    /// When a line last brought what the hole began with.
-    narrowed: Option<Nanos>,
-}
-
-impl Hole {
-    const fn new(since: Nanos) -> Self {
-        Self { since, recovery: None, narrowed: None }
-    }
 }
 
 /// Makes one sequence of a channel's lines: see the [module](self).
@@ -558,13 +326,6 @@ impl Arbiter {
         };
         let lines = self.lines[..2].iter().filter_map(|line| silence(line.last, line.is_silent)).min();
         [hole, successor, lines, silence(self.last, self.is_silent)].into_iter().flatten().min()
-    }
-
-    fn hole_deadline(&self, hole: &Hole) -> Nanos {
-        match (&hole.recovery, &self.options.retransmission) {
-            (Some(recovery), Some(options)) => recovery.deadline(options),
-            _ => Nanos(hole.since.0.saturating_add(self.options.reorder_window_ns)),
-        }
     }
 
     /// Takes a packet of a line; retransmissions come as [`Line::Recovery`].
@@ -875,162 +636,6 @@ impl Arbiter {
         }
     }
 
-    /// Hands on what is held and no longer behind a hole, and looks at what is missing then.
-    fn go_on(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
-        if self.held.is_empty() && self.successor.is_empty() {
-            self.hole = None;
-            return;
-        }
-        let was = self.next;
-        self.release(deliver);
-        let Some(mut hole) = self.hole.take() else { return self.change_session_if_done(now, deliver) };
-        let front = self.held.front().map(|front| (front.header.first, front.received));
-        let next = self.next.unwrap_or_default();
-        let Some(recovery) = &mut hole.recovery else {
-            match front {
-                None => {
-                    self.counters.filled_by_lines += 1;
-                    self.heard(now, deliver);
-                    self.change_session_if_done(now, deliver);
-                }
-                // Another hole, which was there since what lies behind it came.
-                Some((_, since)) if self.next != was => self.hole = Some(Hole::new(since)),
-                Some(_) => self.hole = Some(hole),
-            }
-            return;
-        };
-        match (front, &self.options.retransmission) {
-            (Some((behind, _)), Some(options)) if next < recovery.end() => {
-                let is_asked_for = recovery.go_on(next, behind, options, now);
-                self.hole = Some(hole);
-                if !is_asked_for {
-                    self.give_up(GapReason::Attempts, now, deliver);
-                }
-            }
-            (front, _) => {
-                self.report(recovery, now, true);
-                self.counters.filled_by_retransmission += 1;
-                match front {
-                    None => {
-                        self.heard(now, deliver);
-                        self.change_session_if_done(now, deliver);
-                    }
-                    Some((_, since)) => {
-                        self.counters.holes += 1;
-                        self.hole = Some(Hole::new(since));
-                        self.work_on_hole(now, false, deliver);
-                    }
-                }
-            }
-        }
-    }
-
-    /// A hole that was asked for is filled or given up.
-    fn report(&mut self, recovery: &Recovery, now: Nanos, is_complete: bool) {
-        let report = RecoveryReport {
-            first: recovery.first(),
-            end: recovery.end(),
-            began: recovery.began(),
-            ended: now,
-            recovered: recovery.recovered(),
-            requests: recovery.requests(),
-            is_complete,
-        };
-        if report.is_long() {
-            self.counters.long_recoveries += 1;
-            self.last_recovery = Some(report);
-        }
-    }
-
-    /// The reorder window is over: asks for what is missing before the first packet held. `false`: it may not be asked for.
-    fn ask(&mut self, now: Nanos, is_tick: bool) -> bool {
-        let (Some(hole), Some(options)) = (&mut self.hole, &self.options.retransmission) else {
-            return false;
-        };
-        let (Some(next), Some(front)) = (self.next, self.held.front()) else { return false };
-        let missing = next..front.header.first;
-        if missing.is_empty() {
-            return false;
-        }
-        if missing.end - missing.start > options.limit_messages {
-            self.counters.too_long += 1;
-            return false;
-        }
-        hole.recovery = Some(Recovery::new(missing, options, now, is_tick));
-        true
-    }
-
-    /// Whether lines still brought what the hole began with, later than a line may lag after all that is held: they go on from
-    /// before it, and the held packets are a stray one's.
-    fn contradicts_held(&self, hole: &Hole) -> bool {
-        let window_ns = self.options.reorder_window_ns;
-        hole.narrowed.is_some_and(|at| self.held.iter().all(|held| at.since(held.received) > window_ns))
-    }
-
-    /// The hole is given up, and what is held goes on.
-    fn give_up(&mut self, reason: GapReason, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
-        let Some(hole) = self.hole.take() else { return };
-        if reason != GapReason::HeldBytes && self.contradicts_held(&hole) {
-            // Nothing is missing, and what claimed it was is not to be believed.
-            while let Some(held) = self.held.pop_front() {
-                self.lines[place(held.line)].counters.implausible += 1;
-                self.held_bytes -= held.payload.len();
-                self.let_go(held.payload);
-            }
-            return;
-        }
-        let recovery = hole.recovery;
-        let Some(front) = self.held.front() else { return };
-        let end = recovery.as_ref().map_or(front.header.first, Recovery::end);
-        self.is_silent = false;
-        // Of what was asked for, some may be held.
-        while let Some(first_held) = self.held.front().map(|front| front.header.first)
-            && self.next.is_some_and(|next| next < end)
-        {
-            self.pass_over(first_held, reason, now, deliver);
-            self.release(deliver);
-        }
-        if let Some(recovery) = &recovery {
-            self.report(recovery, now, false);
-        }
-        self.release(deliver);
-        match self.held.front() {
-            // What comes behind is a hole of its own.
-            Some(front) => {
-                self.counters.holes += 1;
-                self.hole = Some(Hole::new(front.received));
-            }
-            None => self.change_session_if_done(now, deliver),
-        }
-    }
-
-    /// Does what is due for the hole: it is asked for, once more, or given up. `is_tick`: `now` is the present and not a packet's time.
-    fn work_on_hole(&mut self, now: Nanos, is_tick: bool, deliver: &mut impl FnMut(Delivery<'_>)) {
-        while let Some(hole) = &self.hole {
-            if now < self.hole_deadline(hole) || hole.recovery.is_some() && !is_tick {
-                return;
-            }
-            let recovery = self.hole.as_mut().and_then(|hole| hole.recovery.as_mut());
-            let over = match (recovery, &self.options.retransmission) {
-                (None, Some(_)) => (!self.ask(now, is_tick)).then_some(GapReason::MessageLimit),
-                (Some(recovery), Some(options)) if !recovery.is_over_time(options, now) => {
-                    match recovery.time_out(options, now) {
-                        TimedOut::Repeated(requests) => {
-                            self.counters.repeated_requests += requests;
-                            None
-                        }
-                        TimedOut::Exhausted => Some(GapReason::Attempts),
-                    }
-                }
-                (Some(_), _) => Some(GapReason::TimeLimit),
-                (None, None) => Some(GapReason::NoServer),
-            };
-            if let Some(reason) = over {
-                self.give_up(reason, now, deliver);
-            }
-        }
-    }
-
     /// The clock says `now`: windows and answers may be over, lines silent.
     pub fn advance(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         self.pass(now, true, deliver);
@@ -1066,158 +671,6 @@ impl Arbiter {
         }
     }
 
-    /// A packet of another session than the one that is followed. `true`: its session is followed now.
-    #[cold]
-    #[inline(never)]
-    fn other_session(
-        &mut self,
-        header: &Header,
-        line: Line,
-        received: Nanos,
-        payload: &[u8],
-        deliver: &mut impl FnMut(Delivery<'_>),
-    ) -> bool {
-        let follower = &mut self.lines[place(line)];
-        if self.session.is_none() {
-            self.join(header, received, deliver);
-            return true;
-        }
-        if self.past == Some(header.session) {
-            follower.counters.of_past_sessions += 1;
-            return false;
-        }
-        if self.successor.is_empty() {
-            self.successor_since = received;
-        } else if self.successor.front().is_some_and(|first| first.header.session != header.session) {
-            // Two sessions ahead at once: the older is over before it began.
-            self.change_session(received, deliver);
-            return self.session == Some(header.session)
-                || self.other_session(header, line, received, payload, deliver);
-        }
-        let held = self.copy_of(header, line, received, payload);
-        self.successor.push_back(held);
-        if self.held_bytes > self.options.held_bytes {
-            self.counters.overflows += 1;
-            self.change_session(received, deliver);
-        } else {
-            self.change_session_if_done(received, deliver);
-        }
-        false
-    }
-
-    /// The session is complete: the one that follows begins.
-    fn change_session_if_done(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
-        if !self.successor.is_empty() && self.held.is_empty() && self.end.is_some() && self.end == self.next {
-            self.change_session(now, deliver);
-        }
-    }
-
-    /// The session that follows begins, whatever is missing of this one.
-    fn change_session(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
-        while !self.held.is_empty() && self.next.is_some() {
-            self.give_up_last(GapReason::SessionChange, now, deliver);
-        }
-        let waiting = std::mem::take(&mut self.successor);
-        let Some(first) = waiting.front() else { return };
-        self.past = self.session;
-        self.counters.session_changes += 1;
-        let header = first.header;
-        self.lines.iter_mut().for_each(|line| line.restart(None));
-        self.join(&header, now, deliver);
-        for held in waiting {
-            self.held_bytes -= held.payload.len();
-            self.of_session(&held.header, held.line, held.received, &held.payload, deliver);
-            self.let_go(held.payload);
-        }
-    }
-
-    /// As [`Arbiter::give_up`], without looking for a session that follows.
-    fn give_up_last(&mut self, reason: GapReason, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
-        let waiting = std::mem::take(&mut self.successor);
-        self.give_up(reason, now, deliver);
-        self.successor = waiting;
-    }
-
-    /// A session is heard for the first time, by this packet.
-    fn join(&mut self, header: &Header, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
-        // A beginning that a request or two can bring needs no snapshot.
-        let within_reach = self
-            .options
-            .retransmission
-            .map_or(1, |options| u64::from(options.messages_per_request).min(NEAR_THE_BEGINNING));
-        match self.options.join {
-            Join::Snapshot if header.first > within_reach => {}
-            Join::FirstHeard if self.session.is_none() => {
-                self.begin(header.session, header.first, now, deliver);
-                return;
-            }
-            _ => {
-                self.begin(header.session, 1, now, deliver);
-                return;
-            }
-        }
-        self.forget(header.session, now);
-        self.is_joining = true;
-        self.wants_snapshot = true;
-        deliver(Delivery::Joining { now });
-    }
-
-    fn forget(&mut self, session: SessionId, now: Nanos) {
-        self.session = Some(session);
-        self.next = None;
-        self.is_joining = false;
-        self.end = None;
-        self.hole = None;
-        self.given_up.clear();
-        self.forgotten = 0;
-        self.advanced = now;
-        self.is_silent = false;
-        while let Some(held) = self.held.pop_front() {
-            self.held_bytes -= held.payload.len();
-            self.let_go(held.payload);
-        }
-    }
-
-    /// A session begins, with the message numbered `first`: what is not there from it on is a hole as any other.
-    fn begin(&mut self, session: SessionId, first: u64, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
-        self.forget(session, now);
-        self.lines.iter_mut().for_each(|line| line.restart(Some(first)));
-        self.next = Some(first);
-        deliver(Delivery::Session { session, first, now });
-    }
-
-    /// A snapshot holds what came before `next`: the session is followed from there.
-    pub fn joined_by_snapshot(&mut self, next: u64, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
-        if !std::mem::replace(&mut self.is_joining, false) {
-            return;
-        }
-        self.next = Some(next);
-        self.advanced = now;
-        self.resume(now, deliver);
-    }
-
-    /// There is no snapshot to be had: the session is followed from the first packet that is held.
-    pub fn join_without_snapshot(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
-        let (true, Some(session)) = (self.is_joining, self.session) else { return };
-        self.is_joining = false;
-        let first = self.held.front().map_or(1, |held| held.header.first);
-        self.next = Some(1);
-        self.advanced = now;
-        deliver(Delivery::Session { session, first: 1, now });
-        self.pass_over(first, GapReason::NoSnapshot, now, deliver);
-        // It was asked for in vain.
-        self.wants_snapshot = false;
-        self.resume(now, deliver);
-    }
-
-    /// What was held while joining goes on, as far as there is no hole.
-    fn resume(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
-        self.release(deliver);
-        let is_hole = !self.held.is_empty();
-        self.counters.holes += u64::from(is_hole);
-        self.hole = is_hole.then(|| Hole::new(now));
-    }
-
     /// The numbers given up and not come since.
     pub fn missing(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.given_up.iter()
@@ -1238,30 +691,6 @@ impl Arbiter {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_was_overtaken_before_a_line_was_followed_is_not_repeated() {
-        let mut follower = LineFollower::default();
-        let session = SessionId::MoldUdp64(*b"0123456789");
-        let steps = [
-            // First number, count; then lost, reordered, repeated so far.
-            ((7, 2), (0, 0, 0)),
-            ((5, 2), (0, 2, 0)),
-            ((5, 2), (0, 2, 2)),
-            ((11, 1), (2, 2, 2)),
-            ((9, 2), (0, 4, 2)),
-            // Half of it before the beginning.
-            ((4, 2), (0, 5, 3)),
-            ((1, 1), (0, 6, 3)),
-            ((12, 3), (0, 6, 3)),
-        ];
-        for ((first, count), expected) in steps {
-            let header = Header { session, first, count, is_end_of_session: false };
-            follower.see(&header, Nanos(first));
-            let LineCounters { lost, reordered, repeated, .. } = follower.counters;
-            assert_eq!((lost, reordered, repeated), expected, "{first}");
-        }
-    }
 
     #[test]
     fn a_state_that_counts_other_bytes_than_it_holds_is_not_sound() {

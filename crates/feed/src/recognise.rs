@@ -2,7 +2,7 @@
 //!
 //! A channel is recognised once, at its first packet that leaves no doubt: the lengths of the blocks must add up to the
 //! payload and the first messages must be of known types and right lengths. A heartbeat alone names the transport, which
-//! names the feed where the transport carries only one. How a payload of each feed looks is in the [table](crate::table).
+//! names the feed where the transport carries only one. How a payload of each feed looks is in the [table](crate::FEEDS).
 
 use tapeworks_wire::framing::{BigEndian, Blocks};
 use tapeworks_wire::nasdaq::soupbintcp;

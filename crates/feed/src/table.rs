@@ -5,6 +5,17 @@
 //! configuration. [`feeds!`] makes the enum [`Application`] and the static dispatch to the normalisers from it; nothing
 //! else in the house matches on a feed.
 //!
+//! What the next feeds need, and where it is:
+//!
+//! | need | feed | where |
+//! | --- | --- | --- |
+//! | several channels a venue, numbered by 16 bits | Cboe: 35 units | [`ChannelIdentity`](crate::ChannelIdentity), [`LiveFeed`](crate::live::LiveFeed); an event has 8 bits for the number, so more than 256 channels of all feeds together share numbers there |
+//! | no session in the header | Cboe, NYSE | a variant of [`SessionId`] that holds the unit; one session a day |
+//! | lengths of one byte, or that count themselves | Cboe, NYSE | `LengthPrefix` of `tapeworks_wire::framing` |
+//! | requests over TCP, answers on a multicast group | NYSE | a request is bytes, an answer a packet of `Line::Recovery`; a TCP client for them is not there |
+//! | several publishers on one channel | SIPs | a normaliser stamps the publisher of each event; a gap is put out for the channel's publisher only |
+//! | depth and quotes of one venue | IEX, MEMX | [`Depth`] orders them; the NBBO counts the feed that speaks first |
+//!
 //! A new feed is its declaration in `tapeworks_wire`, its file beside this one, and a row here (and its transport in
 //! `tapeworks_session` if that is new).
 

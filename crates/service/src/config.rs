@@ -901,6 +901,27 @@ mod tests {
     }
 
     #[test]
+    fn every_feed_of_the_table_can_be_a_venue_and_one_with_one_publisher_names_none() {
+        for feed in tapeworks_feed::FEEDS {
+            let of = |publisher: &str| {
+                let name = feed.name;
+                let lines = "lines = [\"239.1.1.1:30001\"]";
+                format!("[[venue]]\nname = \"a\"\nprotocol = \"{name}\"\n{publisher}\n{lines}\n")
+            };
+            let parsed = Config::parse("p.toml", &of(""));
+            let Some(only) = feed.only_publisher() else {
+                assert!(parsed.is_err(), "{} has several publishers", feed.name);
+                let dataset = feed.publisher(None, None).feed().unwrap().dataset;
+                let named = format!("publisher = \"{dataset}\"");
+                assert!(Config::parse("p.toml", &of(&named)).is_ok(), "{}", feed.name);
+                continue;
+            };
+            let venue = &parsed.unwrap().plant.venues[0];
+            assert_eq!((venue.application, venue.publisher), (feed.application, only));
+        }
+    }
+
+    #[test]
     fn each_slip_is_told_with_its_line_and_column() {
         let text = "wait = \"spin\"\n[[venue]]\nname = \"a\"\nprotocol = \"itsch\"\nlines = [\"239.1.1.1\"]\nretransmision = 1\n[web]\nlisten = \"0.0.0.0:80\"\n";
         let told = problems(text);

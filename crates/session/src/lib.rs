@@ -8,6 +8,7 @@ pub mod retransmission;
 pub mod sequence;
 pub mod soupbintcp;
 pub mod stream;
+mod table;
 pub mod transport;
 
 pub use glimpse::Credentials;

@@ -8,6 +8,8 @@
 //! [`SessionId`] holds the unit and nothing else); headers that differ by what the packet carries (MEMX: [`Packet`] says
 //! how long this one is).
 //!
+//! A request is bytes. How they travel is the caller's affair: UDP for the transports here.
+//!
 //! Cost: a header is one cache line, read once.
 
 use std::fmt;
@@ -60,34 +62,6 @@ pub enum SessionId {
     },
     /// MEMOIR UDP's number.
     Memoir(u64),
-}
-
-/// Runs an expression with the type of a [`TransportKind`].
-///
-/// ```
-/// use tapeworks_session::{Transport, TransportKind, for_transport};
-///
-/// let bytes = for_transport!(TransportKind::IexTp, T => T::HEADER_BYTES);
-/// assert_eq!(bytes, 40);
-/// ```
-#[macro_export]
-macro_rules! for_transport {
-    ($kind:expr, $transport:ident => $body:expr) => {
-        match $kind {
-            $crate::TransportKind::MoldUdp64 => {
-                type $transport = $crate::MoldUdp64;
-                $body
-            }
-            $crate::TransportKind::IexTp => {
-                type $transport = $crate::IexTp;
-                $body
-            }
-            $crate::TransportKind::Memoir => {
-                type $transport = $crate::Memoir;
-                $body
-            }
-        }
-    };
 }
 
 impl SessionId {
@@ -254,97 +228,4 @@ pub trait Transport {
 
     /// The request that the bytes are.
     fn read_request(bytes: &[u8]) -> Option<Request>;
-}
-
-impl TransportKind {
-    /// Reads the header of a payload.
-    ///
-    /// # Errors
-    /// A payload shorter than the header.
-    #[inline]
-    pub fn header(self, payload: &[u8]) -> Result<Header, DecodeError> {
-        for_transport!(self, T => T::packet(payload).map(|packet| packet.header))
-    }
-
-    /// How many whole messages a payload has.
-    #[must_use]
-    pub fn messages(self, payload: &[u8]) -> u64 {
-        for_transport!(self, T => T::packet(payload)
-            .map_or(0, |packet| packet.blocks.take_while(Result::is_ok).count() as u64))
-    }
-
-    /// Hands each whole message of a payload on, with its number.
-    pub fn each_message(self, payload: &[u8], mut each: impl FnMut(u64, &[u8])) {
-        for_transport!(self, T => {
-            let Ok(packet) = T::packet(payload) else { return };
-            let Header { first, count, .. } = packet.header;
-            let numbers = first..first.saturating_add(count);
-            numbers.zip(packet.blocks.filter_map(Result::ok)).for_each(|(number, message)| each(number, message));
-        });
-    }
-
-    /// The request that the bytes are.
-    #[must_use]
-    pub fn read_request(self, bytes: &[u8]) -> Option<Request> {
-        for_transport!(self, T => T::read_request(bytes))
-    }
-
-    /// Whether a packet tells that a session is over.
-    #[must_use]
-    pub const fn tells_end(self) -> bool {
-        for_transport!(self, T => T::TELLS_END)
-    }
-
-    /// Whether the header names the channel.
-    #[must_use]
-    pub const fn names_channel(self) -> bool {
-        for_transport!(self, T => T::NAMES_CHANNEL)
-    }
-
-    /// Bytes of the header of a packet with messages.
-    #[must_use]
-    pub const fn header_bytes(self) -> usize {
-        for_transport!(self, T => T::HEADER_BYTES)
-    }
-}
-
-impl Request {
-    /// The request's bytes, for the venue's retransmission server.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        for_transport!(self.session.transport(), T => T::request(self))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{IexTp, MoldUdp64};
-
-    #[test]
-    fn a_request_is_read_as_it_was_written() {
-        for session in [
-            SessionId::MoldUdp64(*b"AA00000007"),
-            SessionId::IexTp { protocol: 0x8004, channel: 1, session: 7 },
-        ] {
-            let request = Request { session, first: 1 << 40, count: 65_534 };
-            assert_eq!(session.transport().read_request(&request.encode()), Some(request));
-            assert_eq!(session.transport().read_request(&request.encode()[1..]), None);
-        }
-    }
-
-    #[test]
-    fn a_session_of_another_transport_writes_no_header() {
-        let header = Outgoing {
-            session: SessionId::MoldUdp64(*b"AA00000007"),
-            sequence: 1,
-            messages: 0,
-            content: Content::Heartbeat,
-            stream_offset: 0,
-            payload_bytes: 0,
-            send_time_ns: 0,
-        };
-        assert_eq!(IexTp::write_header(&header, &mut [0; 40]), 0);
-        assert_eq!(MoldUdp64::write_header(&header, &mut [0; 40]), 20);
-    }
 }

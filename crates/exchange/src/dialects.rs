@@ -1,0 +1,22 @@
+//! The dialects by kind of venue: the one place that names them all.
+
+/// Runs an expression with the type of the dialect that a [`VenueKind`] speaks.
+macro_rules! for_dialect {
+    ($kind:expr, $dialect:ident => $body:expr) => {
+        match $kind {
+            $crate::VenueKind::Nasdaq | $crate::VenueKind::Bx | $crate::VenueKind::Psx => {
+                type $dialect = $crate::nasdaq::Itch;
+                $body
+            }
+            $crate::VenueKind::IexTops | $crate::VenueKind::IexDeep => {
+                type $dialect = $crate::iex::Iex;
+                $body
+            }
+            $crate::VenueKind::Memx => {
+                type $dialect = $crate::memoir::Memoir;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use for_dialect;

@@ -1,0 +1,171 @@
+//! What is counted of a channel and its lines, and what is told of its gaps.
+
+use serde::{Deserialize, Serialize};
+use tapeworks_market::Nanos;
+
+/// From so many messages, or so many ns, on a recovery is one that people want to know of.
+const LONG_MESSAGES: u64 = 1_000;
+const LONG_NS: u64 = 1_000_000_000;
+
+/// What one line brought.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct LineCounters {
+    /// Packets, heartbeats included.
+    pub packets: u64,
+    /// Messages in them, however often.
+    pub messages: u64,
+    /// Messages that this line brought first.
+    pub won: u64,
+    /// Messages that were there already.
+    pub duplicate: u64,
+    /// Messages that came after their hole was given up.
+    pub late: u64,
+    /// Messages that this line passed over and has not brought since.
+    pub lost: u64,
+    /// Messages that it brought after later ones: they are not lost.
+    pub reordered: u64,
+    /// Messages that it brought more than once.
+    pub repeated: u64,
+    /// Times that it fell silent.
+    pub silences: u64,
+    /// Packets whose header cannot be read.
+    pub malformed: u64,
+    /// Packets of a session that is over.
+    pub of_past_sessions: u64,
+    /// Packets whose number lies too far ahead to be believed ([`MOST_AHEAD`](super::MOST_AHEAD)).
+    pub implausible: u64,
+    /// Answers that have nothing which is missing and was asked for.
+    pub unasked: u64,
+}
+
+/// What a channel went through.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct ArbiterCounters {
+    /// Messages handed on, each once.
+    pub messages: u64,
+    /// Holes seen in the sequence of both lines.
+    pub holes: u64,
+    /// Of them, those that a line filled within the reorder window.
+    pub filled_by_lines: u64,
+    /// Of them, those that retransmissions filled.
+    pub filled_by_retransmission: u64,
+    /// Requests for messages.
+    pub requests: u64,
+    /// Of them, those that timed out and were repeated.
+    pub repeated_requests: u64,
+    /// Messages that answers brought.
+    pub recovered: u64,
+    /// Recoveries of a thousand messages or a second, and more: [`Arbiter::last_recovery`](super::Arbiter::last_recovery).
+    pub long_recoveries: u64,
+    /// Holes that were not asked for because they are longer than [`RetransmissionOptions::limit_messages`](super::RetransmissionOptions::limit_messages).
+    pub too_long: u64,
+    /// Holes given up.
+    pub gaps: u64,
+    /// Of them, by [`GapReason`]: see [`ArbiterCounters::gaps_of`].
+    pub gaps_by: [u64; GapReason::ALL.len()],
+    /// Messages in them.
+    pub missing: u64,
+    /// Messages of given-up holes that came after all.
+    pub late: u64,
+    /// Holes given up because too much was held behind them.
+    pub overflows: u64,
+    /// Sessions that began after another.
+    pub session_changes: u64,
+    /// Times that the numbers began anew without a new session.
+    pub sequence_resets: u64,
+    /// Ends of session.
+    pub ends_of_session: u64,
+    /// Times that the channel fell silent.
+    pub silences: u64,
+}
+
+impl ArbiterCounters {
+    /// Holes given up for `reason`. All reasons together are [`ArbiterCounters::gaps`].
+    pub fn gaps_of(&self, reason: GapReason) -> u64 {
+        self.gaps_by.get(reason as usize).copied().unwrap_or_default()
+    }
+}
+
+/// Why a hole was given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum GapReason {
+    /// The reorder window was over, and there is no retransmission server.
+    NoServer,
+    /// The same, of the beginning of a session: the channel was joined late.
+    JoinedLate,
+    /// The requests timed out [`RetransmissionOptions::attempts`](super::RetransmissionOptions::attempts) times in a row.
+    Attempts,
+    /// The recovery took longer than [`RetransmissionOptions::limit_ns`](super::RetransmissionOptions::limit_ns).
+    TimeLimit,
+    /// More messages are missing than [`RetransmissionOptions::limit_messages`](super::RetransmissionOptions::limit_messages).
+    MessageLimit,
+    /// More waited behind it than [`ArbiterOptions::held_bytes`](super::ArbiterOptions::held_bytes).
+    HeldBytes,
+    /// Another session began.
+    SessionChange,
+    /// The channel was joined late, and no snapshot came.
+    NoSnapshot,
+    /// The numbers jumped too far to be believed, and stayed there for the time of silence.
+    Jump,
+}
+
+impl GapReason {
+    /// Each of them, in order.
+    pub const ALL: [Self; 9] = [
+        Self::NoServer,
+        Self::JoinedLate,
+        Self::Attempts,
+        Self::TimeLimit,
+        Self::MessageLimit,
+        Self::HeldBytes,
+        Self::SessionChange,
+        Self::NoSnapshot,
+        Self::Jump,
+    ];
+
+    /// As metrics name it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoServer => "no_server",
+            Self::JoinedLate => "joined_late",
+            Self::Attempts => "attempts",
+            Self::TimeLimit => "time_limit",
+            Self::MessageLimit => "message_limit",
+            Self::HeldBytes => "held_bytes",
+            Self::SessionChange => "session_change",
+            Self::NoSnapshot => "no_snapshot",
+            Self::Jump => "jump",
+        }
+    }
+}
+
+/// What came of a hole that was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RecoveryReport {
+    /// The first number that was missing.
+    pub first: u64,
+    /// The first number behind the hole.
+    pub end: u64,
+    /// When it was first asked for.
+    pub began: Nanos,
+    /// When it was filled or given up.
+    pub ended: Nanos,
+    /// Messages that answers brought.
+    pub recovered: u64,
+    /// Requests sent.
+    pub requests: u64,
+    /// Whether it was filled.
+    pub is_complete: bool,
+}
+
+impl RecoveryReport {
+    /// How long it took, in ns.
+    pub const fn duration_ns(&self) -> u64 {
+        self.ended.since(self.began)
+    }
+
+    pub(super) const fn is_long(&self) -> bool {
+        self.end.saturating_sub(self.first) >= LONG_MESSAGES || self.duration_ns() >= LONG_NS
+    }
+}

@@ -1,0 +1,190 @@
+//! A sequence gap that is being worked on: waited for, requested, filled or given up.
+
+use serde::{Deserialize, Serialize};
+use tapeworks_market::Nanos;
+
+use super::counters::{GapReason, RecoveryReport};
+use super::{Arbiter, Delivery, place};
+use crate::recovery::{Recovery, TimedOut};
+
+/// A hole that is being worked on.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Hole {
+    /// When it was seen.
+    pub(super) since: Nanos,
+    /// Requests; `None` within the reorder window.
+    pub(super) recovery: Option<Recovery>,
+    /// When a line last brought what the hole began with.
+    pub(super) narrowed: Option<Nanos>,
+}
+
+impl Hole {
+    pub(super) const fn new(since: Nanos) -> Self {
+        Self { since, recovery: None, narrowed: None }
+    }
+}
+
+impl Arbiter {
+    pub(super) fn hole_deadline(&self, hole: &Hole) -> Nanos {
+        match (&hole.recovery, &self.options.retransmission) {
+            (Some(recovery), Some(options)) => recovery.deadline(options),
+            _ => Nanos(hole.since.0.saturating_add(self.options.reorder_window_ns)),
+        }
+    }
+
+    /// Hands on what is held and no longer behind a hole, and looks at what is missing then.
+    pub(super) fn go_on(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+        if self.held.is_empty() && self.successor.is_empty() {
+            self.hole = None;
+            return;
+        }
+        let was = self.next;
+        self.release(deliver);
+        let Some(mut hole) = self.hole.take() else { return self.change_session_if_done(now, deliver) };
+        let front = self.held.front().map(|front| (front.header.first, front.received));
+        let next = self.next.unwrap_or_default();
+        let Some(recovery) = &mut hole.recovery else {
+            match front {
+                None => {
+                    self.counters.filled_by_lines += 1;
+                    self.heard(now, deliver);
+                    self.change_session_if_done(now, deliver);
+                }
+                // Another hole, which was there since what lies behind it came.
+                Some((_, since)) if self.next != was => self.hole = Some(Hole::new(since)),
+                Some(_) => self.hole = Some(hole),
+            }
+            return;
+        };
+        match (front, &self.options.retransmission) {
+            (Some((behind, _)), Some(options)) if next < recovery.end() => {
+                let is_asked_for = recovery.go_on(next, behind, options, now);
+                self.hole = Some(hole);
+                if !is_asked_for {
+                    self.give_up(GapReason::Attempts, now, deliver);
+                }
+            }
+            (front, _) => {
+                self.report(recovery, now, true);
+                self.counters.filled_by_retransmission += 1;
+                match front {
+                    None => {
+                        self.heard(now, deliver);
+                        self.change_session_if_done(now, deliver);
+                    }
+                    Some((_, since)) => {
+                        self.counters.holes += 1;
+                        self.hole = Some(Hole::new(since));
+                        self.work_on_hole(now, false, deliver);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A hole that was asked for is filled or given up.
+    pub(super) fn report(&mut self, recovery: &Recovery, now: Nanos, is_complete: bool) {
+        let report = RecoveryReport {
+            first: recovery.first(),
+            end: recovery.end(),
+            began: recovery.began(),
+            ended: now,
+            recovered: recovery.recovered(),
+            requests: recovery.requests(),
+            is_complete,
+        };
+        if report.is_long() {
+            self.counters.long_recoveries += 1;
+            self.last_recovery = Some(report);
+        }
+    }
+
+    /// The reorder window is over: asks for what is missing before the first packet held. `false`: it may not be asked for.
+    pub(super) fn ask(&mut self, now: Nanos, is_tick: bool) -> bool {
+        let (Some(hole), Some(options)) = (&mut self.hole, &self.options.retransmission) else {
+            return false;
+        };
+        let (Some(next), Some(front)) = (self.next, self.held.front()) else { return false };
+        let missing = next..front.header.first;
+        if missing.is_empty() {
+            return false;
+        }
+        if missing.end - missing.start > options.limit_messages {
+            self.counters.too_long += 1;
+            return false;
+        }
+        hole.recovery = Some(Recovery::new(missing, options, now, is_tick));
+        true
+    }
+
+    /// Whether lines still brought what the hole began with, later than a line may lag after all that is held: they go on from
+    /// before it, and the held packets are a stray one's.
+    pub(super) fn contradicts_held(&self, hole: &Hole) -> bool {
+        let window_ns = self.options.reorder_window_ns;
+        hole.narrowed.is_some_and(|at| self.held.iter().all(|held| at.since(held.received) > window_ns))
+    }
+
+    /// The hole is given up, and what is held goes on.
+    pub(super) fn give_up(&mut self, reason: GapReason, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+        let Some(hole) = self.hole.take() else { return };
+        if reason != GapReason::HeldBytes && self.contradicts_held(&hole) {
+            // Nothing is missing, and what claimed it was is not to be believed.
+            while let Some(held) = self.held.pop_front() {
+                self.lines[place(held.line)].counters.implausible += 1;
+                self.held_bytes -= held.payload.len();
+                self.let_go(held.payload);
+            }
+            return;
+        }
+        let recovery = hole.recovery;
+        let Some(front) = self.held.front() else { return };
+        let end = recovery.as_ref().map_or(front.header.first, Recovery::end);
+        self.is_silent = false;
+        // Of what was asked for, some may be held.
+        while let Some(first_held) = self.held.front().map(|front| front.header.first)
+            && self.next.is_some_and(|next| next < end)
+        {
+            self.pass_over(first_held, reason, now, deliver);
+            self.release(deliver);
+        }
+        if let Some(recovery) = &recovery {
+            self.report(recovery, now, false);
+        }
+        self.release(deliver);
+        match self.held.front() {
+            // What comes behind is a hole of its own.
+            Some(front) => {
+                self.counters.holes += 1;
+                self.hole = Some(Hole::new(front.received));
+            }
+            None => self.change_session_if_done(now, deliver),
+        }
+    }
+
+    /// Does what is due for the hole: it is asked for, once more, or given up. `is_tick`: `now` is the present and not a packet's time.
+    pub(super) fn work_on_hole(&mut self, now: Nanos, is_tick: bool, deliver: &mut impl FnMut(Delivery<'_>)) {
+        while let Some(hole) = &self.hole {
+            if now < self.hole_deadline(hole) || hole.recovery.is_some() && !is_tick {
+                return;
+            }
+            let recovery = self.hole.as_mut().and_then(|hole| hole.recovery.as_mut());
+            let over = match (recovery, &self.options.retransmission) {
+                (None, Some(_)) => (!self.ask(now, is_tick)).then_some(GapReason::MessageLimit),
+                (Some(recovery), Some(options)) if !recovery.is_over_time(options, now) => {
+                    match recovery.time_out(options, now) {
+                        TimedOut::Repeated(requests) => {
+                            self.counters.repeated_requests += requests;
+                            None
+                        }
+                        TimedOut::Exhausted => Some(GapReason::Attempts),
+                    }
+                }
+                (Some(_), _) => Some(GapReason::TimeLimit),
+                (None, None) => Some(GapReason::NoServer),
+            };
+            if let Some(reason) = over {
+                self.give_up(reason, now, deliver);
+            }
+        }
+    }
+}

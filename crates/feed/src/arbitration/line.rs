@@ -1,0 +1,95 @@
+//! What one line brings: messages, and those that it lost, repeated or brought late.
+//!
+//! Cost: one compare for each packet in order.
+
+use serde::{Deserialize, Serialize};
+use tapeworks_market::Nanos;
+use tapeworks_session::Header;
+
+use super::counters::LineCounters;
+use crate::ranges::Ranges;
+
+/// Follows what one line brings.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct LineFollower {
+    pub(super) next: Option<u64>,
+    /// The first message that it is followed from.
+    pub(super) begin: u64,
+    pub(super) holes: Ranges,
+    pub(super) last: Option<Nanos>,
+    pub(super) is_silent: bool,
+    pub(super) counters: LineCounters,
+}
+
+impl LineFollower {
+    #[inline]
+    pub(super) fn see(&mut self, header: &Header, received: Nanos) {
+        self.counters.packets += 1;
+        self.counters.messages += header.count;
+        self.last = Some(received);
+        self.is_silent = false;
+        let end = header.first.saturating_add(header.count);
+        match self.next {
+            Some(next) if next == header.first => self.next = Some(end),
+            Some(next) => self.out_of_order(next, header.first, end),
+            None => (self.begin, self.next) = (header.first, Some(end)),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn out_of_order(&mut self, next: u64, first: u64, end: u64) {
+        if first > next {
+            self.counters.lost = self.counters.lost.saturating_add(self.holes.insert(next..first).0);
+        } else {
+            let known = end.min(next);
+            let found = self.holes.remove(first..known);
+            // Messages before the first packet that was seen come for the first time.
+            let earlier = self.begin.clamp(first, known) - first;
+            if known >= self.begin {
+                self.begin = self.begin.min(first);
+            }
+            self.counters.lost = self.counters.lost.saturating_sub(found);
+            self.counters.reordered += found + earlier;
+            self.counters.repeated += (known - first).saturating_sub(found + earlier);
+        }
+        self.next = Some(next.max(end));
+    }
+
+    /// A session begins, at `first` if that is known.
+    pub(super) fn restart(&mut self, first: Option<u64>) {
+        (self.begin, self.next) = (first.unwrap_or_default(), first);
+        self.holes.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_session::SessionId;
+
+    use super::*;
+
+    #[test]
+    fn what_was_overtaken_before_a_line_was_followed_is_not_repeated() {
+        let mut follower = LineFollower::default();
+        let session = SessionId::MoldUdp64(*b"0123456789");
+        let steps = [
+            // First number, count; then lost, reordered, repeated so far.
+            ((7, 2), (0, 0, 0)),
+            ((5, 2), (0, 2, 0)),
+            ((5, 2), (0, 2, 2)),
+            ((11, 1), (2, 2, 2)),
+            ((9, 2), (0, 4, 2)),
+            // Half of it before the beginning.
+            ((4, 2), (0, 5, 3)),
+            ((1, 1), (0, 6, 3)),
+            ((12, 3), (0, 6, 3)),
+        ];
+        for ((first, count), expected) in steps {
+            let header = Header { session, first, count, is_end_of_session: false };
+            follower.see(&header, Nanos(first));
+            let LineCounters { lost, reordered, repeated, .. } = follower.counters;
+            assert_eq!((lost, reordered, repeated), expected, "{first}");
+        }
+    }
+}

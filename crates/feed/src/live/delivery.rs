@@ -1,0 +1,172 @@
+//! What becomes of the arbiter's deliveries: packets go to the feed, and the rest says what is known of the books.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+use tapeworks_market::event::Gap;
+use tapeworks_market::{Event, EventKind, InstrumentId, Nanos};
+use tapeworks_packet::net::{Datagram, Transport};
+use tapeworks_session::{Header, SessionId};
+use tapeworks_stage::Sink;
+
+use super::LiveChannelOptions;
+use super::snapshot::Awaited;
+use crate::arbitration::Delivery;
+use crate::channel::{ChannelIdentity, Packet};
+use crate::feed::Feed;
+
+/// The session that a channel follows, and what is known of its books.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Followed {
+    /// Its place in the feed.
+    pub(super) place: Option<usize>,
+    /// A snapshot on its way.
+    pub(super) awaited: Option<Awaited>,
+    /// The instruments that the messages named which came too late; what is in doubt besides them is not known while
+    /// messages are missing.
+    pub(super) affected: BTreeSet<InstrumentId>,
+    /// Books of the channel may be wrong.
+    pub(super) is_stale: bool,
+    /// Gaps that the feed counts for the session and that are known here: others are of messages that could not be read.
+    pub(super) known_gaps: u64,
+}
+
+/// Of a packet that is known to be of its channel, the addresses say nothing.
+const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+pub(super) fn packet_at(payload: &[u8], received: Nanos) -> Packet<'_> {
+    Packet {
+        file: 0,
+        number: 0,
+        offset: 0,
+        received,
+        datagram: Datagram {
+            source: NOWHERE,
+            destination: NOWHERE,
+            vlan: None,
+            transport: Transport::Udp,
+            payload,
+            payload_offset: 0,
+            truncated: false,
+        },
+    }
+}
+
+/// The place in the feed of a session of a channel.
+pub(super) fn place_of(
+    feed: &mut Feed,
+    number: u16,
+    options: &LiveChannelOptions,
+    session: SessionId,
+    now: Nanos,
+) -> usize {
+    // Channels are told apart by their numbers, which stand in for ports.
+    let identity = ChannelIdentity::Datagrams { session, port: number };
+    let midnight = feed.midnight(Some(now));
+    let place = feed.admit(identity, options.application, options.publisher, midnight);
+    feed.set_number(place, number as u8);
+    place
+}
+
+/// Where an arbiter's deliveries go.
+pub(super) struct Target<'t, S> {
+    pub(super) feed: &'t mut Feed,
+    pub(super) number: u16,
+    pub(super) options: &'t LiveChannelOptions,
+    pub(super) followed: &'t mut Followed,
+    pub(super) sink: &'t mut S,
+}
+
+impl<S: Sink<Event>> Target<'_, S> {
+    #[inline]
+    pub(super) fn deliver(&mut self, delivery: Delivery<'_>) {
+        match (delivery, self.followed.place) {
+            (Delivery::Packet { line, received, payload, header }, Some(place)) => {
+                if self.followed.awaited.is_some() {
+                    self.remember(&header, received, payload);
+                }
+                self.feed.packet_of(place, line, &packet_at(payload, received), self.sink);
+            }
+            (other, place) => self.other(other, place),
+        }
+    }
+
+    /// Keeps a copy for the snapshot that is on its way.
+    #[cold]
+    fn remember(&mut self, header: &Header, received: Nanos, payload: &[u8]) {
+        let Some(awaited) = &mut self.followed.awaited else { return };
+        awaited.since_bytes += payload.len();
+        if awaited.since_bytes > self.options.arbiter.held_bytes {
+            // Its time is over at once: the next tick gives it up.
+            awaited.due = Nanos(0);
+            awaited.since.clear();
+            return;
+        }
+        awaited.since.push_back((*header, received, payload.to_vec()));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn other(&mut self, delivery: Delivery<'_>, place: Option<usize>) {
+        match (delivery, place) {
+            (Delivery::Session { session, first, now }, old) => {
+                let place = place_of(self.feed, self.number, self.options, session, now);
+                self.followed.place = Some(place);
+                self.followed.known_gaps =
+                    self.feed.channels().get(place).map_or(0, |channel| channel.sequence().gaps);
+                self.followed.affected.clear();
+                self.followed.awaited = None;
+                if self.followed.is_stale {
+                    self.followed.is_stale = false;
+                    self.sink.put(self.feed.event_of(place, EventKind::Recovered, InstrumentId::ALL, now));
+                }
+                if old.is_some() {
+                    // What was there before is of another session.
+                    self.sink.put(self.feed.event_of(place, EventKind::Clear, InstrumentId::ALL, now));
+                }
+                // A session that begins anew under its old name.
+                self.feed.restart(place, first);
+            }
+            (Delivery::Joining { now }, Some(old)) => {
+                // What was there before is of another session, and nothing is known of this one yet.
+                self.sink.put(self.feed.event_of(old, EventKind::Clear, InstrumentId::ALL, now));
+                self.followed.affected.clear();
+                self.followed.is_stale = false;
+                self.followed.awaited = None;
+                self.followed.place = None;
+            }
+            (Delivery::Gap { missing: (first, count), now }, Some(place)) => {
+                self.followed.is_stale = true;
+                self.followed.known_gaps += 1;
+                self.feed.pass_over(place, Gap { first, count }, now, self.sink);
+            }
+            (Delivery::Late { payload, .. }, Some(place)) => {
+                let affected = &mut self.followed.affected;
+                let feed = &mut *self.feed;
+                let sink = &mut *self.sink;
+                let mut collect = |event: Event| {
+                    if event.kind == EventKind::SymbolMapping {
+                        sink.put(event);
+                    }
+                    if event.instrument < InstrumentId::UNKNOWN {
+                        affected.insert(event.instrument);
+                    }
+                };
+                self.options.application.transport().each_message(payload, |sequence, message| {
+                    feed.aside(place, message, Nanos(0), sequence, &mut collect);
+                });
+            }
+            (Delivery::Silent { now }, Some(place)) => {
+                self.followed.is_stale = true;
+                let next = self.feed.event_of(place, EventKind::Gap, InstrumentId::ALL, now);
+                let gap = Gap { first: next.channel_sequence, count: 0 };
+                self.sink.put(next.with_gap(gap));
+            }
+            // Whether all is right again is seen when nothing is missing: `narrow`.
+            (Delivery::Heard { .. }, _) => {}
+            // Nothing comes before its session; of the first one there is nothing to clear.
+            (_, None) | (Delivery::Packet { .. }, _) => {}
+        }
+    }
+}

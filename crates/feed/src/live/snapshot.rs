@@ -1,0 +1,212 @@
+//! Snapshots of a live channel: when one is requested, and what it makes of the books.
+//!
+//! Cost: none in order; a snapshot on its way costs a copy of each packet that comes meanwhile.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Line, Nanos};
+use tapeworks_session::Header;
+use tapeworks_stage::Sink;
+use tapeworks_wire::framing::{BigEndian, Blocks};
+
+use super::delivery::{Target, place_of};
+use super::{Ask, LiveChannel, LiveFeed};
+
+/// How snapshots are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SnapshotOptions {
+    /// Snapshots asked for in vain, before the channel goes on without.
+    pub attempts: u32,
+    /// How long one is waited for, in ns.
+    pub timeout_ns: u64,
+    /// The least time from one request to the next that is made because the venue's messages contradict the books, in ns.
+    pub contradicted_every_ns: u64,
+}
+
+impl Default for SnapshotOptions {
+    fn default() -> Self {
+        Self { attempts: 3, timeout_ns: 10_000_000_000, contradicted_every_ns: 30_000_000_000 }
+    }
+}
+
+/// What a channel's snapshots went through.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct SnapshotCounters {
+    /// Asked for.
+    pub requests: u64,
+    /// Applied.
+    pub applied: u64,
+    /// Failed, late, of another session, or too long to wait for.
+    pub failed: u64,
+    /// Messages in those that were applied.
+    pub messages: u64,
+    /// Times that a channel went on without, though it wanted one.
+    pub given_up: u64,
+    /// Of those asked for: because the venue's messages contradicted the books.
+    pub contradicted: u64,
+}
+
+/// A snapshot on its way.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Awaited {
+    pub(super) attempt: u32,
+    pub(super) tries: u32,
+    pub(super) due: Nanos,
+    pub(super) messages: Vec<u8>,
+    /// It is whole, and holds what comes before this number.
+    pub(super) next: Option<u64>,
+    /// What came since it was asked for.
+    pub(super) since: VecDeque<(Header, Nanos, Vec<u8>)>,
+    pub(super) since_bytes: usize,
+}
+
+/// Makes the events of a snapshot, and of what is applied once more, what they are: books change, nothing is told twice.
+struct AsSnapshot<'s, S>(&'s mut S);
+
+impl<S: Sink<Event>> Sink<Event> for AsSnapshot<'_, S> {
+    fn put(&mut self, mut event: Event) {
+        event.flags = event.flags.with(Flags::SNAPSHOT);
+        event.line = Line::Snapshot;
+        match event.kind {
+            EventKind::Execute => {
+                event.kind = EventKind::Cancel;
+                event.price = None;
+                event.aux = 0;
+                event.detail = 0;
+            }
+            EventKind::Trade
+            | EventKind::TradeBreak
+            | EventKind::Imbalance
+            | EventKind::ImbalancePrices
+            | EventKind::Other => return,
+            _ => {}
+        }
+        self.0.put(event);
+    }
+}
+
+impl LiveFeed {
+    /// The books contradict the venue: a snapshot makes them anew, if one may be asked for.
+    #[cold]
+    pub(super) fn contradicted(&mut self, index: usize, now: Nanos) {
+        let Some(channel) = self.channels.get_mut(index) else { return };
+        let (Some(options), true) = (channel.options.snapshot, channel.takes_contradiction(now)) else {
+            return;
+        };
+        channel.contradicted_again = Nanos(now.0.saturating_add(options.contradicted_every_ns));
+        channel.snapshots.contradicted += 1;
+        self.ask_for_snapshot(index, now, 1);
+        self.set_deadline();
+    }
+
+    /// The snapshot of `attempt`, if it is still waited for.
+    pub(super) fn awaited(&mut self, channel: u16, attempt: u32) -> Option<&mut Awaited> {
+        let channel = self.channels.get_mut(usize::from(channel))?;
+        channel
+            .followed
+            .awaited
+            .as_mut()
+            .filter(|awaited| awaited.attempt == attempt && awaited.next.is_none())
+    }
+
+    pub(super) fn ask_for_snapshot(&mut self, index: usize, now: Nanos, tries: u32) {
+        let Some(channel) = self.channels.get_mut(index) else { return };
+        let (Some(options), Some(session)) = (channel.options.snapshot, channel.arbiter.session()) else {
+            return;
+        };
+        channel.attempts = channel.attempts.wrapping_add(1);
+        channel.snapshots.requests += 1;
+        channel.followed.awaited = Some(Awaited {
+            attempt: channel.attempts,
+            tries,
+            due: Nanos(now.0.saturating_add(options.timeout_ns)),
+            messages: Vec::new(),
+            next: None,
+            since: VecDeque::new(),
+            since_bytes: 0,
+        });
+        self.asks.push_back(Ask::Snapshot { channel: index as u16, session, attempt: channel.attempts });
+    }
+
+    #[cold]
+    pub(super) fn snapshot_failed<S: Sink<Event>>(&mut self, index: usize, now: Nanos, sink: &mut S) {
+        let Some(channel) = self.channels.get_mut(index) else { return };
+        let Some(awaited) = channel.followed.awaited.take() else { return };
+        channel.snapshots.failed += 1;
+        let attempts = channel.options.snapshot.map_or(0, |options| options.attempts);
+        if awaited.tries < attempts {
+            self.ask_for_snapshot(index, now, awaited.tries + 1);
+            self.set_deadline();
+            return;
+        }
+        channel.snapshots.given_up += 1;
+        let feed = &mut self.feed;
+        let LiveChannel { arbiter, options, followed, .. } = channel;
+        let mut target = Target { feed, number: index as u16, options, followed, sink };
+        arbiter.join_without_snapshot(now, &mut |delivery| target.deliver(delivery));
+        self.set_deadline();
+    }
+
+    /// Applies a snapshot that is whole, as soon as the channel is as far as it.
+    pub(super) fn apply_snapshot<S: Sink<Event>>(&mut self, index: usize, now: Nanos, sink: &mut S) {
+        let Some(channel) = self.channels.get_mut(index) else { return };
+        let Some(next) = channel.followed.awaited.as_ref().and_then(|awaited| awaited.next) else { return };
+        let is_joining = channel.arbiter.is_joining();
+        if !is_joining && channel.arbiter.next().is_none_or(|reached| reached < next) {
+            return;
+        }
+        let Some(awaited) = channel.followed.awaited.take() else { return };
+        // A snapshot from before what is remembered of the time since leaves a hole.
+        let first_since = awaited.since.front().map(|(header, ..)| header.first);
+        let has_hole = !is_joining
+            && match (first_since, channel.arbiter.next()) {
+                (Some(first), _) => first > next,
+                (None, reached) => reached != Some(next),
+            };
+        if has_hole || channel.arbiter.is_recovering() && is_joining {
+            channel.followed.awaited = Some(awaited);
+            self.snapshot_failed(index, now, sink);
+            return;
+        }
+        let Some(session) = channel.arbiter.session() else { return };
+        let number = index as u16;
+        let place = place_of(&mut self.feed, number, &channel.options, session, now);
+        channel.followed.place = Some(place);
+        channel.followed.known_gaps =
+            self.feed.channels().get(place).map_or(0, |channel| channel.sequence().gaps);
+        channel.snapshots.applied += 1;
+        let mut clear = self.feed.event_of(place, EventKind::Clear, InstrumentId::ALL, now);
+        clear.flags = Flags::SNAPSHOT;
+        clear.line = Line::Snapshot;
+        sink.put(clear);
+        self.feed.forget_unnamed(place);
+        let mut as_snapshot = AsSnapshot(sink);
+        for message in Blocks::new(&awaited.messages, BigEndian).filter_map(Result::ok) {
+            channel.snapshots.messages += 1;
+            self.feed.aside(place, message, now, next.saturating_sub(1), &mut as_snapshot);
+        }
+        if !is_joining {
+            let transport = channel.options.application.transport();
+            for (_, received, payload) in &awaited.since {
+                transport.each_message(payload, |sequence, message| {
+                    if sequence >= next {
+                        self.feed.aside(place, message, *received, sequence, &mut as_snapshot);
+                    }
+                });
+            }
+        }
+        // The books are right, whatever was in doubt.
+        sink.put(self.feed.event_of(place, EventKind::Recovered, InstrumentId::ALL, now));
+        channel.followed.is_stale = false;
+        channel.followed.affected.clear();
+        channel.arbiter.forget_missing();
+        if is_joining {
+            self.feed.restart(place, next);
+            let feed = &mut self.feed;
+            let LiveChannel { arbiter, options, followed, .. } = channel;
+            let mut target = Target { feed, number, options, followed, sink };
+            arbiter.joined_by_snapshot(next, now, &mut |delivery| target.deliver(delivery));
+        }
+    }
+}
