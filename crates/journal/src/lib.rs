@@ -45,3 +45,8 @@ pub use format::{BUFFER_BYTES, LOST, MAX_PAYLOAD_BYTES, NUMBERED, Record};
 pub use reader::{JournalReader, last_time};
 pub use repair::{Repaired, repair};
 pub use writer::{JournalOptions, JournalWriter, Opened};
+
+/// The examples of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

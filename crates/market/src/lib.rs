@@ -35,3 +35,8 @@ pub use levels::Level;
 pub use nbbo::{Nbbo, NbboStage, NbboUpdate};
 pub use price::{Nanos, Price};
 pub use venue::{Publisher, Venue};
+
+/// The examples of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
