@@ -1,10 +1,10 @@
 //! Threads that encode the batches of Parquet files.
 //!
-//! A [`Pool`] has one queue of [`Work`] that all writers share. A writer may have [`AHEAD`] units for each thread that are
-//! not encoded. One that would have more encodes the oldest unit of the queue itself, so the thread that reads and applies
-//! the messages helps where the encoding is the slower part, and no core waits.
+//! A [`Pool`] has one queue of [`Work`] that all writers share. A writer that finds more than
+//! [`AHEAD`] units for each thread in it encodes one itself, so the thread that reads and applies the messages helps where the
+//! encoding is the slower part, and no core waits.
 //!
-//! Cost: one lock for a unit of 8,192 records. Memory: 550 KB for a unit of `mbo`.
+//! Cost: one lock for a unit of 8,192 records. Memory: 550 KB for a unit of `mbo`, [`MOST_OUT`] for each thread at most.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,8 +14,12 @@ use std::thread::{self, JoinHandle};
 
 use tapeworks_store::apart::{Encoded, Encoders, Work};
 
-/// Units that a writer may have out for each thread: few enough to stay in the third-level cache.
+/// Units that may wait for each thread before a writer encodes one itself: few enough to stay in the caches.
 const AHEAD: usize = 4;
+
+/// Units that a writer may have out for each thread: where the system has stopped the thread that has the oldest, the writer
+/// goes on for so long.
+const MOST_OUT: usize = 32;
 
 /// A unit, and where its writer waits for it.
 type Item = (Work, Sender<Encoded>);
@@ -78,11 +82,7 @@ impl Pool {
 
     /// What a writer gives its work to.
     pub(crate) fn encoders(&self) -> Box<dyn Encoders> {
-        Box::new(Share {
-            shared: self.shared.clone(),
-            ahead: AHEAD * self.threads.len(),
-            out: VecDeque::new(),
-        })
+        Box::new(Share { shared: self.shared.clone(), threads: self.threads.len(), out: VecDeque::new() })
     }
 }
 
@@ -103,26 +103,30 @@ impl Drop for Pool {
 /// A writer's share of the pool.
 struct Share {
     shared: Arc<Shared>,
-    ahead: usize,
+    threads: usize,
     /// Where each unit that is given away comes back, the oldest first.
     out: VecDeque<Receiver<Encoded>>,
 }
 
 impl Share {
-    /// Returns what is done, until at most `most` units are out: encodes what no thread has begun, or waits.
-    fn wait(&mut self, most: usize) -> Vec<Encoded> {
+    /// Encodes the oldest unit that no thread has begun, if more than `most` of them wait.
+    fn help(&self, most: usize) -> bool {
+        let mut queue = self.shared.queue();
+        let item = if queue.items.len() > most { queue.items.pop_front() } else { None };
+        drop(queue);
+        let Some((work, to)) = item else { return false };
+        let _unwanted = to.send(work.encode());
+        true
+    }
+
+    /// Returns what is done, in order, until at most `most` units are out: helps, or waits, for as long as there are more.
+    fn collect(&mut self, most: usize) -> Vec<Encoded> {
         let mut done = Vec::new();
         while let Some(oldest) = self.out.front() {
             let returned = match oldest.try_recv() {
                 Err(TryRecvError::Empty) if self.out.len() <= most => break,
-                Err(TryRecvError::Empty) => {
-                    let item = self.shared.queue().items.pop_front();
-                    if let Some((work, to)) = item {
-                        let _unwanted = to.send(work.encode());
-                        continue;
-                    }
-                    oldest.recv().ok()
-                }
+                Err(TryRecvError::Empty) if self.help(0) => continue,
+                Err(TryRecvError::Empty) => oldest.recv().ok(),
                 // What a thread lost that panicked, the writer misses.
                 returned => returned.ok(),
             };
@@ -139,10 +143,12 @@ impl Encoders for Share {
         self.shared.queue().items.push_back((work, to));
         self.shared.change.notify_one();
         self.out.push_back(from);
-        self.wait(self.ahead)
+        // One unit at most, so that the threads still find some.
+        self.help(AHEAD * self.threads);
+        self.collect(MOST_OUT * self.threads)
     }
 
     fn rest(&mut self) -> Vec<Encoded> {
-        self.wait(0)
+        self.collect(0)
     }
 }

@@ -15,3 +15,8 @@ pub mod stats;
 pub mod study;
 pub mod subjects;
 pub mod timer;
+
+/// The examples of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

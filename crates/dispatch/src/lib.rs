@@ -163,3 +163,8 @@ impl fmt::Display for DispatchError {
 }
 
 impl core::error::Error for DispatchError {}
+
+/// The examples of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -13,3 +13,8 @@ pub mod queue;
 pub mod runner;
 #[cfg(target_os = "linux")]
 pub mod stages;
+
+/// The examples of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -45,3 +45,8 @@ pub use io_task::{Finished, IoTask};
 pub use reader::{JournalReader, last_time};
 pub use repair::{Repaired, repair};
 pub use writer::{JournalOptions, JournalWriter, Opened};
+
+/// The examples of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

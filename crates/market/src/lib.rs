@@ -37,3 +37,8 @@ pub use nbbo::{Nbbo, NbboStage, NbboUpdate};
 pub use options::BookOptions;
 pub use price::{Nanos, Price};
 pub use venue::{Publisher, Venue};
+
+/// The examples of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

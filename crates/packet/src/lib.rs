@@ -45,3 +45,8 @@ pub mod stop;
 pub mod tcp;
 
 pub use error::{CaptureError, FirstBytes};
+
+/// The examples of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

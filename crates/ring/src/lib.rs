@@ -26,3 +26,8 @@ pub mod prefetch;
 pub mod spsc;
 mod sync;
 pub mod wait;
+
+/// The examples of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

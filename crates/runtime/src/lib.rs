@@ -28,3 +28,8 @@ pub fn raise_descriptor_limit() -> u64 {
     let is_raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).is_ok();
     (if is_raised { limit.maximum } else { limit.current }).unwrap_or(u64::MAX)
 }
+
+/// The examples of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

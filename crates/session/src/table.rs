@@ -95,7 +95,7 @@ impl Request {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::{Outgoing, SessionId};
+    use crate::transport::{Content, Outgoing, SessionId};
     use crate::{IexTp, MoldUdp64};
 
     #[test]

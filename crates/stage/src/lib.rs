@@ -241,3 +241,8 @@ mod tests {
         assert_eq!(chain.second.0, [1, 1]);
     }
 }
+
+/// The examples of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -105,3 +105,8 @@ pub use shape::{Trade, trade_of};
 pub use sink::FileSink;
 pub use summary::{Skip, Summary};
 pub use writer::Writer;
+
+/// The examples of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

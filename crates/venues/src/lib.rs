@@ -567,3 +567,8 @@ impl Market {
         *self.shared.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
     }
 }
+
+/// The examples of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -97,3 +97,8 @@ pub use value::{
     SecondsSinceEpoch, SecondsSinceMidnight,
 };
 pub use wireshark::wireshark;
+
+/// The examples of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -52,3 +52,8 @@ pub mod values;
 pub use formula::{Family, Formula, Operator, Part};
 pub use hash::{PerfectHash, compare, find, find_in};
 pub use set::{MAX_VALUES, SearchError, Width};
+
+/// The examples of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
