@@ -1,4 +1,4 @@
-"""What tshark reads of the packets that a plant sends to its multicast group: MoldUDP64 without a hole.
+"""What tshark reads of the packets that a plant sends to its multicast group: MoldUDP64 without a gap.
 
 Every packet must be well formed and begin where the one before it ended, every message have the length that it says, and tshark
 must count as many messages as our own client of the group has received.
@@ -79,7 +79,7 @@ def main():
         return program
 
     try:
-        # A buffer that holds all of it: what tshark drops would be a hole.
+        # A buffer that holds all of it: what tshark drops would be a gap.
         taps = ["-B", "64", "-i", "lo", "-F", "pcap", "-w", str(capture)]
         tap = start("tshark", "-q", *taps, "-f", f"udp dst port {ports['port']}")
         wait_for(tap, "Capturing on")

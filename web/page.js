@@ -176,7 +176,7 @@ function showVenues(status, seconds) {
         { text: short(rates.of(`venue ${venue.venue}`, venue.messages, seconds)), classes: "n" },
         { text: venue.session || "–", classes: "text wide" },
         { text: count(venue.next), classes: "n wide" },
-        number(venue.holes),
+        number(venue.gaps_opened),
         { ...number(venue.filled_by_lines + venue.filled_by_retransmission, "", "", "wide"), title: `${count(venue.filled_by_lines)} by lines, ${count(venue.filled_by_retransmission)} by retransmission` },
         number(venue.requests, "", "", "wide"),
         number(venue.gaps, "bad"),

@@ -26,7 +26,7 @@ impl JournalHistory {
     }
 
     fn events(&self, reader: JournalReader, engine: Engine, start: Option<Start>) -> JournalEvents {
-        JournalEvents { history: self.clone(), reader, engine, start, hole: None }
+        JournalEvents { history: self.clone(), reader, engine, start, loss: None }
     }
 }
 
@@ -68,7 +68,7 @@ struct JournalEvents {
     engine: Engine,
     start: Option<Start>,
     /// The record that says that inputs were lost, and its time, as long as the state behind them is not there.
-    hole: Option<(u64, Nanos)>,
+    loss: Option<(u64, Nanos)>,
 }
 
 impl JournalEvents {
@@ -88,7 +88,7 @@ impl JournalEvents {
             )));
         };
         self.engine.tell_missed(&behind.engine, time, into);
-        (self.reader, self.engine, self.start, self.hole) =
+        (self.reader, self.engine, self.start, self.loss) =
             (reader, behind.engine, Some(behind.market), None);
         Ok(true)
     }
@@ -100,14 +100,14 @@ impl HistoryReader for JournalEvents {
     }
 
     fn read(&mut self, into: &mut Vec<Event>) -> Result<Read, HistoryError> {
-        if let Some(hole) = self.hole {
-            let is_passed = self.pass(hole, into)?;
+        if let Some(loss) = self.loss {
+            let is_passed = self.pass(loss, into)?;
             return Ok(if is_passed { Read::Events } else { Read::CaughtUp });
         }
         for _ in 0..INPUTS_AT_ONCE {
             match self.reader.next() {
                 Ok(Some(record)) if record.kind == LOST => {
-                    self.hole = Some((record.number, Nanos(record.time)));
+                    self.loss = Some((record.number, Nanos(record.time)));
                     return Ok(Read::Events);
                 }
                 Ok(Some(record)) => {

@@ -1,12 +1,12 @@
 //! Lines A and B, and what is asked for again, made one sequence.
 //!
-//! An [`Arbiter`] follows one channel. Of each message the first copy wins, whichever line brings it. Behind a hole it
+//! An [`Arbiter`] follows one channel. Of each message the first copy wins, whichever line brings it. Behind a sequence gap it
 //! holds what comes, in order, and
 //!
-//! 1. waits a reorder window: the other line, or a packet that was overtaken, may fill the hole;
+//! 1. waits a reorder window: the other line, or a packet that was overtaken, may fill the gap;
 //! 2. requests the missing messages, several requests at a time, as long as answers bring something, within limits in
 //!    messages and time ([`RetransmissionOptions`]);
-//! 3. gives the hole up: what is held goes on, the consumer sees the numbers jump, and the channel asks for a snapshot if it
+//! 3. gives the gap up: what is held goes on, the consumer sees the numbers jump, and the channel asks for a snapshot if it
 //!    can have one.
 //!
 //! An answer may come late, twice, out of order, or in part. One that nothing was missing for, that names another session, or that has
@@ -17,10 +17,10 @@
 //!
 //! # Cost
 //! A packet in order costs the header's line and some ten compares (of its session, its place in the channel and on its
-//! line). Only what comes behind a hole is copied, into buffers that are used again.
+//! line). Only what comes behind a sequence gap is copied, into buffers that are used again.
 
 mod counters;
-mod hole;
+mod gap;
 mod line;
 mod session;
 
@@ -34,7 +34,7 @@ use tapeworks_wire::DecodeError;
 
 use crate::ranges::Ranges;
 use crate::recovery::Recovery;
-use hole::Hole;
+use gap::OpenGap;
 use line::LineFollower;
 
 pub use crate::recovery::RetransmissionOptions;
@@ -53,7 +53,7 @@ pub const MOST_AHEAD: u64 = 1 << 28;
 /// Where a channel that is heard for the first time begins.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Join {
-    /// With the session's first message: what was before the first packet is a hole as any other.
+    /// With the session's first message: what was before the first packet is a sequence gap as any other.
     #[default]
     Beginning,
     /// With a snapshot, unless the session has just begun.
@@ -65,12 +65,12 @@ pub enum Join {
 /// How a channel is followed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ArbiterOptions {
-    /// How long a hole may be filled by the other line or by a packet that was overtaken, in ns.
+    /// How long a sequence gap may be filled by the other line or by a packet that was overtaken, in ns.
     pub reorder_window_ns: u64,
     /// Asking again; `None` where there is no server for it.
     pub retransmission: Option<RetransmissionOptions>,
-    /// Bytes of payload held behind a hole or while joining, at most. Beyond it a hole is given up. It must hold what the
-    /// lines bring while a hole is filled.
+    /// Bytes of payload held behind a sequence gap or while joining, at most. Beyond it a sequence gap is given up. It must hold what the
+    /// lines bring while a sequence gap is filled.
     pub held_bytes: usize,
     /// A line, or the channel, that brings nothing for so long is silent, in ns; venues send heartbeats about once a
     /// second.
@@ -168,10 +168,10 @@ pub struct Arbiter {
     /// The session said where it ends.
     end: Option<u64>,
     lines: [LineFollower; LINES],
-    /// Packets behind a hole, by number; while joining, all.
+    /// Packets behind a sequence gap, by number; while joining, all.
     held: VecDeque<Held>,
     held_bytes: usize,
-    hole: Option<Hole>,
+    open_gap: Option<OpenGap>,
     given_up: Ranges,
     /// Numbers given up that are no longer remembered.
     forgotten: u64,
@@ -211,7 +211,7 @@ impl Arbiter {
             lines: Default::default(),
             held: VecDeque::new(),
             held_bytes: 0,
-            hole: None,
+            open_gap: None,
             given_up: Ranges::default(),
             forgotten: 0,
             successor: VecDeque::new(),
@@ -239,7 +239,7 @@ impl Arbiter {
         self.held_bytes == held
             && self.given_up.is_sound()
             && self.recovery().is_none_or(Recovery::is_sound)
-            && self.lines.iter().all(|line| line.holes.is_sound())
+            && self.lines.iter().all(|line| line.gaps.is_sound())
     }
 
     /// The session; `None` before the first packet.
@@ -279,24 +279,24 @@ impl Arbiter {
 
     /// Whether something is missing and being waited or asked for.
     pub const fn is_recovering(&self) -> bool {
-        self.hole.is_some()
+        self.open_gap.is_some()
     }
 
     /// Since when messages are requested that are missing, if they are.
     pub fn recovering_since(&self) -> Option<Nanos> {
-        self.hole.as_ref()?.recovery.as_ref().map(Recovery::began)
+        self.open_gap.as_ref()?.recovery.as_ref().map(Recovery::began)
     }
 
-    /// Packets held behind a hole or while joining.
+    /// Packets held behind a sequence gap or while joining.
     pub fn held_packets(&self) -> usize {
         self.held.len() + self.successor.len()
     }
 
     fn recovery(&self) -> Option<&Recovery> {
-        self.hole.as_ref()?.recovery.as_ref()
+        self.open_gap.as_ref()?.recovery.as_ref()
     }
 
-    /// The hole that was asked for and filled or given up last, among those of a thousand messages or a second, and more.
+    /// The gap that was asked for and filled or given up last, among those of a thousand messages or a second, and more.
     pub const fn last_recovery(&self) -> Option<&RecoveryReport> {
         self.last_recovery.as_ref()
     }
@@ -304,7 +304,7 @@ impl Arbiter {
     /// The next request to send, if there is one. There may be several: take them until there is none.
     pub fn take_request(&mut self) -> Option<Request> {
         let session = self.session?;
-        let wanted = self.hole.as_mut()?.recovery.as_mut()?.take_request()?;
+        let wanted = self.open_gap.as_mut()?.recovery.as_mut()?.take_request()?;
         self.counters.requests += 1;
         let count = (wanted.end - wanted.start).min(u64::from(u16::MAX - 1)) as u16;
         Some(Request { session, first: wanted.start, count })
@@ -318,14 +318,14 @@ impl Arbiter {
 
     /// The earliest time at which [`Arbiter::advance`] has something to do.
     pub fn deadline(&self) -> Option<Nanos> {
-        let hole = self.hole.as_ref().map(|hole| self.hole_deadline(hole));
-        let successor = (!self.successor.is_empty() && self.hole.is_none())
+        let open_gap = self.open_gap.as_ref().map(|open_gap| self.gap_deadline(open_gap));
+        let successor = (!self.successor.is_empty() && self.open_gap.is_none())
             .then(|| Nanos(self.successor_since.0.saturating_add(self.options.reorder_window_ns)));
         let silence = |last: Option<Nanos>, is_silent: bool| {
             last.filter(|_| !is_silent).map(|last| Nanos(last.0.saturating_add(self.options.silence_ns)))
         };
         let lines = self.lines[..2].iter().filter_map(|line| silence(line.last, line.is_silent)).min();
-        [hole, successor, lines, silence(self.last, self.is_silent)].into_iter().flatten().min()
+        [open_gap, successor, lines, silence(self.last, self.is_silent)].into_iter().flatten().min()
     }
 
     /// Takes a packet of a line; retransmissions come as [`Line::Recovery`].
@@ -391,7 +391,7 @@ impl Arbiter {
             self.take(header, Line::Recovery, received, payload, deliver);
             return;
         }
-        let recovery = self.hole.as_mut().and_then(|hole| hole.recovery.as_mut());
+        let recovery = self.open_gap.as_mut().and_then(|open_gap| open_gap.recovery.as_mut());
         let (Some(recovery), Some(options)) = (recovery, &self.options.retransmission) else {
             counters.unasked += 1;
             return;
@@ -460,7 +460,7 @@ impl Arbiter {
             self.hold(header, line, received, payload, deliver);
             return;
         };
-        if let Some(recovery) = self.hole.as_mut().and_then(|hole| hole.recovery.as_mut()) {
+        if let Some(recovery) = self.open_gap.as_mut().and_then(|open_gap| open_gap.recovery.as_mut()) {
             recovery.brought_by_line(&(header.first..header.first.saturating_add(header.count)));
         }
         if header.first > next {
@@ -472,10 +472,10 @@ impl Arbiter {
             (follower.begin, follower.next) = (header.first, Some(header.first.saturating_add(header.count)));
             self.out_of_order(header, line, received, payload, deliver);
         } else {
-            match &mut self.hole {
+            match &mut self.open_gap {
                 None => self.heard(received, deliver),
-                Some(hole) if header.first.saturating_add(header.count) > next => {
-                    hole.narrowed = Some(received)
+                Some(open_gap) if header.first.saturating_add(header.count) > next => {
+                    open_gap.narrowed = Some(received)
                 }
                 Some(_) => {}
             }
@@ -537,7 +537,7 @@ impl Arbiter {
         header.first < next
             && header.first.saturating_add(header.count) < next
             && received.since(self.advanced) > self.options.silence_ns
-            && self.hole.is_none()
+            && self.open_gap.is_none()
     }
 
     /// Takes a packet whose first message is the next one or one before it.
@@ -571,7 +571,7 @@ impl Arbiter {
         }
     }
 
-    /// Keeps a packet that lies behind a hole, or that comes while joining.
+    /// Keeps a packet that lies behind a sequence gap, or that comes while joining.
     fn hold(
         &mut self,
         header: &Header,
@@ -591,8 +591,8 @@ impl Arbiter {
             return;
         }
         if self.held.is_empty() && !self.is_joining {
-            self.counters.holes += 1;
-            self.hole = Some(Hole::new(received));
+            self.counters.gaps_opened += 1;
+            self.open_gap = Some(OpenGap::new(received));
         }
         let held = self.copy_of(header, line, received, payload);
         self.held.insert(at, held);
@@ -604,7 +604,7 @@ impl Arbiter {
             } else {
                 self.give_up(GapReason::HeldBytes, received, deliver);
             }
-        } else if self.hole.as_ref().is_some_and(|hole| received >= self.hole_deadline(hole)) {
+        } else if self.open_gap.as_ref().is_some_and(|open_gap| received >= self.gap_deadline(open_gap)) {
             self.advance_to_packet(received, deliver);
         }
     }
@@ -625,7 +625,7 @@ impl Arbiter {
         }
     }
 
-    /// Hands on what is held, as far as there is no hole before it.
+    /// Hands on what is held, as far as there is no gap before it.
     fn release(&mut self, deliver: &mut impl FnMut(Delivery<'_>)) {
         while let Some(next) = self.next
             && let Some(held) = self.held.pop_front_if(|held| held.header.first <= next)
@@ -647,9 +647,9 @@ impl Arbiter {
     }
 
     fn pass(&mut self, now: Nanos, is_tick: bool, deliver: &mut impl FnMut(Delivery<'_>)) {
-        self.work_on_hole(now, is_tick, deliver);
+        self.work_on_gap(now, is_tick, deliver);
         let is_over = now.0 >= self.successor_since.0.saturating_add(self.options.reorder_window_ns);
-        if self.hole.is_none() && !self.successor.is_empty() && is_over {
+        if self.open_gap.is_none() && !self.successor.is_empty() && is_over {
             self.change_session(now, deliver);
         }
         let silence_ns = self.options.silence_ns;

@@ -381,7 +381,7 @@ impl Feed {
         event
     }
 
-    /// A message of a channel outside its sequence: of a snapshot, or of a hole that was given up. Not counted.
+    /// A message of a channel outside its sequence: of a snapshot, or of a sequence gap that was given up. Not counted.
     pub(crate) fn aside<S: Sink<Event>>(
         &mut self,
         index: usize,

@@ -1,7 +1,7 @@
 //! The live feed: lines, retransmissions and snapshots of any number of channels in, events out.
 //!
 //! Each channel has an [`Arbiter`], which makes one sequence of its lines, and its place in a [`Feed`], which translates that
-//! sequence. [`LiveFeed`] joins them and decides what a hole means for the books:
+//! sequence. [`LiveFeed`] joins them and decides what a sequence gap means for the books:
 //!
 //! - While the lines or a retransmission can still fill it, the channel's messages wait; other channels go on.
 //! - When it is given up, a [`EventKind::Gap`] makes the channel's books stale (DBN's `MAYBE_BAD_BOOK`) and what waited goes on.
@@ -222,7 +222,7 @@ pub struct LiveFeed {
 /// In silence an event tells once in so long, in ns, that time goes on: who makes intervals of time ends them by it.
 pub const TIME_TOLD_EVERY_NS: u64 = Nanos::SECOND;
 
-/// Receive times that never go back: a packet that waited behind a hole is received, for whoever is behind it, when it comes out.
+/// Receive times that never go back: a packet that waited behind a sequence gap is received, for whoever is behind it, when it comes out.
 struct Forward<'s, S> {
     clock: Nanos,
     sink: &'s mut S,

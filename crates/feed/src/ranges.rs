@@ -6,7 +6,7 @@ use std::ops::Range;
 /// How many ranges one set remembers; beyond it the lowest is forgotten.
 pub(crate) const MOST_RANGES: usize = 1024;
 
-/// A set of sequence numbers as ranges that lie apart, lowest first. It holds the holes of a line or a channel, which
+/// A set of sequence numbers as ranges that lie apart, lowest first. It holds the sequence gaps of a line or a channel, which
 /// are few and short.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub(crate) struct Ranges {

@@ -954,7 +954,7 @@ fn each_hole_has_its_own_time_however_many_follow_each_other() {
     let piece = |first: u64, count: u64| {
         packet(b"SESSION001", first, &messages[first as usize - 1..(first + count - 1) as usize])
     };
-    // Nine holes of a message each, known at once.
+    // Nine gaps of a message each, known at once.
     for first in (1..40).step_by(4) {
         feed(&mut live, input(Line::A, first, &piece(first, 3)));
     }
@@ -966,7 +966,7 @@ fn each_hole_has_its_own_time_however_many_follow_each_other() {
         events.extend(feed(&mut live, Input::Tick { now }));
         if let Some(Ask::Retransmission { request, .. }) = live.take_ask() {
             asked += 1;
-            // All holes together have taken longer than one may when this request is lost.
+            // All gaps together have taken longer than one may when this request is lost.
             if asked == 6 {
                 continue;
             }

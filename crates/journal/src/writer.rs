@@ -62,7 +62,7 @@ pub struct JournalWriter {
     lost_since: u64,
     lost: u64,
     /// Records of the kind [`LOST`] that were appended.
-    holes: u64,
+    losses: u64,
     written_bytes: u64,
     removed_segments: u64,
     /// Records from this one on are not removed.
@@ -136,7 +136,7 @@ impl JournalWriter {
             next: 0,
             lost_since: 0,
             lost: 0,
-            holes: 0,
+            losses: 0,
             written_bytes: 0,
             removed_segments: 0,
             needed_from: u64::MAX,
@@ -234,8 +234,8 @@ impl JournalWriter {
     /// Times that records were lost and later ones could be appended: how many records of the kind [`LOST`] there are of this
     /// writer.
     #[must_use]
-    pub const fn holes(&self) -> u64 {
-        self.holes
+    pub const fn losses(&self) -> u64 {
+        self.losses
     }
 
     /// Bytes written to segments by this writer.
@@ -299,7 +299,7 @@ impl JournalWriter {
         if self.lost_since > 0 {
             self.put(&Record { kind: LOST, extra: self.lost_since, time, ..Record::default() })?;
             self.lost_since = 0;
-            self.holes += 1;
+            self.losses += 1;
         }
         Ok(())
     }
@@ -553,7 +553,7 @@ mod tests {
         }
         assert_eq!(writer.lost(), 5);
         assert_eq!(writer.append(&record(1_001)).unwrap(), 10);
-        assert_eq!(writer.holes(), 1);
+        assert_eq!(writer.losses(), 1);
         // The end comes before the disk has room.
         writer.options.segment_bytes = 1 << 60;
         append(&mut writer, 8, 1_001);
@@ -562,7 +562,7 @@ mod tests {
         writer.options.segment_bytes = 1_024;
         writer.tell_lost(7_000_000_000).unwrap();
         writer.tell_lost(8_000_000_000).unwrap();
-        assert_eq!((writer.lost(), writer.holes()), (6, 2));
+        assert_eq!((writer.lost(), writer.losses()), (6, 2));
         drop(writer);
         assert_eq!(found(folder.path()), ((0..20).collect(), 6));
     }

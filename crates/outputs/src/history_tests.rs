@@ -20,7 +20,7 @@ use crate::clients::replay::tests::replayed;
 #[path = "../../engine/tests/support/mod.rs"]
 mod support;
 
-use support::{Temporary, keep, keep_with_hole, options, stage, without_heartbeats};
+use support::{Temporary, keep, keep_with_loss, options, stage, without_heartbeats};
 
 const SMALL: JournalOptions = JournalOptions { segment_bytes: 8_192, keep_bytes: Some(30_000) };
 const LARGE: JournalOptions = JournalOptions { segment_bytes: 1 << 20, keep_bytes: None };
@@ -192,14 +192,14 @@ fn in_common(one: &[u8], other: &[u8]) -> (usize, usize) {
 #[test]
 fn behind_inputs_that_the_journal_lost_its_readers_have_the_numbers_and_books_of_the_plant() {
     let (folder, other) = (Temporary::new(), Temporary::new());
-    let (all, hole, state) = keep_with_hole(&folder.0, MANY, true);
-    keep_with_hole(&other.0, MANY, false);
-    // As long as there is no state, nothing behind the hole is told: its numbers would be others.
+    let (all, loss, state) = keep_with_loss(&folder.0, MANY, true);
+    keep_with_loss(&other.0, MANY, false);
+    // As long as there is no state, nothing behind the loss is told: its numbers would be others.
     let mut reader = history(&other).open(Nanos(0)).unwrap();
     let mut told = Vec::new();
     while reader.read(&mut told).unwrap() == Read::Events {}
     assert!(reader.read(&mut told).unwrap() == Read::CaughtUp && reader.start().is_none());
-    assert!(told == all[..hole] && hole > 100);
+    assert!(told == all[..loss] && loss > 100);
     // From the state on all is as it was, and before that the gaps are told.
     let mut reader = history(&folder).open(Nanos(0)).unwrap();
     let (mut before, mut behind, mut first) = (Vec::new(), Vec::new(), None);
@@ -213,9 +213,9 @@ fn behind_inputs_that_the_journal_lost_its_readers_have_the_numbers_and_books_of
         }
     }
     assert_eq!(first, Some(state));
-    assert!(before[..hole] == all[..hole] && behind == all[state..] && behind.len() > 100);
-    assert!(before.len() > hole && before.len() <= state);
-    assert!(before[hole..].iter().all(|event| event.gap().is_some_and(|gap| gap.count > 0)));
+    assert!(before[..loss] == all[..loss] && behind == all[state..] && behind.len() > 100);
+    assert!(before.len() > loss && before.len() <= state);
+    assert!(before[loss..].iter().all(|event| event.gap().is_some_and(|gap| gap.count > 0)));
     // A client's replay: nothing comes twice, and what is behind is right.
     let whole = Temporary::new();
     keep(&whole.0, LARGE, 0);
@@ -237,7 +237,7 @@ fn behind_inputs_that_the_journal_lost_its_readers_have_the_numbers_and_books_of
     let mut consumer = ends.take(id).unwrap();
     let (mut replica, mut straight) = (Replica::new(&options().books), stage());
     straight.apply(&all[..first_event]);
-    // From before the hole.
+    // From before the loss.
     let begin = Begin {
         first_event: first_event as u64,
         first_time: Nanos(1),

@@ -244,7 +244,10 @@ fn what_is_lost_on_the_way_is_had_again() {
     let stats = ended(multicast);
     assert_eq!(counters.missing, 0, "{counters:?} {stats:?}");
     // At this rate the next packet is lost before the last is back: holes run together.
-    assert!(counters.holes > 0 && counters.filled == counters.holes && counters.requests > 5, "{counters:?}");
+    assert!(
+        counters.gaps_opened > 0 && counters.filled == counters.gaps_opened && counters.requests > 5,
+        "{counters:?}"
+    );
     let expected = expected(&events, "lossy");
     assert_eq!(told.records, expected.records);
     assert_eq!(told.symbols, expected.symbols);

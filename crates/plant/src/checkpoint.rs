@@ -34,7 +34,7 @@ pub(super) struct Coordinator {
     /// The journal's records from this one on are needed by a snapshot.
     needed_from: AtomicU64,
     /// Times that the journal lost inputs and went on.
-    holes: AtomicU64,
+    losses: AtomicU64,
     /// How many of them lie before a snapshot.
     bridged: AtomicU64,
     /// The image of an earlier snapshot, whose memory the next is copied into: new memory would cost the copying thread more than the
@@ -48,7 +48,7 @@ impl Default for Coordinator {
             is_under_way: AtomicBool::new(false),
             books_at: AtomicU64::new(NEVER),
             needed_from: AtomicU64::new(NEVER),
-            holes: AtomicU64::new(0),
+            losses: AtomicU64::new(0),
             bridged: AtomicU64::new(0),
             earlier: Mutex::default(),
         }
@@ -82,14 +82,14 @@ impl Coordinator {
     }
 
     /// The journal has lost inputs so many times more, and goes on.
-    pub(super) fn add_holes(&self, holes: u64) {
-        self.holes.fetch_add(holes, Ordering::AcqRel);
+    pub(super) fn add_losses(&self, losses: u64) {
+        self.losses.fetch_add(losses, Ordering::AcqRel);
     }
 
     /// Times that the journal lost inputs, and those of them behind which there is no snapshot yet.
-    pub(super) fn holes(&self) -> (u64, u64) {
-        let holes = self.holes.load(Ordering::Acquire);
-        (holes, holes.saturating_sub(self.bridged.load(Ordering::Acquire)))
+    pub(super) fn losses(&self) -> (u64, u64) {
+        let losses = self.losses.load(Ordering::Acquire);
+        (losses, losses.saturating_sub(self.bridged.load(Ordering::Acquire)))
     }
 
     /// The image of an earlier snapshot, to copy into.
@@ -162,7 +162,7 @@ pub(super) struct Taken {
     /// `None` where the books' own thread hands them over.
     market: Option<MarketImage>,
     /// Times that the journal had lost inputs before.
-    holes: u64,
+    losses: u64,
     under_way: UnderWay,
 }
 
@@ -174,8 +174,8 @@ impl Taken {
         under_way: UnderWay,
     ) -> Result<Self, String> {
         let engine = EngineImage::of(engine).map_err(|error| error.to_string())?;
-        let (holes, _) = under_way.0.holes();
-        Ok(Self { engine, market, holes, under_way })
+        let (losses, _) = under_way.0.losses();
+        Ok(Self { engine, market, losses, under_way })
     }
 }
 
@@ -209,7 +209,7 @@ impl CheckpointWriter {
 
     fn write(&self, record: u64, taken: Taken, bytes: &mut Vec<u8>) -> Result<u64, String> {
         // The next is begun when this is done.
-        let Taken { engine, market, holes, under_way: _under_way } = taken;
+        let Taken { engine, market, losses, under_way: _under_way } = taken;
         let market = match market {
             Some(market) => market,
             None => self.books_at(engine.counters.events).ok_or("the thread of the books has ended")?,
@@ -220,7 +220,7 @@ impl CheckpointWriter {
         *bytes = encoded.map_err(|error| error.to_string())?;
         let bytes = folder::write(&self.folder, record, bytes).map_err(|error| error.to_string())?;
         // What is on the disk is good whether or not older ones could be removed.
-        self.coordinator.bridged.fetch_max(holes, Ordering::AcqRel);
+        self.coordinator.bridged.fetch_max(losses, Ordering::AcqRel);
         let needed_from = folder::prune(&self.folder)?;
         if self.is_regular {
             self.coordinator.need_from(needed_from);

@@ -132,12 +132,12 @@ pub(super) struct Ingest {
     stalls: u64,
     ring_highest: usize,
     unsent_requests: u64,
-    /// Where the books are on another core: holes and gaps begin on this one.
+    /// Where the books are on another core: sequence gaps begin on this one.
     warm: Option<Warmer>,
     checkpoint_every: Option<Duration>,
     checkpoint_taken: Instant,
-    /// Holes of the journal when a snapshot was begun last.
-    holes_seen: u64,
+    /// Losses of the journal when a snapshot was begun last.
+    losses_seen: u64,
     coordinator: Arc<Coordinator>,
 }
 
@@ -181,7 +181,7 @@ impl Ingest {
             warm: (options.warm && options.topology == Topology::Pipeline).then(Warmer::default),
             checkpoint_every: options.journal.as_ref().and_then(|journal| journal.checkpoint_every),
             checkpoint_taken: Instant::now(),
-            holes_seen: 0,
+            losses_seen: 0,
             coordinator,
         };
         Ok((ingest, Asks { wanted: wanted_out, answers: answers_in }))
@@ -204,7 +204,7 @@ impl Ingest {
         })?;
         if replayed.lost > 0 || replayed.damaged > 0 {
             // Readers of the journal come over what it lost by the state that is taken next.
-            self.coordinator.add_holes(1);
+            self.coordinator.add_losses(1);
         }
         // A dead consumer is reported at the first live event.
         let _reported_later = gone;
@@ -257,13 +257,13 @@ impl Ingest {
     #[cold]
     fn keep_state(&mut self, engine: &Engine) {
         let is_due = self.checkpoint_every.is_some_and(|every| self.checkpoint_taken.elapsed() >= every);
-        let (holes, unbridged) = self.coordinator.holes();
+        let (losses, unbridged) = self.coordinator.losses();
         let is_needed =
-            unbridged > 0 && (holes > self.holes_seen || self.checkpoint_taken.elapsed() >= AGAIN_AFTER);
+            unbridged > 0 && (losses > self.losses_seen || self.checkpoint_taken.elapsed() >= AGAIN_AFTER);
         let (true, Some(journal)) = (is_due || is_needed, &mut self.journal) else { return };
         let Some(under_way) = self.coordinator.begin() else { return };
         let began = Instant::now();
-        self.holes_seen = holes;
+        self.losses_seen = losses;
         self.checkpoint_taken = began;
         if journal.free_slots() == 0 {
             // A queue that is full has better to do; the next is due soon enough.

@@ -219,7 +219,7 @@ impl JournalThread {
             let mut state = None;
             let Self { inputs, writer, coordinator, .. } = &mut self;
             writer.need_from(coordinator.needed_from());
-            let (holes, in_doubt) = (writer.holes(), writer.in_doubt());
+            let (losses, in_doubt) = (writer.losses(), writer.in_doubt());
             while left > 0 {
                 let taken = inputs.pop_batch(left.min(MOST_AT_ONCE), |queued| {
                     let owned = match queued {
@@ -239,9 +239,9 @@ impl JournalThread {
                 }
                 left = left.saturating_sub(taken);
             }
-            if self.writer.holes() > holes {
+            if self.writer.losses() > losses {
                 // The state that is taken from now on lies behind the record that tells of them.
-                self.coordinator.add_holes(self.writer.holes() - holes);
+                self.coordinator.add_losses(self.writer.losses() - losses);
             }
             if let Err(error) = self.write() {
                 failure = Some(error);

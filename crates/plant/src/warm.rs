@@ -2,7 +2,7 @@
 //!
 //! A gap is handled by code that did not run for minutes: its instructions, its tables of branches and its pages come from far away
 //! just when they are in the way of everything else. A [`Warmer`] has a small feed, books and NBBO that are private, and lets
-//! holes, late packets and gaps happen to them while nothing else is to be done. It shares code with the live ones and no data.
+//! sequence gaps and late packets happen to them while nothing else is to be done. It shares code with the live ones and no data.
 //!
 //! Cost: some 2 us for each turn, at most once in 500 us; a few hundred kilobytes of memory. `cargo xtask bench plant --part warm`
 //! measures what it brings.

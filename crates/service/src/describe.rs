@@ -98,7 +98,7 @@ fn venue(channel: &ChannelStatus) -> Value {
         "is_silent": channel.is_silent,
         "is_stale": channel.is_stale,
         "messages": counters.messages,
-        "holes": counters.holes,
+        "gaps_opened": counters.gaps_opened,
         "filled_by_lines": counters.filled_by_lines,
         "filled_by_retransmission": counters.filled_by_retransmission,
         "requests": counters.requests,

@@ -147,7 +147,7 @@ pub(crate) fn keep(folder: &Path, journal: JournalOptions, checkpoints: usize) -
 
 /// Keeps a session as a plant would whose journal loses some packets, with a state some way behind them or without. Returns the
 /// events of the engine, and the numbers of the next event at the loss and at the state.
-pub(crate) fn keep_with_hole(
+pub(crate) fn keep_with_loss(
     folder: &Path,
     journal: JournalOptions,
     has_state: bool,
@@ -157,10 +157,10 @@ pub(crate) fn keep_with_hole(
     let (packets, mut all) = (without_heartbeats(), Vec::new());
     let (from, to) = (packets.len() / 3, packets.len() / 3 + 200);
     let too_long = vec![0; tapeworks_journal::MAX_PAYLOAD_BYTES + 1];
-    let (mut hole, mut state) = (0, 0);
+    let (mut loss, mut state) = (0, 0);
     for (at, packet) in packets.iter().enumerate() {
         if at == from {
-            hole = all.len();
+            loss = all.len();
         }
         if at == to + 30 {
             state = all.len();
@@ -177,6 +177,6 @@ pub(crate) fn keep_with_hole(
         assert_eq!(appended.is_err(), (from..to).contains(&at));
     }
     writer.sync().unwrap();
-    assert_eq!((writer.lost(), writer.holes()), (200, 1));
-    (all, hole, state)
+    assert_eq!((writer.lost(), writer.losses()), (200, 1));
+    (all, loss, state)
 }

@@ -18,7 +18,7 @@ pub struct LineCounters {
     pub won: u64,
     /// Messages that were there already.
     pub duplicate: u64,
-    /// Messages that came after their hole was given up.
+    /// Messages that came after their gap was given up.
     pub late: u64,
     /// Messages that this line passed over and has not brought since.
     pub lost: u64,
@@ -43,8 +43,8 @@ pub struct LineCounters {
 pub struct ArbiterCounters {
     /// Messages handed on, each once.
     pub messages: u64,
-    /// Holes seen in the sequence of both lines.
-    pub holes: u64,
+    /// Sequence gaps seen in the sequence of both lines.
+    pub gaps_opened: u64,
     /// Of them, those that a line filled within the reorder window.
     pub filled_by_lines: u64,
     /// Of them, those that retransmissions filled.
@@ -57,17 +57,17 @@ pub struct ArbiterCounters {
     pub recovered: u64,
     /// Recoveries of a thousand messages or a second, and more: [`Arbiter::last_recovery`](super::Arbiter::last_recovery).
     pub long_recoveries: u64,
-    /// Holes that were not asked for because they are longer than [`RetransmissionOptions::limit_messages`](super::RetransmissionOptions::limit_messages).
+    /// Sequence gaps that were not asked for because they are longer than [`RetransmissionOptions::limit_messages`](super::RetransmissionOptions::limit_messages).
     pub too_long: u64,
-    /// Holes given up.
+    /// Sequence gaps given up.
     pub gaps: u64,
     /// Of them, by [`GapReason`]: see [`ArbiterCounters::gaps_of`].
     pub gaps_by: [u64; GapReason::ALL.len()],
     /// Messages in them.
     pub missing: u64,
-    /// Messages of given-up holes that came after all.
+    /// Messages of given-up sequence gaps that came after all.
     pub late: u64,
-    /// Holes given up because too much was held behind them.
+    /// Sequence gaps given up because too much was held behind them.
     pub overflows: u64,
     /// Sessions that began after another.
     pub session_changes: u64,
@@ -80,13 +80,13 @@ pub struct ArbiterCounters {
 }
 
 impl ArbiterCounters {
-    /// Holes given up for `reason`. All reasons together are [`ArbiterCounters::gaps`].
+    /// Sequence gaps given up for `reason`. All reasons together are [`ArbiterCounters::gaps`].
     pub fn gaps_of(&self, reason: GapReason) -> u64 {
         self.gaps_by.get(reason as usize).copied().unwrap_or_default()
     }
 }
 
-/// Why a hole was given up.
+/// Why a sequence gap was given up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum GapReason {
@@ -140,12 +140,12 @@ impl GapReason {
     }
 }
 
-/// What came of a hole that was asked for.
+/// What came of a sequence gap that was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RecoveryReport {
     /// The first number that was missing.
     pub first: u64,
-    /// The first number behind the hole.
+    /// The first number behind the gap.
     pub end: u64,
     /// When it was first asked for.
     pub began: Nanos,

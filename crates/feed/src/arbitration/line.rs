@@ -15,7 +15,7 @@ pub(super) struct LineFollower {
     pub(super) next: Option<u64>,
     /// The first message that it is followed from.
     pub(super) begin: u64,
-    pub(super) holes: Ranges,
+    pub(super) gaps: Ranges,
     pub(super) last: Option<Nanos>,
     pub(super) is_silent: bool,
     pub(super) counters: LineCounters,
@@ -40,10 +40,10 @@ impl LineFollower {
     #[inline(never)]
     fn out_of_order(&mut self, next: u64, first: u64, end: u64) {
         if first > next {
-            self.counters.lost = self.counters.lost.saturating_add(self.holes.insert(next..first).0);
+            self.counters.lost = self.counters.lost.saturating_add(self.gaps.insert(next..first).0);
         } else {
             let known = end.min(next);
-            let found = self.holes.remove(first..known);
+            let found = self.gaps.remove(first..known);
             // Messages before the first packet that was seen come for the first time.
             let earlier = self.begin.clamp(first, known) - first;
             if known >= self.begin {
@@ -59,7 +59,7 @@ impl LineFollower {
     /// A session begins, at `first` if that is known.
     pub(super) fn restart(&mut self, first: Option<u64>) {
         (self.begin, self.next) = (first.unwrap_or_default(), first);
-        self.holes.clear();
+        self.gaps.clear();
     }
 }
 

@@ -4,7 +4,7 @@ use tapeworks_market::{Line, Nanos};
 use tapeworks_session::{Header, SessionId};
 
 use super::counters::GapReason;
-use super::hole::Hole;
+use super::gap::OpenGap;
 use super::{Arbiter, Delivery, Join, place};
 
 /// A session joined so near to its beginning is asked for from the beginning rather than joined by a snapshot.
@@ -117,7 +117,7 @@ impl Arbiter {
         self.next = None;
         self.is_joining = false;
         self.end = None;
-        self.hole = None;
+        self.open_gap = None;
         self.given_up.clear();
         self.forgotten = 0;
         self.advanced = now;
@@ -128,7 +128,7 @@ impl Arbiter {
         }
     }
 
-    /// A session begins, with the message numbered `first`: what is not there from it on is a hole as any other.
+    /// A session begins, with the message numbered `first`: what is not there from it on is a sequence gap as any other.
     pub(super) fn begin(
         &mut self,
         session: SessionId,
@@ -166,11 +166,11 @@ impl Arbiter {
         self.resume(now, deliver);
     }
 
-    /// What was held while joining goes on, as far as there is no hole.
+    /// What was held while joining goes on, as far as there is no gap.
     pub(super) fn resume(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         self.release(deliver);
         let is_hole = !self.held.is_empty();
-        self.counters.holes += u64::from(is_hole);
-        self.hole = is_hole.then(|| Hole::new(now));
+        self.counters.gaps_opened += u64::from(is_hole);
+        self.open_gap = is_hole.then(|| OpenGap::new(now));
     }
 }

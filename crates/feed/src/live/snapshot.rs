@@ -157,14 +157,14 @@ impl LiveFeed {
             return;
         }
         let Some(awaited) = channel.followed.awaited.take() else { return };
-        // A snapshot from before what is remembered of the time since leaves a hole.
+        // A snapshot from before what is remembered of the time since leaves a gap.
         let first_since = awaited.since.front().map(|(header, ..)| header.first);
-        let has_hole = !is_joining
+        let has_gap = !is_joining
             && match (first_since, channel.arbiter.next()) {
                 (Some(first), _) => first > next,
                 (None, reached) => reached != Some(next),
             };
-        if has_hole || channel.arbiter.is_recovering() && is_joining {
+        if has_gap || channel.arbiter.is_recovering() && is_joining {
             channel.followed.awaited = Some(awaited);
             self.snapshot_failed(index, now, sink);
             return;

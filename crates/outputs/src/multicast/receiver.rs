@@ -1,8 +1,8 @@
 //! A receiver of the plant's multicast: packets in, records out, what was lost asked for again.
 //!
-//! It follows the sequence as the plant follows a venue's ([`tapeworks_feed::arbitration`]): a hole is waited out, asked
+//! It follows the sequence as the plant follows a venue's ([`tapeworks_feed::arbitration`]): a sequence gap is waited out, asked
 //! for, and given up only then, which is counted. It begins with the first packet that it hears, or with the session's first message if
-//! that is wanted: what was before is then a hole as any other.
+//! that is wanted: what was before is then a gap as any other.
 
 use std::collections::VecDeque;
 use std::io;
@@ -59,9 +59,9 @@ pub struct ReceiverCounters {
     pub next: u64,
     /// Messages handed on.
     pub messages: u64,
-    /// Holes in the sequence.
-    pub holes: u64,
-    /// Holes that were filled by asking again.
+    /// Sequence gaps.
+    pub gaps_opened: u64,
+    /// Sequence gaps that were filled by requests.
     pub filled: u64,
     /// Messages that were brought by asking again.
     pub recovered: u64,
@@ -251,7 +251,7 @@ impl Receiver {
             first: self.queue.first.unwrap_or_default(),
             next: self.arbiter.next().unwrap_or_default(),
             messages: counters.messages,
-            holes: counters.holes,
+            gaps_opened: counters.gaps_opened,
             filled: counters.filled_by_retransmission,
             recovered: counters.recovered,
             requests: counters.requests,

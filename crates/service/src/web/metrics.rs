@@ -325,11 +325,11 @@ fn channels(text: &mut Text, channels: &[ChannelStatus]) {
     }
     let counters: [(&str, &str, Get); 15] = [
         ("messages", "Messages handed on, each once", |counters| counters.messages),
-        ("holes", "Holes seen in the sequence of both lines", |counters| counters.holes),
-        ("filled_by_lines", "Holes that a line filled within the reorder window", |counters| {
+        ("gaps_opened", "Sequence gaps seen on both lines", |counters| counters.gaps_opened),
+        ("filled_by_lines", "Sequence gaps that a line filled within the reorder window", |counters| {
             counters.filled_by_lines
         }),
-        ("filled_by_retransmission", "Holes that retransmissions filled", |counters| {
+        ("filled_by_retransmission", "Sequence gaps that retransmissions filled", |counters| {
             counters.filled_by_retransmission
         }),
         ("requests", "Requests for messages", |counters| counters.requests),
@@ -337,13 +337,15 @@ fn channels(text: &mut Text, channels: &[ChannelStatus]) {
             counters.repeated_requests
         }),
         ("recovered_messages", "Messages that retransmissions brought", |counters| counters.recovered),
-        ("too_long", "Holes not asked for because they are longer than the limit", |counters| {
+        ("too_long", "Sequence gaps not requested because they are longer than the limit", |counters| {
             counters.too_long
         }),
-        ("gaps", "Holes given up", |counters| counters.gaps),
-        ("missing_messages", "Messages in the holes given up", |counters| counters.missing),
-        ("late_messages", "Messages of holes given up that came after all", |counters| counters.late),
-        ("overflows", "Holes given up because too much was held behind them", |counters| counters.overflows),
+        ("gaps", "Sequence gaps given up", |counters| counters.gaps),
+        ("missing_messages", "Messages in the sequence gaps given up", |counters| counters.missing),
+        ("late_messages", "Messages of sequence gaps given up that came after all", |counters| counters.late),
+        ("overflows", "Sequence gaps given up because too much was held behind them", |counters| {
+            counters.overflows
+        }),
         ("session_changes", "Sessions that began after another", |counters| counters.session_changes),
         ("sequence_resets", "Times that the numbers began anew without a new session", |counters| {
             counters.sequence_resets
@@ -355,7 +357,7 @@ fn channels(text: &mut Text, channels: &[ChannelStatus]) {
         text.each((&name, Kind::Counter, help), &named, labels, |(channel, _)| get(&channel.counters) as f64);
     }
     let name = "channel_gaps_by_reason_total";
-    text.family(name, Kind::Counter, "Holes given up, by the reason");
+    text.family(name, Kind::Counter, "Sequence gaps given up, by the reason");
     for (channel, feed) in &named {
         for reason in GapReason::ALL {
             let labels =
@@ -442,7 +444,9 @@ fn lines(text: &mut Text, channels: &[ChannelStatus]) {
         ("messages", "Messages in the packets, however often", |counters| counters.messages),
         ("won_messages", "Messages that this line brought first", |counters| counters.won),
         ("duplicate_messages", "Messages that were there already", |counters| counters.duplicate),
-        ("late_messages", "Messages that came after their hole was given up", |counters| counters.late),
+        ("late_messages", "Messages that came after their sequence gap was given up", |counters| {
+            counters.late
+        }),
         ("lost_messages", "Messages that this line passed over and has not brought since", |counters| {
             counters.lost
         }),

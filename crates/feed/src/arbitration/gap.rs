@@ -7,59 +7,61 @@ use super::counters::{GapReason, RecoveryReport};
 use super::{Arbiter, Delivery, place};
 use crate::recovery::{Recovery, TimedOut};
 
-/// A hole that is being worked on.
+/// A sequence gap that is being worked on.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Hole {
+pub(super) struct OpenGap {
     /// When it was seen.
     pub(super) since: Nanos,
     /// Requests; `None` within the reorder window.
     pub(super) recovery: Option<Recovery>,
-    /// When a line last brought what the hole began with.
+    /// When a line last brought what the gap began with.
     pub(super) narrowed: Option<Nanos>,
 }
 
-impl Hole {
+impl OpenGap {
     pub(super) const fn new(since: Nanos) -> Self {
         Self { since, recovery: None, narrowed: None }
     }
 }
 
 impl Arbiter {
-    pub(super) fn hole_deadline(&self, hole: &Hole) -> Nanos {
-        match (&hole.recovery, &self.options.retransmission) {
+    pub(super) fn gap_deadline(&self, open_gap: &OpenGap) -> Nanos {
+        match (&open_gap.recovery, &self.options.retransmission) {
             (Some(recovery), Some(options)) => recovery.deadline(options),
-            _ => Nanos(hole.since.0.saturating_add(self.options.reorder_window_ns)),
+            _ => Nanos(open_gap.since.0.saturating_add(self.options.reorder_window_ns)),
         }
     }
 
-    /// Hands on what is held and no longer behind a hole, and looks at what is missing then.
+    /// Hands on what is held and no longer behind a sequence gap, and looks at what is missing then.
     pub(super) fn go_on(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         if self.held.is_empty() && self.successor.is_empty() {
-            self.hole = None;
+            self.open_gap = None;
             return;
         }
         let was = self.next;
         self.release(deliver);
-        let Some(mut hole) = self.hole.take() else { return self.change_session_if_done(now, deliver) };
+        let Some(mut open_gap) = self.open_gap.take() else {
+            return self.change_session_if_done(now, deliver);
+        };
         let front = self.held.front().map(|front| (front.header.first, front.received));
         let next = self.next.unwrap_or_default();
-        let Some(recovery) = &mut hole.recovery else {
+        let Some(recovery) = &mut open_gap.recovery else {
             match front {
                 None => {
                     self.counters.filled_by_lines += 1;
                     self.heard(now, deliver);
                     self.change_session_if_done(now, deliver);
                 }
-                // Another hole, which was there since what lies behind it came.
-                Some((_, since)) if self.next != was => self.hole = Some(Hole::new(since)),
-                Some(_) => self.hole = Some(hole),
+                // Another gap, which was there since what lies behind it came.
+                Some((_, since)) if self.next != was => self.open_gap = Some(OpenGap::new(since)),
+                Some(_) => self.open_gap = Some(open_gap),
             }
             return;
         };
         match (front, &self.options.retransmission) {
             (Some((behind, _)), Some(options)) if next < recovery.end() => {
                 let is_asked_for = recovery.go_on(next, behind, options, now);
-                self.hole = Some(hole);
+                self.open_gap = Some(open_gap);
                 if !is_asked_for {
                     self.give_up(GapReason::Attempts, now, deliver);
                 }
@@ -73,16 +75,16 @@ impl Arbiter {
                         self.change_session_if_done(now, deliver);
                     }
                     Some((_, since)) => {
-                        self.counters.holes += 1;
-                        self.hole = Some(Hole::new(since));
-                        self.work_on_hole(now, false, deliver);
+                        self.counters.gaps_opened += 1;
+                        self.open_gap = Some(OpenGap::new(since));
+                        self.work_on_gap(now, false, deliver);
                     }
                 }
             }
         }
     }
 
-    /// A hole that was asked for is filled or given up.
+    /// A sequence gap that was asked for is filled or given up.
     pub(super) fn report(&mut self, recovery: &Recovery, now: Nanos, is_complete: bool) {
         let report = RecoveryReport {
             first: recovery.first(),
@@ -101,7 +103,7 @@ impl Arbiter {
 
     /// The reorder window is over: asks for what is missing before the first packet held. `false`: it may not be asked for.
     pub(super) fn ask(&mut self, now: Nanos, is_tick: bool) -> bool {
-        let (Some(hole), Some(options)) = (&mut self.hole, &self.options.retransmission) else {
+        let (Some(open_gap), Some(options)) = (&mut self.open_gap, &self.options.retransmission) else {
             return false;
         };
         let (Some(next), Some(front)) = (self.next, self.held.front()) else { return false };
@@ -113,21 +115,21 @@ impl Arbiter {
             self.counters.too_long += 1;
             return false;
         }
-        hole.recovery = Some(Recovery::new(missing, options, now, is_tick));
+        open_gap.recovery = Some(Recovery::new(missing, options, now, is_tick));
         true
     }
 
-    /// Whether lines still brought what the hole began with, later than a line may lag after all that is held: they go on from
+    /// Whether lines still brought what the gap began with, later than a line may lag after all that is held: they go on from
     /// before it, and the held packets are a stray one's.
-    pub(super) fn contradicts_held(&self, hole: &Hole) -> bool {
+    pub(super) fn contradicts_held(&self, open_gap: &OpenGap) -> bool {
         let window_ns = self.options.reorder_window_ns;
-        hole.narrowed.is_some_and(|at| self.held.iter().all(|held| at.since(held.received) > window_ns))
+        open_gap.narrowed.is_some_and(|at| self.held.iter().all(|held| at.since(held.received) > window_ns))
     }
 
-    /// The hole is given up, and what is held goes on.
+    /// The gap is given up, and what is held goes on.
     pub(super) fn give_up(&mut self, reason: GapReason, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
-        let Some(hole) = self.hole.take() else { return };
-        if reason != GapReason::HeldBytes && self.contradicts_held(&hole) {
+        let Some(open_gap) = self.open_gap.take() else { return };
+        if reason != GapReason::HeldBytes && self.contradicts_held(&open_gap) {
             // Nothing is missing, and what claimed it was is not to be believed.
             while let Some(held) = self.held.pop_front() {
                 self.lines[place(held.line)].counters.implausible += 1;
@@ -136,7 +138,7 @@ impl Arbiter {
             }
             return;
         }
-        let recovery = hole.recovery;
+        let recovery = open_gap.recovery;
         let Some(front) = self.held.front() else { return };
         let end = recovery.as_ref().map_or(front.header.first, Recovery::end);
         self.is_silent = false;
@@ -152,22 +154,22 @@ impl Arbiter {
         }
         self.release(deliver);
         match self.held.front() {
-            // What comes behind is a hole of its own.
+            // What comes behind is a sequence gap of its own.
             Some(front) => {
-                self.counters.holes += 1;
-                self.hole = Some(Hole::new(front.received));
+                self.counters.gaps_opened += 1;
+                self.open_gap = Some(OpenGap::new(front.received));
             }
             None => self.change_session_if_done(now, deliver),
         }
     }
 
-    /// Does what is due for the hole: it is asked for, once more, or given up. `is_tick`: `now` is the present and not a packet's time.
-    pub(super) fn work_on_hole(&mut self, now: Nanos, is_tick: bool, deliver: &mut impl FnMut(Delivery<'_>)) {
-        while let Some(hole) = &self.hole {
-            if now < self.hole_deadline(hole) || hole.recovery.is_some() && !is_tick {
+    /// Does what is due for the gap: it is asked for, once more, or given up. `is_tick`: `now` is the present and not a packet's time.
+    pub(super) fn work_on_gap(&mut self, now: Nanos, is_tick: bool, deliver: &mut impl FnMut(Delivery<'_>)) {
+        while let Some(open_gap) = &self.open_gap {
+            if now < self.gap_deadline(open_gap) || open_gap.recovery.is_some() && !is_tick {
                 return;
             }
-            let recovery = self.hole.as_mut().and_then(|hole| hole.recovery.as_mut());
+            let recovery = self.open_gap.as_mut().and_then(|open_gap| open_gap.recovery.as_mut());
             let over = match (recovery, &self.options.retransmission) {
                 (None, Some(_)) => (!self.ask(now, is_tick)).then_some(GapReason::MessageLimit),
                 (Some(recovery), Some(options)) if !recovery.is_over_time(options, now) => {
