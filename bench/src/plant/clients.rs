@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use tapeworks_exchange::Popularity;
-use tapeworks_plant::JournalSetting;
-use tapeworks_service::service::Service;
 use tapeworks_outputs::subscriber::Records as _;
+use tapeworks_plant::JournalSetting;
 use tapeworks_runtime::keys::Key;
+use tapeworks_service::service::Service;
 use tapeworks_venues::Venues;
 
 use super::{DATASET, Folder, KEY, heading, histogram, line, now_ns, plant, row, subscribe, venue};

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tapeworks_outputs::multicast::server::MulticastSetting;
+use tapeworks_outputs::subscriber::Records;
 use tapeworks_plant::JournalSetting;
 use tapeworks_service::config::WebSetting;
 use tapeworks_service::service::Service;
-use tapeworks_outputs::multicast::server::MulticastSetting;
-use tapeworks_outputs::subscriber::Records;
 use tapeworks_venues::{Config as Sending, Venues, Wait as Pace};
 
 use super::{Folder, free_address, line, plant, subscribe, venue};

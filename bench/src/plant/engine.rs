@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use hdrhistogram::Histogram;
+use tapeworks_engine::{Engine, EngineOptions};
 use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario};
 use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::ArbiterOptions;
@@ -10,7 +11,6 @@ use tapeworks_feed::live::{Input, LiveChannelOptions};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{BookStage, Capacity, Event, Line, Nanos, NbboStage, NbboUpdate, Publisher};
-use tapeworks_engine::{Engine, EngineOptions};
 use tapeworks_stage::{Inline, Sink, Through};
 use tapeworks_wire::Ascii;
 use tapeworks_wire::nasdaq::moldudp64::DownstreamPacketFields;

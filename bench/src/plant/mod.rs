@@ -25,10 +25,10 @@ use tapeworks_feed::arbitration::ArbiterOptions;
 use tapeworks_feed::live::SnapshotOptions;
 use tapeworks_market::Publisher;
 use tapeworks_outputs::clients::distributor::Dataset;
-use tapeworks_service::config::{ClientsSetting, Config};
-use tapeworks_plant::{PlantOptions, VenueOptions};
 use tapeworks_outputs::subscriber::{Subscriber, SubscriberOptions};
+use tapeworks_plant::{PlantOptions, VenueOptions};
 use tapeworks_runtime::keys::{Key, Keys};
+use tapeworks_service::config::{ClientsSetting, Config};
 use tapeworks_venues::{self as venues, Venue, Wait};
 
 use crate::Options;

@@ -4,12 +4,12 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use tapeworks_engine::{Engine, EngineOptions};
+use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::ArbiterOptions;
 use tapeworks_feed::live::{Input, LiveChannelOptions};
-use tapeworks_feed::{Application};
 use tapeworks_market::{Line, Nanos, Publisher};
 use tapeworks_outputs::clients::warm::ClientWarmer;
-use tapeworks_engine::{Engine, EngineOptions};
 use tapeworks_plant::Warmer;
 
 use super::engine::{PER_PACKET, packets};
