@@ -74,7 +74,11 @@ const fn nothing() -> Result<(), Lack> {
 }
 
 /// The sources from which market data comes out of the program: protocols, feeds, books, files.
-const DATA: [&str; 12] = [
+const DATA: [&str; 16] = [
+    "crates/stage",
+    "crates/session",
+    "crates/journal",
+    "crates/runtime",
     "crates/wire",
     "crates/packet",
     "crates/market",

@@ -516,7 +516,16 @@ impl Analyser {
             is_end_of_session,
             arrival: self.arrive(channel, first, count),
         };
-        blocks(place, schema, &header, packet.header_bytes as u64, packet.blocks, payload, cut, visitor)
+        blocks(
+            place,
+            (schema, application),
+            &header,
+            packet.header_bytes as u64,
+            packet.blocks,
+            payload,
+            cut,
+            visitor,
+        )
     }
 
     fn arrive(&mut self, channel: ChannelIdentity, first: u64, count: u64) -> Arrival {
@@ -609,10 +618,21 @@ impl Analyser {
 }
 
 /// Shows a packet's header and the messages in it.
+/// A message of a feed. One of another feed on the same transport is of no known type.
+fn decode<'b>(schema: &'static Schema, application: Application, bytes: &'b [u8]) -> Decoded<'b> {
+    let mut decoded = schema.decode(bytes);
+    if decoded.error.is_none()
+        && let Err(error) = (application.spec().check)(bytes)
+    {
+        (decoded.structure, decoded.error) = (None, Some(error));
+    }
+    decoded
+}
+
 #[expect(clippy::too_many_arguments, reason = "one call")]
 fn blocks<Prefix: LengthPrefix>(
     place: &Place,
-    schema: &'static Schema,
+    (schema, application): (&'static Schema, Application),
     header: &Header<'_>,
     header_length: u64,
     mut blocks: Blocks<'_, Prefix>,
@@ -630,7 +650,7 @@ fn blocks<Prefix: LengthPrefix>(
         let Some(block) = blocks.next() else { break };
         let message = |bytes, is_cut| Message {
             schema,
-            decoded: schema.decode(bytes),
+            decoded: decode(schema, application, bytes),
             channel: header.channel,
             sequence: Some(first.saturating_add(number)),
             is_repeated: number < header.arrival.skip,

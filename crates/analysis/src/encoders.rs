@@ -4,7 +4,7 @@
 //! [`AHEAD`] units for each thread in it encodes one itself, so the thread that reads and applies the messages helps where the
 //! encoding is the slower part, and no core waits.
 //!
-//! Cost: one lock for a unit of 8,192 records. Memory: 550 KB for a unit of `mbo`, [`MOST_OUT`] for each thread at most.
+//! Cost: one lock for a unit of 8,192 records. Memory: 550 KB for a unit of `mbo`, [`MOST_OUT`] for each thread and file at most.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,13 +12,12 @@ use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use tapeworks_store::apart::{Encoded, Encoders, Work};
+use tapeworks_store::apart::{Encoded, Encoders, Lost, Work};
 
 /// Units that may wait for each thread before a writer encodes one itself: few enough to stay in the caches.
 const AHEAD: usize = 4;
 
-/// Units that a writer may have out for each thread: where the system has stopped the thread that has the oldest, the writer
-/// goes on for so long.
+/// Most units of one writer that are not back, for each thread. It lets the writer go on while the system delays one thread.
 const MOST_OUT: usize = 32;
 
 /// A unit, and where its writer waits for it.
@@ -94,7 +93,7 @@ impl Drop for Pool {
         drop(queue);
         self.shared.change.notify_all();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so, and its writer reports the batch that it misses.
+            // A thread that panicked has said so, and its writer reports the lost batch.
             let _ended = thread.join();
         }
     }
@@ -120,25 +119,25 @@ impl Share {
     }
 
     /// Returns what is done, in order, until at most `most` units are out: helps, or waits, for as long as there are more.
-    fn collect(&mut self, most: usize) -> Vec<Encoded> {
+    fn collect(&mut self, most: usize) -> Result<Vec<Encoded>, Lost> {
         let mut done = Vec::new();
         while let Some(oldest) = self.out.front() {
             let returned = match oldest.try_recv() {
                 Err(TryRecvError::Empty) if self.out.len() <= most => break,
                 Err(TryRecvError::Empty) if self.help(0) => continue,
-                Err(TryRecvError::Empty) => oldest.recv().ok(),
-                // What a thread lost that panicked, the writer misses.
-                returned => returned.ok(),
+                Err(TryRecvError::Empty) => oldest.recv().map_err(|_| Lost)?,
+                // Its thread has panicked.
+                returned => returned.map_err(|_| Lost)?,
             };
-            done.extend(returned);
+            done.push(returned);
             self.out.pop_front();
         }
-        done
+        Ok(done)
     }
 }
 
 impl Encoders for Share {
-    fn give(&mut self, work: Work) -> Vec<Encoded> {
+    fn give(&mut self, work: Work) -> Result<Vec<Encoded>, Lost> {
         let (to, from) = mpsc::channel();
         self.shared.queue().items.push_back((work, to));
         self.shared.change.notify_one();
@@ -148,7 +147,7 @@ impl Encoders for Share {
         self.collect(MOST_OUT * self.threads)
     }
 
-    fn rest(&mut self) -> Vec<Encoded> {
+    fn rest(&mut self) -> Result<Vec<Encoded>, Lost> {
         self.collect(0)
     }
 }

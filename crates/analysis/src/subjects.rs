@@ -26,7 +26,7 @@ impl Subjects {
         let bytes = message.decoded.bytes;
         let naming = FEEDS.iter().find(|feed| feed.schema.name == message.schema.name)?.naming;
         let number = naming.number.and_then(|name| structure.unsigned_field(name, bytes));
-        let number = number.filter(|number| *number != 0);
+        let number = number.filter(|number| *number != 0 || !naming.zero_is_none);
         let text = |name| {
             let field = structure.field(name)?;
             bytes.get(field.offset..field.offset + field.length)

@@ -148,7 +148,8 @@ impl VenueKind {
     pub fn session(self, name: [u8; 10], number: u32) -> SessionId {
         let protocol = match self {
             Self::IexTops => MessageProtocolId::Tops,
-            _ => MessageProtocolId::Deep,
+            Self::IexDeep => MessageProtocolId::Deep,
+            Self::Nasdaq | Self::Bx | Self::Psx | Self::Memx => MessageProtocolId::from_raw(0),
         };
         match self.transport() {
             TransportKind::MoldUdp64 => SessionId::MoldUdp64(name),

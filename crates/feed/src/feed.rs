@@ -242,18 +242,20 @@ impl Feed {
         let destination = &mut self.destinations[at];
         destination.application = application;
         if application.is_none() {
-            self.counters.unrecognised_packets += 1;
-            if !std::mem::replace(&mut destination.is_told, true) {
-                let kind = ProblemKind::UnknownProtocol { destination: destination.address };
-                self.problems.note(Problem {
-                    file: packet.file,
-                    packet: packet.number,
-                    offset: packet.offset,
-                    kind,
-                });
-            }
+            self.note_unrecognised(at, packet);
         }
         application
+    }
+
+    /// Counts a packet of no feed, and notes its destination once.
+    fn note_unrecognised(&mut self, at: usize, packet: &Packet<'_>) {
+        self.counters.unrecognised_packets += 1;
+        let destination = &mut self.destinations[at];
+        if !std::mem::replace(&mut destination.is_told, true) {
+            let kind = ProblemKind::UnknownProtocol { destination: destination.address };
+            let problem = Problem { file: packet.file, packet: packet.number, offset: packet.offset, kind };
+            self.problems.note(problem);
+        }
     }
 
     /// The channel of a destination, whose packets are of another than the last one. `None`: no feed has such a session.
@@ -268,7 +270,7 @@ impl Feed {
     ) -> Option<(usize, Line)> {
         let known = Application::of_session(session, application).or(self.options.application);
         let Some(application) = known else {
-            self.counters.unrecognised_packets += 1;
+            self.note_unrecognised(at, packet);
             return None;
         };
         let address = self.destinations[at].address;

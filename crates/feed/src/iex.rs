@@ -169,7 +169,8 @@ macro_rules! shared_messages {
 }
 
 /// Messages name their symbol.
-pub(crate) const NAMING: Naming = Naming { symbol: "symbol", suffix: None, number: None, directory: None };
+pub(crate) const NAMING: Naming =
+    Naming { symbol: "symbol", suffix: None, number: None, zero_is_none: false, directory: None };
 
 /// The time of a message, in nanoseconds since 1970: both feeds have it behind the type and one byte.
 pub(crate) fn time(message: &[u8]) -> Option<u64> {

@@ -47,4 +47,4 @@ pub use locates::Contradiction;
 pub use naming::Naming;
 pub use problem::{KEPT_PROBLEMS, Problem, ProblemKind, Problems};
 pub use recognise::Framing as FileFormat;
-pub use table::{Application, Depth, FEEDS, FeedSpec, PublisherSpec};
+pub use table::{Application, FEEDS, FeedSpec, PublisherSpec};

@@ -33,6 +33,7 @@ pub(crate) const NAMING: Naming = Naming {
     symbol: "symbol",
     suffix: Some("symbol_sfx"),
     number: Some("security_id"),
+    zero_is_none: false,
     directory: Some("InstrumentDirectory"),
 };
 
@@ -47,15 +48,20 @@ pub(crate) static HARMLESS: [u8; 24] = {
 /// DBN's status reason of a regulatory concern.
 const REGULATORY: u16 = 10;
 
-/// Whether a message can be read.
-pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
-    match (Message::decode(message), message) {
-        // MEMX's other feeds have the same header and another schema.
-        (Ok(_), [_, _, tag, schema, ..]) if *schema != SCHEMA_ID => {
+/// A Depth message. MEMX's other feeds have the same header and another schema.
+#[inline]
+fn decode(message: &[u8]) -> Result<Message<'_>, DecodeError> {
+    match message {
+        [_, _, tag, schema, ..] if *schema != SCHEMA_ID => {
             Err(DecodeError::UnknownMessage { tag: u64::from(*tag) })
         }
-        (decoded, _) => decoded.map(drop),
+        _ => Message::decode(message),
     }
+}
+
+/// Whether a message can be read.
+pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
+    decode(message).map(drop)
 }
 
 /// The time of a message, in nanoseconds since 1970.
@@ -63,7 +69,8 @@ pub(crate) fn time(message: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(*message.get(6..)?.first_chunk::<8>()?))
 }
 
-/// Whether a UDP payload is a packet of MEMOIR UDP with Depth messages, or without messages.
+/// Whether a UDP payload is a packet of MEMOIR UDP with Depth messages, or a whole one without messages, which may also be of another
+/// of MEMX's feeds: their messages are then of unknown types.
 pub(crate) fn recognise(payload: &[u8]) -> bool {
     let Ok(packet) = Memoir::packet(payload) else { return false };
     let is_whole = packet.header.count > 0 || payload.len() == packet.header_bytes;
@@ -93,7 +100,7 @@ impl Normaliser for MemoirNormaliser {
         message: &[u8],
         to: &mut Target<'_, S>,
     ) -> Result<Option<Contradiction>, DecodeError> {
-        self.translate(Message::decode(message)?, to);
+        self.translate(decode(message)?, to);
         Ok(None)
     }
 

@@ -11,6 +11,8 @@ pub struct Naming {
     pub suffix: Option<&'static str>,
     /// The field with the venue's number of the instrument.
     pub number: Option<&'static str>,
+    /// The number 0 stands for no instrument.
+    pub zero_is_none: bool,
     /// The message that defines what a number stands for.
     pub directory: Option<&'static str>,
 }

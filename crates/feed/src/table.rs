@@ -14,7 +14,7 @@
 //! | lengths of one byte, or that count themselves | Cboe, NYSE | `LengthPrefix` of `tapeworks_wire::framing` |
 //! | requests over TCP, answers on a multicast group | NYSE | a request is bytes, an answer a packet of `Line::Recovery`; a TCP client for them is not there |
 //! | several publishers on one channel | SIPs | a normaliser stamps the publisher of each event; a gap is put out for the channel's publisher only |
-//! | depth and quotes of one venue | IEX, MEMX | [`Depth`] orders them; the NBBO counts the feed that speaks first |
+//! | depth and quotes of one venue | IEX, MEMX | two rows; the NBBO counts the feed that speaks first, a rule by depth is not there |
 //!
 //! A new feed is its declaration in `tapeworks_wire`, its file beside this one, and a row here (and its transport in
 //! `tapeworks_session` if that is new).
@@ -35,17 +35,6 @@ use crate::memoir::{self, MemoirNormaliser};
 use crate::naming::Naming;
 use crate::normaliser::{Normaliser, Start, Target};
 use crate::symbols::SymbolTable;
-
-/// What the feed tells of a book. Of a venue's several feeds the one with more is the better one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Depth {
-    /// The best prices.
-    Top,
-    /// Every price.
-    Levels,
-    /// Every order.
-    Orders,
-}
 
 /// A publisher of a feed.
 #[derive(Clone, Copy, Debug)]
@@ -71,8 +60,6 @@ pub struct FeedSpec {
     pub transport: TransportKind,
     /// Who publishes it; the first where the group tells nothing else.
     pub publishers: &'static [PublisherSpec],
-    /// What it tells of a book.
-    pub depth: Depth,
     /// How messages name their instrument.
     pub naming: Naming,
     /// Whether a UDP payload is of this feed without doubt.
@@ -83,7 +70,7 @@ pub struct FeedSpec {
     pub check: fn(&[u8]) -> Result<(), DecodeError>,
     /// The time in a message, as the venue counts it.
     pub time: fn(&[u8]) -> Option<u64>,
-    /// A message that changes no book, for those who keep code warm. Empty: there is none.
+    /// A message about an order that is not there, for those who keep code warm; its last byte is of the order's number. Empty: there is none.
     pub harmless: &'static [u8],
 }
 
@@ -238,11 +225,11 @@ feeds! {
                 groups: &[Ipv4Addr::new(233, 54, 12, 45), Ipv4Addr::new(233, 49, 196, 45)],
             },
         ],
-        depth: Depth::Orders,
         naming: Naming {
             symbol: "stock",
             suffix: None,
             number: Some("stock_locate"),
+            zero_is_none: true,
             directory: Some("StockDirectory"),
         },
         recognise: itch::recognise,
@@ -256,7 +243,6 @@ feeds! {
         name: "tops",
         schema: &tapeworks_wire::iex::tops16::SCHEMA,
         publishers: &[PublisherSpec { publisher: Publisher::IEXG_TOPS, names: &["iex"], groups: &[] }],
-        depth: Depth::Top,
         naming: iex::NAMING,
         recognise: Tops::recognise,
         has_session: Tops::has_session,
@@ -269,7 +255,6 @@ feeds! {
         name: "deep",
         schema: &tapeworks_wire::iex::deep10::SCHEMA,
         publishers: &[PublisherSpec { publisher: Publisher::IEXG_DEEP, names: &["iex"], groups: &[] }],
-        depth: Depth::Levels,
         naming: iex::NAMING,
         recognise: Deep::recognise,
         has_session: Deep::has_session,
@@ -282,7 +267,6 @@ feeds! {
         name: "memoir",
         schema: &tapeworks_wire::memx::depth13::SCHEMA,
         publishers: &[PublisherSpec { publisher: Publisher::MEMX_MEMOIR, names: &["memx"], groups: &[] }],
-        depth: Depth::Orders,
         naming: memoir::NAMING,
         recognise: memoir::recognise,
         has_session: |_| true,

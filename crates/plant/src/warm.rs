@@ -29,7 +29,7 @@ pub struct Warmer {
     packet: Vec<u8>,
     session: SessionId,
     /// Changes no book.
-    message: &'static [u8],
+    message: Vec<u8>,
     sequence: u64,
     now: u64,
     rhythm: Rhythm,
@@ -69,7 +69,7 @@ impl Default for Warmer {
             events: Vec::with_capacity(64),
             packet: vec![0; 128],
             session: SessionId::MoldUdp64(*b"WARMING UP"),
-            message: feed.harmless,
+            message: feed.harmless.to_vec(),
             sequence: 1,
             now: 1_763_130_600_000_000_000,
             rhythm: Rhythm::default(),
@@ -100,9 +100,13 @@ impl Warmer {
 
     fn packet(&mut self, line: Line, sequence: u64, later: u64) {
         self.now += later + 1_000;
+        // Another order each time, so that another place of the order table is touched.
+        if let Some(last) = self.message.last_mut() {
+            *last = sequence as u8;
+        }
         let length = for_transport!(self.session.transport(), T => {
             let blocks = self.packet.get_mut(T::HEADER_BYTES..).unwrap_or_default();
-            let Some(payload_bytes) = write_block(T::prefix(), blocks, self.message) else { return };
+            let Some(payload_bytes) = write_block(T::prefix(), blocks, &self.message) else { return };
             let header = Outgoing {
                 session: self.session,
                 sequence,

@@ -190,6 +190,9 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
         plant.receive.buffer_bytes =
             buffer.map(|(megabytes, _)| (megabytes * 1_048_576.0) as usize).or(plant.receive.buffer_bytes);
         let poll = receive.time(reading, "busy_poll", Duration::ZERO..=Duration::from_secs(1));
+        if poll.is_some_and(|time| time.subsec_nanos() % 1_000 != 0) {
+            receive.wrong_at(reading, "busy_poll", "'busy_poll' must be whole microseconds");
+        }
         plant.receive.busy_poll_us = poll.map_or(0, |time| time.as_micros() as u32);
         let bytes = receive.integer(reading, "datagram_bytes", 512..=65_536);
         plant.receive.datagram_bytes = bytes.map_or(plant.receive.datagram_bytes, |(bytes, _)| bytes);
@@ -338,6 +341,17 @@ fn read_venue(
     let publisher = feed.or(application.and_then(|application| application.spec().only_publisher()));
     if publisher.is_none() && !venue.has("publisher") {
         venue.missing(reading, "publisher");
+    }
+    if let (Some(named), Some(application)) = (feed, application) {
+        let spec = application.spec();
+        if !spec.publishers.iter().any(|one| one.publisher == named) {
+            let name =
+                |one: Publisher| one.feed().map_or_else(|| one.0.to_string(), |feed| feed.dataset.to_owned());
+            let known: Vec<String> = spec.publishers.iter().map(|one| name(one.publisher)).collect();
+            let problem =
+                format!("'{}' is not published by {}, but by {}", spec.name, name(named), known.join(", "));
+            venue.wrong_at(reading, "publisher", &problem);
+        }
     }
     let is_line = |line: &SocketAddr| {
         let ip = line.ip();

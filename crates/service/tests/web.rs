@@ -367,7 +367,7 @@ fn metrics_have_names_units_and_help_and_say_what_the_status_says() {
     };
     assert_eq!(of("tapeworks_messages_total", ""), 100.0);
     assert_eq!(of("tapeworks_ready", ""), 1.0);
-    assert_eq!(of("tapeworks_state_snapshots_total", ""), 3.0);
+    assert_eq!(of("tapeworks_checkpoints_total", ""), 3.0);
     assert_eq!(of("tapeworks_checkpoint_failures_total", ""), 1.0);
     assert_eq!(of("tapeworks_checkpoint_pause_seconds", "thread=\"ingest\""), 0.002);
     assert_eq!(of("tapeworks_line_won_messages_total", "venue=\"Nasdaq\",line=\"B\""), 40.0);

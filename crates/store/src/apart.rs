@@ -12,14 +12,25 @@ use std::any::Any;
 use crate::chunk::Chunk;
 use crate::error::Failure;
 
+/// A unit of work will not come back: whoever encoded it has ended.
+#[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
+#[error("a thread that encodes has ended without its batch")]
+pub struct Lost;
+
 /// Who encodes batches: a pool of threads, or whoever calls [`Work::encode`].
 pub trait Encoders: Send {
     /// Takes a unit of work, and returns units of this writer that are done, in any order. It may wait for some, so that
     /// not all of a file is in memory.
-    fn give(&mut self, work: Work) -> Vec<Encoded>;
+    ///
+    /// # Errors
+    /// [`Lost`]: a unit will not come back.
+    fn give(&mut self, work: Work) -> Result<Vec<Encoded>, Lost>;
 
     /// Waits for all units of this writer that are not done, and returns them.
-    fn rest(&mut self) -> Vec<Encoded>;
+    ///
+    /// # Errors
+    /// [`Lost`]: a unit will not come back.
+    fn rest(&mut self) -> Result<Vec<Encoded>, Lost>;
 }
 
 /// A batch of records that is to be encoded.

@@ -273,7 +273,7 @@ mod tests {
     use tapeworks_stage::Stage;
 
     use super::*;
-    use crate::apart::{Encoded, Work};
+    use crate::apart::{Encoded, Lost as LostUnit, Work};
 
     /// A file on a disk with little room left.
     struct Limited {
@@ -330,12 +330,12 @@ mod tests {
     struct AtOnce;
 
     impl Encoders for AtOnce {
-        fn give(&mut self, work: Work) -> Vec<Encoded> {
-            vec![work.encode()]
+        fn give(&mut self, work: Work) -> Result<Vec<Encoded>, LostUnit> {
+            Ok(vec![work.encode()])
         }
 
-        fn rest(&mut self) -> Vec<Encoded> {
-            Vec::new()
+        fn rest(&mut self) -> Result<Vec<Encoded>, LostUnit> {
+            Ok(Vec::new())
         }
     }
 

@@ -153,8 +153,8 @@ fn verify(arguments: &Verify) -> Result {
                 "lost": verified.lost,
                 "damaged": verified.damaged,
                 "damage": damage,
-                "snapshots": snapshots.len(),
-                "damaged_snapshots": unusable,
+                "checkpoints": snapshots.len(),
+                "damaged_checkpoints": unusable,
             })
         )
     } else if verified.segments == 0 && snapshots.is_empty() {

@@ -73,9 +73,12 @@ pub(super) fn read_packet_reader(reading: &mut Reading<'_>, stage: &mut Section<
         let key = if stage.has("blocks") { "blocks" } else { "block_bytes" };
         stage.wrong_at(reading, key, &problem);
     }
-    let block_timeout_ms = stage
-        .time(reading, "block_timeout", Duration::from_millis(1)..=Duration::from_secs(10))
-        .map_or(defaults.block_timeout_ms, |time| time.as_millis() as u32);
+    let block_timeout =
+        stage.time(reading, "block_timeout", Duration::from_millis(1)..=Duration::from_secs(10));
+    if block_timeout.is_some_and(|time| time.subsec_nanos() % 1_000_000 != 0) {
+        stage.wrong_at(reading, "block_timeout", "'block_timeout' must be whole milliseconds");
+    }
+    let block_timeout_ms = block_timeout.map_or(defaults.block_timeout_ms, |time| time.as_millis() as u32);
     let promiscuous = stage.boolean(reading, "promiscuous").unwrap_or(defaults.promiscuous);
     let outgoing = stage.boolean(reading, "outgoing").unwrap_or(defaults.outgoing);
     let count = read_count(reading, stage);

@@ -201,11 +201,11 @@ fn plant(text: &mut Text, look: &Look) {
 
 fn snapshots(text: &mut Text, status: &CheckpointStatus) {
     use Kind::{Counter, Gauge};
-    text.one("state_snapshots_total", Counter, "Checkpoints written", status.written);
+    text.one("checkpoints_total", Counter, "Checkpoints written", status.written);
     let failures = "Checkpoints that could not be written";
     text.one("checkpoint_failures_total", Counter, failures, status.failed);
     let skipped = "Checkpoints put off as the journal's queue was full";
-    text.one("state_snapshots_skipped_total", Counter, skipped, status.skipped);
+    text.one("checkpoints_skipped_total", Counter, skipped, status.skipped);
     let when = "When the last checkpoint was written, in seconds since the epoch; 0 before the first";
     text.one("checkpoint_time_seconds", Gauge, when, seconds(status.time.0));
     text.one("checkpoint_bytes", Gauge, "Bytes of the last checkpoint", status.bytes);

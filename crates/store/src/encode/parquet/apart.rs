@@ -8,7 +8,7 @@ use ::parquet::schema::types::ColumnDescPtr;
 use tapeworks_market::Instruments;
 
 use super::{ROW_GROUP, append, chunks_of, compressor};
-use crate::apart::{Batch, Encoded, Encoders, Work};
+use crate::apart::{Batch, Encoded, Encoders, Lost, Work};
 use crate::chunk::{Chunk, Compressor};
 use crate::encode::{Encode, Ending};
 use crate::error::Failure;
@@ -179,6 +179,10 @@ impl<R: Row> ParquetApart<R> {
     }
 }
 
+fn lost(lost: Lost) -> Failure {
+    Failure::Encode(lost.to_string())
+}
+
 impl<R: Row> Encode<R> for ParquetApart<R> {
     fn encode(
         &mut self,
@@ -190,7 +194,7 @@ impl<R: Row> Encode<R> for ParquetApart<R> {
             return Ok(());
         }
         let work = self.work(rows, instruments)?;
-        let done = self.encoders.give(work);
+        let done = self.encoders.give(work).map_err(lost)?;
         self.take(done, summary)
     }
 
@@ -200,7 +204,7 @@ impl<R: Row> Encode<R> for ParquetApart<R> {
         _target: &mut Target,
         summary: &mut Summary,
     ) -> Result<(), Ending> {
-        let done = self.encoders.rest();
+        let done = self.encoders.rest().map_err(lost)?;
         self.take(done, summary)?;
         if self.taken < self.next {
             let lost = self.next - self.taken;
