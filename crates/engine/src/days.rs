@@ -83,7 +83,8 @@ fn move_away(folder: &Path, moving: &Path) -> Result<(), JournalError> {
         }
     }
     let first = segment_starts(moving)?.first().copied().unwrap_or_default();
-    folder::move_away(folder, first, moving).map_err(failed(folder, "old snapshots cannot be moved away"))?;
+    folder::move_away(folder, first, moving)
+        .map_err(failed(folder, "old checkpoints cannot be moved away"))?;
     let Some(day) = last_time(moving)?.and_then(|last| clock::date_at(Nanos(last))) else {
         // Nothing was in it.
         return fs::remove_dir_all(moving).map_err(failed(moving, "cannot be removed"));

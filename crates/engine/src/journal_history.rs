@@ -12,7 +12,7 @@ use crate::records::input_of;
 use crate::{Engine, EngineOptions, Start};
 
 /// The events of the journal, made once more: the same, with the same numbers. A reader begins with the newest checkpoint that is
-/// early enough, or else with the first record; behind inputs that the journal lost it goes on from the next snapshot.
+/// early enough, or else with the first record; behind inputs that the journal lost it goes on from the next checkpoint.
 #[derive(Clone, Debug)]
 pub struct JournalHistory {
     options: Arc<EngineOptions>,

@@ -298,8 +298,8 @@ pub struct Live {
     worst_late_ns: u64,
 }
 
-/// The session of a venue: its number, or two capital letters and eight digits of it. Every venue has its own, and every
-/// session.
+/// The session of a venue. With MoldUDP64 it is two capital letters for the venue and eight digits of `number`, so every venue
+/// has its own. IEX and MEMX have only the number: venues of one kind that have the same number have the same session.
 fn session_of(kind: VenueKind, venue: usize, number: u32) -> SessionId {
     let mut name = digits(number);
     // At most 64 venues.

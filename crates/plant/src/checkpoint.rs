@@ -25,19 +25,19 @@ use crate::status::Status;
 /// No event: nobody wants the books.
 const NEVER: u64 = u64::MAX;
 
-/// What the threads that take part in a snapshot agree on.
+/// What the threads that take part in a checkpoint agree on.
 #[derive(Debug)]
 pub(super) struct Coordinator {
     is_under_way: AtomicBool,
     /// The number of the event before which the books are to be copied.
     books_at: AtomicU64,
-    /// The journal's records from this one on are needed by a snapshot.
+    /// The journal's records from this one on are needed by a checkpoint.
     needed_from: AtomicU64,
     /// Times that the journal lost inputs and went on.
     losses: AtomicU64,
-    /// How many of them lie before a snapshot.
+    /// How many of them lie before a checkpoint.
     bridged: AtomicU64,
-    /// The image of an earlier snapshot, whose memory the next is copied into: new memory would cost the copying thread more than the
+    /// The image of an earlier checkpoint, whose memory the next is copied into: new memory would cost the copying thread more than the
     /// copy.
     earlier: Mutex<MarketImage>,
 }
@@ -55,7 +55,7 @@ impl Default for Coordinator {
     }
 }
 
-/// A snapshot is under way as long as this is held, wherever it is; the next is begun after it.
+/// A checkpoint is under way as long as this is held, wherever it is; the next is begun after it.
 #[derive(Debug)]
 pub(super) struct UnderWay(Arc<Coordinator>);
 
@@ -66,7 +66,7 @@ impl Drop for UnderWay {
 }
 
 impl Coordinator {
-    /// Begins a snapshot, unless one is under way.
+    /// Begins a checkpoint, unless one is under way.
     pub(super) fn begin(self: &Arc<Self>) -> Option<UnderWay> {
         (!self.is_under_way.swap(true, Ordering::AcqRel)).then(|| UnderWay(Arc::clone(self)))
     }
@@ -76,7 +76,7 @@ impl Coordinator {
         self.needed_from.store(record, Ordering::Release);
     }
 
-    /// The first record of the journal that is needed; [`u64::MAX`] where there are no snapshots.
+    /// The first record of the journal that is needed; [`u64::MAX`] where there are no checkpoints.
     pub(super) fn needed_from(&self) -> u64 {
         self.needed_from.load(Ordering::Acquire)
     }
@@ -86,13 +86,13 @@ impl Coordinator {
         self.losses.fetch_add(losses, Ordering::AcqRel);
     }
 
-    /// Times that the journal lost inputs, and those of them behind which there is no snapshot yet.
+    /// Times that the journal lost inputs, and those of them behind which there is no checkpoint yet.
     pub(super) fn losses(&self) -> (u64, u64) {
         let losses = self.losses.load(Ordering::Acquire);
         (losses, losses.saturating_sub(self.bridged.load(Ordering::Acquire)))
     }
 
-    /// The image of an earlier snapshot, to copy into.
+    /// The image of an earlier checkpoint, to copy into.
     pub(super) fn earlier_image(&self) -> MarketImage {
         std::mem::take(&mut *self.earlier.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -145,7 +145,7 @@ impl BooksPart {
         let pause = nanos(began);
         self.coordinator.books_at.store(NEVER, Ordering::Release);
         self.status.lock().unwrap_or_else(PoisonError::into_inner).checkpoints.books_pause_ns = pause;
-        // Without the thread that writes there are no snapshots, and nobody to tell.
+        // Without the thread that writes there are no checkpoints, and nobody to tell.
         let _nobody = self.to.send((next, image));
     }
 }
@@ -182,10 +182,10 @@ impl Taken {
 /// What was taken, and the number of the journal's next record then.
 pub(super) type Job = (u64, Box<Taken>);
 
-/// The thread that writes snapshots. It ends when nobody is left who takes any.
+/// The thread that writes checkpoints. It ends when nobody is left who takes any.
 pub(super) struct CheckpointWriter {
     pub(super) folder: PathBuf,
-    /// Whether snapshots are taken from time to time, so that the journal need not keep what comes before the newest; otherwise
+    /// Whether checkpoints are taken from time to time, so that the journal need not keep what comes before the newest; otherwise
     /// they are taken only behind inputs that the journal lost.
     pub(super) is_regular: bool,
     pub(super) jobs: Receiver<Job>,
@@ -230,12 +230,12 @@ impl CheckpointWriter {
 
     /// The books before the event `next`.
     fn books_at(&self, next: u64) -> Option<MarketImage> {
-        // Those of another event are of a snapshot that was given up.
+        // Those of another event are of a checkpoint that was given up.
         self.books.iter().find_map(|(at, image)| (at == next).then_some(image))
     }
 }
 
-/// Tells how a snapshot ended.
+/// Tells how a checkpoint ended.
 pub(super) fn tell(status: &Mutex<Status>, written: Result<u64, String>) {
     let snapshots = &mut status.lock().unwrap_or_else(PoisonError::into_inner).checkpoints;
     match written {

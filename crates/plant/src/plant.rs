@@ -232,7 +232,7 @@ impl Plant {
     /// Starts a plant, and gives a consumer of its events for each name of `readers`. The lines are listened to when this
     /// returns; the journal is being replayed ([`Plant::replayed`] waits for it), and consumers see its events as any other.
     ///
-    /// The readers must read: who stands still stops the plant when the ring is full.
+    /// A reader that stops reading stops the plant once the ring is full.
     ///
     /// # Errors
     /// [`PlantError`].
@@ -302,7 +302,7 @@ impl Plant {
         let live_from = Arc::new(AtomicU64::new(u64::MAX));
         let live_from_in = Arc::clone(&live_from);
         threads.spawn("ingest", move || {
-            // Told by a thread that is gone: nobody waits for it.
+            // If this thread dies, `ready` closes and `replayed` returns.
             let pinned = core.map_or(Ok(()), cpu::pin);
             let replayed =
                 pinned.map_err(|source| PlantError::Pin { thread: "ingest", source }).and_then(|()| {

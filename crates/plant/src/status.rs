@@ -141,7 +141,7 @@ pub struct CheckpointStatus {
     pub every: Option<Duration>,
     /// The record of the journal from which on it was replayed at the start; `None` from its first.
     pub restored: Option<u64>,
-    /// Snapshots that were not used at the start, and why.
+    /// Checkpoints that were not used at the start, and why.
     pub refused: Vec<String>,
     /// Begun since the start.
     pub taken: u64,

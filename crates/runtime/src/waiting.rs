@@ -24,8 +24,8 @@ pub enum Waiting {
 }
 
 impl Waiting {
-    /// The strategy of this name; who parks is woken by these wake-ups, each for the news beside it. Who is told without being
-    /// told of what rings all.
+    /// The strategy of this name; who parks is woken by these wake-ups, each for the news beside it.
+    /// `notify` without news wakes all of them.
     pub fn with_wake_ups(wait: Wait, wake_ups: &[(News, Arc<WakeUp>)]) -> Self {
         if wait == Wait::Park { Self::WakeUps(wake_ups.into()) } else { Self::new(wait) }
     }
@@ -59,7 +59,8 @@ impl WaitStrategy for Waiting {
         match self {
             Self::Park(strategy) => strategy.notify(),
             Self::WakeUps(wake_ups) => {
-                // What was published is seen by who looks after it said that it sleeps, or its word is seen here.
+                // Either the sleeper sees what was written, or this thread sees `is_asleep`: both fence between write
+                // and read.
                 fence(Ordering::SeqCst);
                 wake_ups.iter().for_each(|(_, wake_up)| wake_up.ring());
             }
@@ -121,7 +122,7 @@ impl WakeUp {
     /// Wakes the thread if it sleeps, after something was written that it is to see.
     #[inline]
     pub fn tell(&self) {
-        // What was written is seen by who looks after it said that it sleeps, or its word is seen here.
+        // Either the sleeper sees what was written, or this thread sees `is_asleep`: both fence between write and read.
         fence(Ordering::SeqCst);
         self.ring();
     }

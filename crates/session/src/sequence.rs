@@ -1,4 +1,4 @@
-//! Messages into MoldUDP64 packets, and the packets kept for who asks again.
+//! Puts messages into MoldUDP64 packets and keeps them for retransmission.
 //!
 //! Cost: a message is copied into its packet, a packet into the store; nothing is allocated once the largest burst was seen.
 

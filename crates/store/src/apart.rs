@@ -5,7 +5,7 @@
 //! [`Encoded`] it puts together in the order of the records. The bytes of the file do not depend on who encodes, or on what
 //! comes back first.
 //!
-//! Cost: a batch of 8,192 records waits unencoded (550 KB for `mbo`), once for each unit that is out.
+//! Memory: one unencoded batch (550 KB for `mbo`) for each unit that is out.
 
 use std::any::Any;
 

@@ -163,7 +163,7 @@ impl<S: Sink<Event>> Target<'_, S> {
                 let gap = Gap { first: next.channel_sequence, count: 0 };
                 self.sink.put(next.with_gap(gap));
             }
-            // Whether all is right again is seen when nothing is missing: `narrow`.
+            // `narrow` clears staleness if nothing is missing.
             (Delivery::Heard { .. }, _) => {}
             // Nothing comes before its session; of the first one there is nothing to clear.
             (_, None) | (Delivery::Packet { .. }, _) => {}
