@@ -617,7 +617,6 @@ impl Analyser {
     }
 }
 
-/// Shows a packet's header and the messages in it.
 /// A message of a feed. One of another feed on the same transport is of no known type.
 fn decode<'b>(schema: &'static Schema, application: Application, bytes: &'b [u8]) -> Decoded<'b> {
     let mut decoded = schema.decode(bytes);
@@ -629,6 +628,7 @@ fn decode<'b>(schema: &'static Schema, application: Application, bytes: &'b [u8]
     decoded
 }
 
+/// Shows a packet's header and the messages in it.
 #[expect(clippy::too_many_arguments, reason = "one call")]
 fn blocks<Prefix: LengthPrefix>(
     place: &Place,

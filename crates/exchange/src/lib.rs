@@ -50,3 +50,8 @@ pub use scenario::{
     Burst, DEFAULT_MIDNIGHT_NS, FEWEST_ORDERS, LineFaults, MAX_MARKETS, MAX_VENUES, MOST_ORDERS, Popularity,
     Scenario, ScenarioError, USUAL_MOST_ORDERS, VenueConfig, VenueKind,
 };
+
+/// The examples of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

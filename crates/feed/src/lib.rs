@@ -48,3 +48,8 @@ pub use naming::Naming;
 pub use problem::{KEPT_PROBLEMS, Problem, ProblemKind, Problems};
 pub use recognise::Framing as FileFormat;
 pub use table::{Application, FEEDS, FeedSpec, PublisherSpec};
+
+/// The examples of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -409,6 +409,15 @@ mod tests {
     }
 
     #[test]
+    fn a_message_of_another_schema_is_of_no_known_type() {
+        assert!(check(&HARMLESS).is_ok());
+        let mut of_another_feed = HARMLESS;
+        of_another_feed[3] = SCHEMA_ID + 1;
+        let tag = u64::from(HARMLESS[2]);
+        assert_eq!(check(&of_another_feed), Err(DecodeError::UnknownMessage { tag }));
+    }
+
+    #[test]
     fn a_symbol_is_a_root_and_a_suffix_of_any_length() {
         let mut feed = Feed::new();
         for (security, root, suffix) in [(1, b"BRK\0\0\0", b"B\0\0\0\0\0"), (2, b"ABCDEF", b"PRAWI\0")] {

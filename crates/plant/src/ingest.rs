@@ -136,7 +136,7 @@ pub(super) struct Ingest {
     warm: Option<Warmer>,
     checkpoint_every: Option<Duration>,
     checkpoint_taken: Instant,
-    /// Losses of the journal when a snapshot was begun last.
+    /// Losses of the journal when a checkpoint was begun last.
     losses_seen: u64,
     coordinator: Arc<Coordinator>,
 }

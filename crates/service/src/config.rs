@@ -936,6 +936,17 @@ mod tests {
     }
 
     #[test]
+    fn a_publisher_that_does_not_publish_the_feed_is_a_fault() {
+        let text = "[[venue]]\nname = \"a\"\nprotocol = \"memoir\"\npublisher = \"XNAS.ITCH\"\nlines = [\"239.1.1.1:30001\"]\n";
+        let faults = Config::parse("p.toml", text).unwrap_err();
+        assert_eq!(faults[0].place, Some((4, 13)));
+        assert!(
+            faults[0].problem.starts_with("'memoir' is not published by XNAS.ITCH, but by "),
+            "{faults:?}"
+        );
+    }
+
+    #[test]
     fn each_slip_is_told_with_its_line_and_column() {
         let text = "wait = \"spin\"\n[[venue]]\nname = \"a\"\nprotocol = \"itsch\"\nlines = [\"239.1.1.1\"]\nretransmision = 1\n[web]\nlisten = \"0.0.0.0:80\"\n";
         let told = problems(text);
