@@ -344,7 +344,8 @@ fn read_venue(
     }
     if let (Some(named), Some(application)) = (feed, application) {
         let spec = application.spec();
-        if !spec.publishers.iter().any(|one| one.publisher == named) {
+        // Numbers of the user's own are of feeds that the market does not know.
+        if named.feed().is_some() && !spec.publishers.iter().any(|one| one.publisher == named) {
             let name =
                 |one: Publisher| one.feed().map_or_else(|| one.0.to_string(), |feed| feed.dataset.to_owned());
             let known: Vec<String> = spec.publishers.iter().map(|one| name(one.publisher)).collect();
