@@ -2,7 +2,7 @@
 //!
 //! What is wrong is told with file, line and column and with what would be right, in three steps, each with all that it
 //! finds and only when the one before found nothing: what is not TOML; unknown keys, values of the wrong type or out of
-//! range, names that do not exist; and what keeps the graph from running ([`Graph::faults`]). Parsing happens once, at
+//! range, names that do not exist; and what keeps the graph from running ([`Graph::faults`](tapeworks_flow::graph::Graph::faults)). Parsing happens once, at
 //! start-up; no limit of it matters there.
 
 mod network;
