@@ -41,8 +41,11 @@ pub(crate) fn run() -> Result<String, String> {
     }
     let faults = check(&found, STILL_THERE);
     if faults.is_empty() {
-        let listed = STILL_THERE.len();
-        return Ok(format!("no circle among {modules} modules, but for {listed} listed arrows"));
+        let but = match STILL_THERE.len() {
+            0 => String::new(),
+            listed => format!(", but for {listed} listed arrows"),
+        };
+        return Ok(format!("no circle among {modules} modules{but}"));
     }
     Err(format!("{} faults of circles between modules:\n  {}", faults.len(), faults.join("\n  ")))
 }

@@ -479,10 +479,7 @@ impl Analyser {
             };
             return visitor.visit(place, Item::Trouble(&trouble, datagram.payload));
         };
-        let schema = application.spec().schema;
-        for_transport!(application.transport(), T => {
-            self.packet_of::<T>(place, application, schema, datagram, cut, visitor)
-        })
+        for_transport!(application.transport(), T => self.packet_of::<T>(place, application, datagram, cut, visitor))
     }
 
     /// A datagram of a transport.
@@ -490,7 +487,6 @@ impl Analyser {
         &mut self,
         place: &Place,
         application: Application,
-        schema: &'static Schema,
         datagram: &Datagram<'_>,
         cut: Option<(usize, u32)>,
         visitor: &mut impl Visitor,
@@ -516,16 +512,7 @@ impl Analyser {
             is_end_of_session,
             arrival: self.arrive(channel, first, count),
         };
-        blocks(
-            place,
-            (schema, application),
-            &header,
-            packet.header_bytes as u64,
-            packet.blocks,
-            payload,
-            cut,
-            visitor,
-        )
+        blocks(place, application, &header, packet.header_bytes as u64, packet.blocks, payload, cut, visitor)
     }
 
     fn arrive(&mut self, channel: ChannelIdentity, first: u64, count: u64) -> Arrival {
@@ -618,10 +605,11 @@ impl Analyser {
 }
 
 /// A message of a feed. One of another feed on the same transport is of no known type.
-fn decode<'b>(schema: &'static Schema, application: Application, bytes: &'b [u8]) -> Decoded<'b> {
-    let mut decoded = schema.decode(bytes);
+fn decode(application: Application, bytes: &[u8]) -> Decoded<'_> {
+    let feed = application.spec();
+    let mut decoded = feed.schema.decode(bytes);
     if decoded.error.is_none()
-        && let Err(error) = (application.spec().check)(bytes)
+        && let Err(error) = (feed.check)(bytes)
     {
         (decoded.structure, decoded.error) = (None, Some(error));
     }
@@ -632,7 +620,7 @@ fn decode<'b>(schema: &'static Schema, application: Application, bytes: &'b [u8]
 #[expect(clippy::too_many_arguments, reason = "one call")]
 fn blocks<Prefix: LengthPrefix>(
     place: &Place,
-    (schema, application): (&'static Schema, Application),
+    application: Application,
     header: &Header<'_>,
     header_length: u64,
     mut blocks: Blocks<'_, Prefix>,
@@ -649,8 +637,8 @@ fn blocks<Prefix: LengthPrefix>(
         let at = Place { offset: place.offset + header_length + blocks.offset() as u64 + prefix, ..*place };
         let Some(block) = blocks.next() else { break };
         let message = |bytes, is_cut| Message {
-            schema,
-            decoded: decode(schema, application, bytes),
+            schema: application.spec().schema,
+            decoded: decode(application, bytes),
             channel: header.channel,
             sequence: Some(first.saturating_add(number)),
             is_repeated: number < header.arrival.skip,

@@ -22,7 +22,7 @@ const fn place(channel: u8) -> (usize, u64) {
 impl Contradicted {
     /// Notes what an event meant for its channel's books.
     #[inline]
-    pub fn note(&self, update: &BookUpdate<'_>) {
+    pub(crate) fn note(&self, update: &BookUpdate<'_>) {
         if update.outcome != Outcome::Applied
             || matches!(update.event.kind, EventKind::Clear | EventKind::Gap)
         {
@@ -46,7 +46,7 @@ impl Contradicted {
     }
 
     /// A channel's books are contradicted.
-    pub fn set(&self, channel: u8) {
+    pub(crate) fn set(&self, channel: u8) {
         let (word, bit) = place(channel);
         self.0[word].fetch_or(bit, Ordering::Relaxed);
     }

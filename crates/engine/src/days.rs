@@ -199,7 +199,7 @@ mod tests {
     use tapeworks_journal::Record;
 
     use super::*;
-    use crate::tests::Temporary;
+    use tempfile::{TempDir, tempdir};
 
     const DAY: u64 = 86_400 * Nanos::SECOND;
 
@@ -211,8 +211,8 @@ mod tests {
     const SMALL: JournalOptions = JournalOptions { segment_bytes: 1_024, keep_bytes: None };
 
     /// Opens the journal at this time, and appends so many records of it. Returns what was there.
-    fn keep(folder: &Temporary, time: Nanos, records: u64) -> Opened {
-        let OpenJournal { mut writer, opened } = open(&folder.0, SMALL, time).unwrap();
+    fn keep(folder: &TempDir, time: Nanos, records: u64) -> Opened {
+        let OpenJournal { mut writer, opened } = open(folder.path(), SMALL, time).unwrap();
         for _ in 0..records {
             writer
                 .append(&Record { kind: 5, time: time.0, payload: &[1; 100], ..Record::default() })
@@ -228,10 +228,10 @@ mod tests {
 
     #[test]
     fn a_journal_goes_on_over_days_until_a_start_finds_its_last_record_of_an_earlier_one() {
-        let folder = Temporary::new();
+        let folder = tempdir().unwrap();
         keep(&folder, noon(0), 20);
         // The plant runs into the next day.
-        let mut running = open(&folder.0, SMALL, noon(0)).unwrap();
+        let mut running = open(folder.path(), SMALL, noon(0)).unwrap();
         for days in [0, 1] {
             let record = Record { kind: 5, time: noon(days).0, ..Record::default() };
             running.writer.append(&record).unwrap();
@@ -239,42 +239,42 @@ mod tests {
         drop(running);
         // It is started again on that day: nothing is lost, and numbers go on.
         assert_eq!(keep(&folder, noon(1), 1).next, 22);
-        assert!(!folder.0.join("2026-01-05").exists());
+        assert!(!&folder.path().join("2026-01-05").exists());
         // And on the next one.
         assert_eq!(keep(&folder, noon(2), 3).next, 0);
-        assert_eq!((records(&folder.0), records(&folder.0.join("2026-01-06"))), (3, 23));
+        assert_eq!((records(folder.path()), records(&folder.path().join("2026-01-06"))), (3, 23));
         // A clock that is wrong, before the journal's day: it stays.
         assert_eq!(keep(&folder, noon(1), 0).next, 3);
-        assert_eq!(records(&folder.0), 3);
+        assert_eq!(records(folder.path()), 3);
     }
 
     #[test]
     fn a_second_journal_of_a_day_leaves_the_first_alone() {
-        let folder = Temporary::new();
+        let folder = tempdir().unwrap();
         for part in 1..4u64 {
             keep(&folder, noon(0), part);
             keep(&folder, noon(1), 0);
         }
-        let of = |name: &str| records(&folder.0.join(name));
+        let of = |name: &str| records(&folder.path().join(name));
         assert_eq!((of("2026-01-05"), of("2026-01-05.2"), of("2026-01-05.3")), (1, 2, 3));
-        assert_eq!(records(&folder.0), 0);
+        assert_eq!(records(folder.path()), 0);
     }
 
     #[test]
     fn a_move_that_was_interrupted_is_ended_by_the_next_start() {
-        let folder = Temporary::new();
+        let folder = tempdir().unwrap();
         keep(&folder, noon(0), 40);
-        let starts = segment_starts(&folder.0).unwrap();
+        let starts = segment_starts(folder.path()).unwrap();
         assert!(starts.len() > 3);
-        let moving = folder.0.join(MOVING);
+        let moving = folder.path().join(MOVING);
         fs::create_dir_all(&moving).unwrap();
         for start in &starts[..2] {
             let name = format!("{start:020}.journal");
-            fs::rename(folder.0.join(&name), moving.join(&name)).unwrap();
+            fs::rename(folder.path().join(&name), moving.join(&name)).unwrap();
         }
         assert_eq!(keep(&folder, noon(1), 0), Opened::default());
         assert!(!moving.exists());
-        let verified = tapeworks_journal::verify(&folder.0.join("2026-01-05"), || true).unwrap();
+        let verified = tapeworks_journal::verify(&folder.path().join("2026-01-05"), || true).unwrap();
         assert_eq!((verified.records, verified.damage.len()), (40, 0));
         // As one that had not begun.
         fs::create_dir_all(&moving).unwrap();

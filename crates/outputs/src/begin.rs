@@ -36,13 +36,13 @@ impl std::fmt::Debug for Begin {
 impl Begin {
     /// Those of `events`, the first of which has the number `next`, that are of the past, and the others. To be called after
     /// the events were taken from the ring: as long as the number is not known, they are from before it.
-    pub fn split<'e>(&self, next: u64, events: &'e [Event]) -> (&'e [Event], &'e [Event]) {
+    pub(crate) fn split<'e>(&self, next: u64, events: &'e [Event]) -> (&'e [Event], &'e [Event]) {
         let before = self.live_from.load(Ordering::Acquire).saturating_sub(next);
         events.split_at(usize::try_from(before).unwrap_or(usize::MAX).min(events.len()))
     }
 
     /// Whether the past is over for who takes the event `next` next.
-    pub fn is_over_at(&self, next: u64) -> bool {
+    pub(crate) fn is_over_at(&self, next: u64) -> bool {
         next >= self.live_from.load(Ordering::Acquire)
     }
 }
@@ -54,7 +54,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) const LONGEST_REACH: u64 = 120 * Nanos::SECOND;
 
 /// A piece of the day so far.
-pub enum Past<'e> {
+pub(crate) enum Past<'e> {
     /// Where it begins, if that is not at its first event; and where it goes on after events that are missing.
     Start(Box<Start>),
     /// Events, and the number of the first of them.
@@ -67,7 +67,7 @@ pub enum Past<'e> {
 ///
 /// # Errors
 /// A history that cannot be read, and what `take` gives.
-pub fn catch_up<W: WaitStrategy, E: From<HistoryError>>(
+pub(crate) fn catch_up<W: WaitStrategy, E: From<HistoryError>>(
     begin: &Begin,
     consumer: &mut Consumer<Event, W, Single>,
     stop: &AtomicBool,

@@ -13,6 +13,7 @@ use tapeworks_market::{BookStage, Event, EventKind, InstrumentId, Nanos, Publish
 use tapeworks_ring::disruptor::Builder;
 use tapeworks_ring::wait::Backoff;
 use tapeworks_store::Schema;
+use tempfile::{TempDir, tempdir};
 
 use crate::begin::{Begin, Past, catch_up};
 use crate::clients::replay::tests::replayed;
@@ -20,7 +21,7 @@ use crate::clients::replay::tests::replayed;
 #[path = "../../engine/tests/support/mod.rs"]
 mod support;
 
-use support::{Temporary, keep, keep_with_loss, options, stage, without_heartbeats};
+use support::{SCHEMAS, keep, keep_with_loss, options, stage, without_heartbeats};
 
 const SMALL: JournalOptions = JournalOptions { segment_bytes: 8_192, keep_bytes: Some(30_000) };
 const LARGE: JournalOptions = JournalOptions { segment_bytes: 1 << 20, keep_bytes: None };
@@ -30,7 +31,7 @@ fn empty_event() -> Event {
     Event::new(EventKind::Other, Publisher(0), InstrumentId::UNKNOWN)
 }
 
-/// The history with the whole day, whatever there is of snapshots.
+/// The history with the whole day, whatever checkpoints there are.
 struct Whole(JournalHistory);
 
 impl History for Whole {
@@ -39,37 +40,18 @@ impl History for Whole {
     }
 }
 
-/// Schemas whose records need a minute, and those that do not.
-const SCHEMAS: [&[Schema]; 2] = [
-    &[Schema::Bbo1M, Schema::Cbbo1M],
-    &[
-        Schema::Mbo,
-        Schema::Mbp1,
-        Schema::Mbp10,
-        Schema::Tbbo,
-        Schema::Trades,
-        Schema::Bbo1S,
-        Schema::Cmbp1,
-        Schema::Cbbo1S,
-        Schema::Status,
-        Schema::Imbalance,
-        Schema::Definition,
-        Schema::Ohlcv1S,
-    ],
-];
-
-fn history(folder: &Temporary) -> Arc<dyn History> {
-    Arc::new(JournalHistory::new(options(), &folder.0))
+fn history(folder: &TempDir) -> Arc<dyn History> {
+    Arc::new(JournalHistory::new(options(), folder.path()))
 }
 
 #[test]
 fn a_replay_from_a_checkpoint_is_the_days_to_the_last_byte() {
-    let folder = Temporary::new();
+    let folder = tempdir().unwrap();
     // One snapshot for each segment is kept.
-    let times = keep(&folder.0, MANY, 12);
-    assert_eq!(folder::check(&folder.0).unwrap().len(), 12);
+    let times = keep(folder.path(), MANY, 12);
+    assert_eq!(folder::check(folder.path()).unwrap().len(), 12);
     let some = history(&folder);
-    let whole: Arc<dyn History> = Arc::new(Whole(JournalHistory::new(options(), &folder.0)));
+    let whole: Arc<dyn History> = Arc::new(Whole(JournalHistory::new(options(), folder.path())));
     // Just behind a snapshot, some time behind it, at full minutes, before all of them, and at the day's end.
     let minute = 60 * Nanos::SECOND;
     let starts = [
@@ -97,10 +79,10 @@ fn a_replay_from_a_checkpoint_is_the_days_to_the_last_byte() {
 
 #[test]
 fn the_journal_keeps_what_its_checkpoints_need_and_tells_from_when_on_there_is_something() {
-    let (folder, all) = (Temporary::new(), Temporary::new());
-    keep(&folder.0, SMALL, 12);
-    keep(&all.0, LARGE, 0);
-    let (kept, starts) = (folder::check(&folder.0).unwrap(), segment_starts(&folder.0).unwrap());
+    let (folder, all) = (tempdir().unwrap(), tempdir().unwrap());
+    keep(folder.path(), SMALL, 12);
+    keep(all.path(), LARGE, 0);
+    let (kept, starts) = (folder::check(folder.path()).unwrap(), segment_starts(folder.path()).unwrap());
     let usable = kept.iter().filter(|kept| kept.record >= starts[0]).count();
     assert!(starts[0] > 0 && usable >= 2, "{kept:?} {starts:?}");
     let (some, whole) = (history(&folder), history(&all));
@@ -118,21 +100,21 @@ fn the_journal_keeps_what_its_checkpoints_need_and_tells_from_when_on_there_is_s
     // What is kept is of no use to a plant of another configuration.
     let mut others = options();
     others.channels[0].arbiter.reorder_window_ns += 1;
-    let others: Arc<dyn History> = Arc::new(JournalHistory::new(others, &folder.0));
+    let others: Arc<dyn History> = Arc::new(JournalHistory::new(others, folder.path()));
     let refused = replay(&others, &[Schema::Mbo], Nanos(u64::MAX)).unwrap_err();
     assert!(refused.to_string().contains("removed to make room"), "{refused}");
 }
 
 #[test]
 fn readers_of_the_ring_go_on_from_a_checkpoint_when_the_days_beginning_is_gone() {
-    let (folder, all) = (Temporary::new(), Temporary::new());
-    keep(&folder.0, SMALL, 12);
-    keep(&all.0, LARGE, 0);
+    let (folder, all) = (tempdir().unwrap(), tempdir().unwrap());
+    keep(folder.path(), SMALL, 12);
+    keep(all.path(), LARGE, 0);
     let mut whole = Vec::new();
     let mut reader = history(&all).open(Nanos(0)).unwrap();
     while reader.read(&mut whole).unwrap() == Read::Events {}
     let ends = Opened { first: 0, next: u64::MAX, ..Opened::default() };
-    let newest = newest(&folder.0, &ends, &options()).0.unwrap();
+    let newest = newest(folder.path(), &ends, &options()).0.unwrap();
     let (newest, first_time) = (newest.engine.counters().events, newest.market.time());
     // The ring begins with what the newest snapshot has not, or some events before: it was taken since.
     for first_event in [newest, newest - 100] {
@@ -191,9 +173,9 @@ fn in_common(one: &[u8], other: &[u8]) -> (usize, usize) {
 
 #[test]
 fn behind_inputs_that_the_journal_lost_its_readers_have_the_numbers_and_books_of_the_plant() {
-    let (folder, other) = (Temporary::new(), Temporary::new());
-    let (all, loss, state) = keep_with_loss(&folder.0, MANY, true);
-    keep_with_loss(&other.0, MANY, false);
+    let (folder, other) = (tempdir().unwrap(), tempdir().unwrap());
+    let (all, loss, state) = keep_with_loss(folder.path(), MANY, true);
+    keep_with_loss(other.path(), MANY, false);
     // As long as there is no state, nothing behind the loss is told: its numbers would be others.
     let mut reader = history(&other).open(Nanos(0)).unwrap();
     let mut told = Vec::new();
@@ -217,11 +199,10 @@ fn behind_inputs_that_the_journal_lost_its_readers_have_the_numbers_and_books_of
     assert!(before.len() > loss && before.len() <= state);
     assert!(before[loss..].iter().all(|event| event.gap().is_some_and(|gap| gap.count > 0)));
     // A client's replay: nothing comes twice, and what is behind is right.
-    let whole = Temporary::new();
-    keep(&whole.0, LARGE, 0);
+    let whole = tempdir().unwrap();
+    keep(whole.path(), LARGE, 0);
     for schemas in [&[Schema::Mbo][..], &[Schema::Mbp10], &[Schema::Cmbp1], &[Schema::Trades]] {
-        let of =
-            |folder: &Temporary| replayed(history(folder), &options().books, schemas, Nanos(0)).unwrap().1;
+        let of = |folder: &TempDir| replayed(history(folder), &options().books, schemas, Nanos(0)).unwrap().1;
         let (some, all) = (of(&folder), of(&whole));
         let (first, last) = in_common(&some, &all);
         assert!(first > 400 && last > 400, "{schemas:?}");

@@ -337,6 +337,11 @@ impl<'a> Section<'a> {
         None
     }
 
+    /// Whether a [`Section::time`] is there, or its old spelling, which that refuses.
+    pub fn has_time(&self, key: &str) -> bool {
+        self.has(key) || TIME_UNITS.iter().any(|(unit, _)| self.has(&format!("{key}_{unit}")))
+    }
+
     /// Refuses a key that has another name now.
     pub fn renamed(&mut self, reading: &mut Reading<'_>, old: &str, new: &str) {
         if let Some((name, _)) = self.table.iter().find(|(name, _)| name.get_ref() == old) {

@@ -2,8 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use dbn::decode::dbn::Decoder;
@@ -21,21 +20,7 @@ use tapeworks_service::config::Config;
 use tapeworks_service::service::Service;
 use tapeworks_stage::Stage as _;
 use tapeworks_store::{Options, Schema, Writer};
-
-/// A folder that is removed in the end.
-struct Temporary(PathBuf);
-
-impl Temporary {
-    fn new(name: &str) -> Self {
-        Self(std::env::temp_dir().join(format!("tapeworks-roll-{name}-{}", std::process::id())))
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _left = fs::remove_dir_all(&self.0);
-    }
-}
+use tempfile::tempdir;
 
 /// A plant of one venue that keeps a journal.
 fn plant(journal: &Path) -> PlantOptions {
@@ -108,11 +93,14 @@ fn whole(events: &[Event], path: &Path) -> Vec<Vec<u8>> {
 
 #[test]
 fn a_plant_that_starts_on_a_new_day_makes_the_files_of_the_day_before() {
-    let (journal, out) = (Temporary::new("journal"), Temporary::new("days"));
-    keep(&journal.0, |received| received);
-    let roll =
-        RollSetting { folder: out.0.clone(), schemas: vec![Schema::Cmbp1], ending: "parquet".to_owned() };
-    let config = Config { plant: plant(&journal.0), roll: Some(roll), ..Config::default() };
+    let (journal, out) = (tempdir().unwrap(), tempdir().unwrap());
+    keep(journal.path(), |received| received);
+    let roll = RollSetting {
+        folder: out.path().to_path_buf(),
+        schemas: vec![Schema::Cmbp1],
+        ending: "parquet".to_owned(),
+    };
+    let config = Config { plant: plant(journal.path()), roll: Some(roll), ..Config::default() };
     for start in 0..2 {
         let service = Service::start(&config, None).unwrap();
         let began = Instant::now();
@@ -125,9 +113,9 @@ fn a_plant_that_starts_on_a_new_day_makes_the_files_of_the_day_before() {
             assert!(began.elapsed() < Duration::from_secs(30), "{:?}", service.status().roll);
             std::thread::sleep(Duration::from_millis(10));
         }
-        let days = earlier_journals(&journal.0).unwrap();
+        let days = earlier_journals(journal.path()).unwrap();
         let [EarlierJournal { date: day, .. }] = &days[..] else { panic!("{days:?}") };
-        assert!(out.0.join(format!("{day}/nbbo/cmbp-1.parquet")).is_file());
+        assert!(out.path().join(format!("{day}/nbbo/cmbp-1.parquet")).is_file());
         assert_eq!(service.status().roll.done.len(), 1 - start);
         service.stop().unwrap();
     }
@@ -135,11 +123,15 @@ fn a_plant_that_starts_on_a_new_day_makes_the_files_of_the_day_before() {
 
 #[test]
 fn a_day_that_is_over_is_rolled_while_the_journal_goes_on() {
-    let (journal, out) = (Temporary::new("running"), Temporary::new("rolled"));
+    let (journal, out) = (tempdir().unwrap(), tempdir().unwrap());
     let began = tapeworks_runtime::now();
-    let events = keep(&journal.0, |_| began);
-    let roll = RollSetting { folder: out.0.clone(), schemas: vec![Schema::Mbo], ending: "dbn".to_owned() };
-    let config = Config { plant: plant(&journal.0), roll: Some(roll), ..Config::default() };
+    let events = keep(journal.path(), |_| began);
+    let roll = RollSetting {
+        folder: out.path().to_path_buf(),
+        schemas: vec![Schema::Mbo],
+        ending: "dbn".to_owned(),
+    };
+    let config = Config { plant: plant(journal.path()), roll: Some(roll), ..Config::default() };
     let service = Service::start(&config, None).unwrap();
     assert_eq!(service.replayed().events, events.len() as u64, "it is all there");
     let since = Instant::now();
@@ -152,11 +144,11 @@ fn a_day_that_is_over_is_rolled_while_the_journal_goes_on() {
         std::thread::sleep(Duration::from_millis(10));
     };
     service.stop().unwrap();
-    assert!(earlier_journals(&journal.0).unwrap().is_empty(), "nothing is moved away");
+    assert!(earlier_journals(journal.path()).unwrap().is_empty(), "nothing is moved away");
     let [day] = &status.done[..] else { panic!("{status:?}") };
-    let path = out.0.join(format!("{}/XNAS.ITCH/mbo.dbn", day.date));
-    let all = whole(&events, &out.0.join("mbo.dbn"));
+    let path = out.path().join(format!("{}/XNAS.ITCH/mbo.dbn", day.date));
+    let all = whole(&events, &out.path().join("mbo.dbn"));
     let told = records(&path);
     assert!(told.len() > 100 && told.len() < all.len() && told == all[..told.len()]);
-    assert!(!out.0.join(clock::date_at(began).unwrap().to_string()).exists(), "today goes on");
+    assert!(!out.path().join(clock::date_at(began).unwrap().to_string()).exists(), "today goes on");
 }

@@ -247,10 +247,13 @@ fn read_credentials(reading: &mut Reading<'_>, top: &mut Section<'_>) -> Option<
 }
 
 fn read_burst(reading: &mut Reading<'_>, mut burst: Section<'_>) -> Option<LiveBurst> {
-    for (key, old) in [("at", "at_s"), ("length", "length_ms"), ("messages_per_second", "")] {
-        if !burst.has(key) && !burst.has(old) {
+    for key in ["at", "length"] {
+        if !burst.has_time(key) {
             burst.missing(reading, key);
         }
+    }
+    if !burst.has("messages_per_second") {
+        burst.missing(reading, "messages_per_second");
     }
     let at_ns = nanoseconds(reading, &mut burst, "at", Duration::ZERO..=24 * HOUR);
     let length_ns = nanoseconds(reading, &mut burst, "length", Duration::from_micros(1)..=HOUR);
@@ -351,7 +354,7 @@ fn read_silence(
 ) -> Vec<Silence> {
     let after = venue.integer(reading, after_key, 1..=usize::MAX >> 2);
     let length_ns = nanoseconds(reading, venue, length_key, MILLISECOND..=HOUR);
-    match (venue.has(after_key), venue.has(length_key)) {
+    match (venue.has(after_key), venue.has_time(length_key)) {
         (true, false) => venue.missing(reading, length_key),
         (false, true) => venue.missing(reading, after_key),
         _ => {}

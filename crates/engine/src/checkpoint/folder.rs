@@ -85,7 +85,7 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
 ///
 /// # Errors
 /// What the system says.
-pub fn move_away(folder: &Path, first: u64, to: &Path) -> io::Result<()> {
+pub(crate) fn move_away(folder: &Path, first: u64, to: &Path) -> io::Result<()> {
     for (record, path) in list(folder)? {
         match path.file_name() {
             Some(name) if record >= first => fs::rename(&path, to.join(name))?,
@@ -124,7 +124,7 @@ pub fn newest(folder: &Path, opened: &Opened, options: &EngineOptions) -> (Optio
 }
 
 /// The newest checkpoint in which no event at or after `from` has been, of a journal whose first record is `first`.
-pub fn before(folder: &Path, first: u64, from: Nanos, options: &EngineOptions) -> Option<Restored> {
+pub(crate) fn before(folder: &Path, first: u64, from: Nanos, options: &EngineOptions) -> Option<Restored> {
     let all = list(folder).ok()?.into_iter().rev();
     let mut early =
         all.filter(|(record, path)| *record >= first && time_of(path).is_some_and(|time| time < from));
@@ -132,13 +132,13 @@ pub fn before(folder: &Path, first: u64, from: Nanos, options: &EngineOptions) -
 }
 
 /// The oldest checkpoint that a replay of a journal whose first record is `first` can begin with.
-pub fn oldest(folder: &Path, first: u64, options: &EngineOptions) -> Option<Restored> {
+pub(crate) fn oldest(folder: &Path, first: u64, options: &EngineOptions) -> Option<Restored> {
     let mut all = list(folder).ok()?.into_iter().filter(|(record, _)| *record >= first);
     all.find_map(|(record, path)| restore(&fs::read(path).ok()?, record, options).ok())
 }
 
 /// The oldest checkpoint behind the record `record`, which says that inputs were lost.
-pub fn behind(folder: &Path, record: u64, options: &EngineOptions) -> Option<Restored> {
+pub(crate) fn behind(folder: &Path, record: u64, options: &EngineOptions) -> Option<Restored> {
     oldest(folder, record.saturating_add(1), options)
 }
 

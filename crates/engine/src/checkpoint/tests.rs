@@ -11,13 +11,14 @@ use tapeworks_feed::live::Input;
 use tapeworks_journal::{JournalOptions, Opened, segment_starts};
 use tapeworks_market::{Line, Nanos};
 use tapeworks_store::Schema;
+use tempfile::tempdir;
 
 use super::folder::{list, move_away, newest, oldest, prune, write};
 use super::*;
 use crate::days::{self, earlier_journals};
 use crate::export::{ExportOptions, export};
 use crate::history::{History, Read};
-use crate::tests::{Temporary, encoded, keep, options, records, run, session, stage, without_heartbeats};
+use crate::tests::{SCHEMAS, encoded, keep, options, records, run, session, stage, without_heartbeats};
 use crate::{JournalHistory, JournalReplayed, replay};
 
 fn opened(next: u64) -> Opened {
@@ -42,11 +43,11 @@ proptest! {
         let (mut engine, mut market) = (Engine::new(&options()), stage());
         run(&mut engine, &mut market, before);
         let bytes = encoded(&engine, &market);
-        let folder = Temporary::new();
-        fs::create_dir_all(&folder.0).unwrap();
+        let folder = tempdir().unwrap();
+        fs::create_dir_all(folder.path()).unwrap();
         let record = before.len() as u64;
-        write(&folder.0, record, &mut { bytes }).unwrap();
-        let (restored, refused) = newest(&folder.0, &opened(record + 5), &options());
+        write(folder.path(), record, &mut { bytes }).unwrap();
+        let (restored, refused) = newest(folder.path(), &opened(record + 5), &options());
         prop_assert!(refused.is_empty(), "{refused:?}");
         let restored = restored.unwrap();
         prop_assert_eq!(restored.record, record);
@@ -88,30 +89,11 @@ fn a_checkpoint_is_read_and_made_without_a_plant() {
     assert_eq!(refused.to_string(), "checkpoint: it is damaged");
 }
 
-/// Schemas whose records need a minute, and those that do not.
-const SCHEMAS: [&[Schema]; 2] = [
-    &[Schema::Bbo1M, Schema::Cbbo1M],
-    &[
-        Schema::Mbo,
-        Schema::Mbp1,
-        Schema::Mbp10,
-        Schema::Tbbo,
-        Schema::Trades,
-        Schema::Bbo1S,
-        Schema::Cmbp1,
-        Schema::Cbbo1S,
-        Schema::Status,
-        Schema::Imbalance,
-        Schema::Definition,
-        Schema::Ohlcv1S,
-    ],
-];
-
 /// The files of a journal by their names, each with its records by feed, and from when on they tell.
 fn files(journal: &Path, schemas: &[Schema]) -> (Option<Nanos>, Files) {
-    let out = Temporary::new();
+    let out = tempdir().unwrap();
     let wanted = ExportOptions {
-        folder: out.0.clone(),
+        folder: out.path().to_path_buf(),
         schemas: schemas.to_vec(),
         ending: "dbn".to_owned(),
         overwrite: false,
@@ -127,16 +109,16 @@ type Files = BTreeMap<PathBuf, BTreeMap<u16, Vec<Vec<u8>>>>;
 
 #[test]
 fn the_files_of_a_journal_without_its_beginning_are_the_end_of_the_days() {
-    let (folder, all) = (Temporary::new(), Temporary::new());
-    keep(&folder.0, SMALL, 12);
-    keep(&all.0, LARGE, 0);
-    let first = segment_starts(&folder.0).unwrap()[0];
-    let oldest = oldest(&folder.0, first, &options()).unwrap().market.time();
+    let (folder, all) = (tempdir().unwrap(), tempdir().unwrap());
+    keep(folder.path(), SMALL, 12);
+    keep(all.path(), LARGE, 0);
+    let first = segment_starts(folder.path()).unwrap()[0];
+    let oldest = oldest(folder.path(), first, &options()).unwrap().market.time();
     let widths = [60 * Nanos::SECOND, Nanos::SECOND, 1];
     let exact = [Schema::Mbo, Schema::Mbp10, Schema::Trades, Schema::Cmbp1, Schema::Imbalance];
     for (schemas, width) in SCHEMAS.into_iter().chain([&exact[..]]).zip(widths) {
-        let (from, part) = files(&folder.0, schemas);
-        let (whole_from, whole) = files(&all.0, schemas);
+        let (from, part) = files(folder.path(), schemas);
+        let (whole_from, whole) = files(all.path(), schemas);
         let from = from.unwrap();
         assert_eq!((whole_from, from.0), (None, (oldest.0 / width + 1) * width));
         let mut expected = Files::new();
@@ -163,19 +145,19 @@ fn the_files_of_a_journal_without_its_beginning_are_the_end_of_the_days() {
         assert!(told.iter().map(|(_, records)| records).sum::<usize>() > 40, "{told:?}");
     }
     // A new day begins: the snapshots go with the journal, and the files are the same.
-    let before = files(&folder.0, &exact);
+    let before = files(folder.path(), &exact);
     drop(
-        days::open(&folder.0, SMALL, Nanos(without_heartbeats()[0].1.0 + 3 * 86_400 * Nanos::SECOND))
+        days::open(folder.path(), SMALL, Nanos(without_heartbeats()[0].1.0 + 3 * 86_400 * Nanos::SECOND))
             .unwrap(),
     );
-    let days = earlier_journals(&folder.0).unwrap();
-    assert!(list(&folder.0).unwrap().is_empty());
+    let days = earlier_journals(folder.path()).unwrap();
+    assert!(list(folder.path()).unwrap().is_empty());
     assert!(files(&days[0].folder, &exact) == before);
     // Without them there is nothing to begin with.
-    move_away(&days[0].folder, 0, &folder.0).unwrap();
-    let to = Temporary::new();
+    move_away(&days[0].folder, 0, folder.path()).unwrap();
+    let to = tempdir().unwrap();
     let out = ExportOptions {
-        folder: to.0.clone(),
+        folder: to.path().to_path_buf(),
         schemas: exact.to_vec(),
         ending: "dbn".to_owned(),
         overwrite: false,
@@ -189,25 +171,25 @@ fn the_files_of_a_journal_without_its_beginning_are_the_end_of_the_days() {
 fn a_checkpoint_that_cannot_be_used_is_told_and_the_one_before_it_is() {
     let packets = session();
     let (mut engine, mut market) = (Engine::new(&options()), stage());
-    let folder = Temporary::new();
-    fs::create_dir_all(&folder.0).unwrap();
+    let folder = tempdir().unwrap();
+    fs::create_dir_all(folder.path()).unwrap();
     // A segment that begins behind the first of them.
-    fs::write(folder.0.join(format!("{:020}.journal", 150)), b"").unwrap();
+    fs::write(folder.path().join(format!("{:020}.journal", 150)), b"").unwrap();
     for (round, piece) in packets.chunks(packets.len() / 3).take(3).enumerate() {
         run(&mut engine, &mut market, piece);
         let record = 100 * (round as u64 + 1);
-        write(&folder.0, record, &mut encoded(&engine, &market)).unwrap();
+        write(folder.path(), record, &mut encoded(&engine, &market)).unwrap();
     }
-    assert_eq!(prune(&folder.0), Ok(200));
-    let all = list(&folder.0).unwrap();
+    assert_eq!(prune(folder.path()), Ok(200));
+    let all = list(folder.path()).unwrap();
     let [(200, first), (300, last)] = &all[..] else { panic!("the newest two are kept: {all:?}") };
     let used = |next, options: &EngineOptions| {
-        let (restored, refused) = newest(&folder.0, &opened(next), options);
+        let (restored, refused) = newest(folder.path(), &opened(next), options);
         (restored.map(|restored| restored.record), refused.len())
     };
     assert_eq!(used(1_000, &options()), (Some(300), 0));
     // The journal lost everything before it.
-    let (restored, refused) = newest(&folder.0, &Opened { first: 400, ..opened(500) }, &options());
+    let (restored, refused) = newest(folder.path(), &Opened { first: 400, ..opened(500) }, &options());
     assert!(restored.is_none() && refused.len() == 2);
     // Another configuration.
     let mut others = options();
@@ -235,14 +217,14 @@ fn a_checkpoint_that_cannot_be_used_is_told_and_the_one_before_it_is() {
     fs::write(last, b"").unwrap();
     fs::write(first, b"TAPESNP1").unwrap();
     assert_eq!(used(1_000, &options()), (None, 2));
-    let to = Temporary::new();
-    fs::create_dir_all(&to.0).unwrap();
-    move_away(&folder.0, 250, &to.0).unwrap();
-    assert!(list(&folder.0).unwrap().is_empty());
-    let moved: Vec<u64> = list(&to.0).unwrap().into_iter().map(|(record, _)| record).collect();
+    let to = tempdir().unwrap();
+    fs::create_dir_all(to.path()).unwrap();
+    move_away(folder.path(), 250, to.path()).unwrap();
+    assert!(list(folder.path()).unwrap().is_empty());
+    let moved: Vec<u64> = list(to.path()).unwrap().into_iter().map(|(record, _)| record).collect();
     assert_eq!(moved, [300], "those of records that are there");
-    move_away(&to.0, 301, &folder.0).unwrap();
-    assert!(list(&folder.0).unwrap().is_empty() && list(&to.0).unwrap().is_empty());
+    move_away(to.path(), 301, folder.path()).unwrap();
+    assert!(list(folder.path()).unwrap().is_empty() && list(to.path()).unwrap().is_empty());
 }
 
 /// Starts as a plant does, up to where it would listen. Returns the books, what was replayed, and the state's record.
@@ -275,11 +257,11 @@ proptest! {
             1..4,
         ),
     ) {
-        let folder = Temporary::new();
-        keep(&folder.0, JournalOptions { segment_bytes, keep_bytes: None }, 6);
-        let (straight, _, _) = start_of(&folder.0);
+        let folder = tempdir().unwrap();
+        keep(folder.path(), JournalOptions { segment_bytes, keep_bytes: None }, 6);
+        let (straight, _, _) = start_of(folder.path());
         let mut files: Vec<PathBuf> =
-            fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().path()).collect();
+            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.retain(|path| path.extension().is_some());
         files.sort();
         for (file, at, length, byte) in damage {
@@ -290,15 +272,15 @@ proptest! {
             bytes[from..until].fill(byte);
             fs::write(path, bytes).unwrap();
         }
-        let (market, replayed, from) = start_of(&folder.0);
-        let left = tapeworks_journal::verify(&folder.0, || true).unwrap();
+        let (market, replayed, from) = start_of(folder.path());
+        let left = tapeworks_journal::verify(folder.path(), || true).unwrap();
         if replayed.damaged == 0 && left.numbers.is_some_and(|(_, next)| next >= without_heartbeats().len() as u64) {
             // Whatever is damaged lies before the state.
             prop_assert!(market.image().sorted() == straight.image().sorted());
         }
         prop_assert!(from.is_some() || left.records > 0 || left.segments == 0);
         // A replay for a client comes to an end, or waits for the state behind the loss.
-        if let Ok(mut reader) = JournalHistory::new(options(), &folder.0).open(Nanos(0)) {
+        if let Ok(mut reader) = JournalHistory::new(options(), folder.path()).open(Nanos(0)) {
             let mut events = Vec::new();
             while reader.read(&mut events).unwrap() == Read::Events {
                 reader.start();

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use tapeworks_feed::live::Input;
 use tapeworks_journal::{JournalOptions, JournalWriter};
 use tapeworks_market::{Line, Nanos};
+use tempfile::tempdir;
 
 use super::*;
 use crate::checkpoint::Checkpoint;
 use crate::days::{days_before, days_of};
 use crate::records::record_of;
-use crate::tests::{Temporary, options as engine_options, records, session};
+use crate::tests::{options as engine_options, records, session};
 
 /// Keeps a session as a plant would, and answers its events.
 fn keep(journal: &Path) -> Vec<Event> {
@@ -52,15 +53,15 @@ fn options(folder: &Path) -> ExportOptions {
 
 #[test]
 fn a_journal_becomes_the_files_of_each_venue_and_of_the_nbbo() {
-    let (journal, out) = (Temporary::new(), Temporary::new());
-    let events = keep(&journal.0);
-    let exported = export(&engine_options(), &journal.0, &options(&out.0), |_| true).unwrap();
+    let (journal, out) = (tempdir().unwrap(), tempdir().unwrap());
+    let events = keep(journal.path());
+    let exported = export(&engine_options(), journal.path(), &options(out.path()), |_| true).unwrap();
     assert_eq!(exported.events, events.len() as u64);
-    let day = out.0.join(exported.date.to_string());
+    let day = out.path().join(exported.date.to_string());
     assert_eq!((&exported.folder, exported.lost), (&day, 0));
     let mut expected = BTreeMap::new();
-    for schema in options(&out.0).schemas {
-        let all = whole(&events, schema, &out.0.join(format!("{schema}.dbn")));
+    for schema in options(out.path()).schemas {
+        let all = whole(&events, schema, &out.path().join(format!("{schema}.dbn")));
         if schema.is_consolidated() {
             assert_eq!(all.len(), 2, "of both venues");
             expected.insert(format!("nbbo/{schema}.dbn"), all);
@@ -81,23 +82,23 @@ fn a_journal_becomes_the_files_of_each_venue_and_of_the_nbbo() {
 
 #[test]
 fn a_day_is_there_whole_or_not_at_all() {
-    let (journal, out) = (Temporary::new(), Temporary::new());
-    keep(&journal.0);
-    let mut wanted = options(&out.0);
+    let (journal, out) = (tempdir().unwrap(), tempdir().unwrap());
+    keep(journal.path());
+    let mut wanted = options(out.path());
     let mut looks = 0;
-    let stopped = export(&engine_options(), &journal.0, &wanted, |_| {
+    let stopped = export(&engine_options(), journal.path(), &wanted, |_| {
         looks += 1;
         false
     });
     assert!(matches!(stopped, Err(ExportError::Stopped)) && looks == 1);
-    assert_eq!(fs::read_dir(&out.0).unwrap().count(), 0, "nothing is left of it");
-    let first = export(&engine_options(), &journal.0, &wanted, |_| true).unwrap();
-    let again = export(&engine_options(), &journal.0, &wanted, |_| true);
+    assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0, "nothing is left of it");
+    let first = export(&engine_options(), journal.path(), &wanted, |_| true).unwrap();
+    let again = export(&engine_options(), journal.path(), &wanted, |_| true);
     assert!(matches!(&again, Err(ExportError::Exists { path }) if *path == first.folder), "{again:?}");
     (wanted.overwrite, wanted.schemas) = (true, vec![Schema::Status]);
-    let replaced = export(&engine_options(), &journal.0, &wanted, |_| true).unwrap();
+    let replaced = export(&engine_options(), journal.path(), &wanted, |_| true).unwrap();
     assert!(!replaced.folder.join("XNAS.ITCH/mbo.dbn").exists());
-    let nothing = export(&engine_options(), &out.0, &wanted, |_| true);
+    let nothing = export(&engine_options(), out.path(), &wanted, |_| true);
     assert!(matches!(nothing, Err(ExportError::Empty { .. })), "{nothing:?}");
     let endings = ["dbn.zst", "parquet", "xlsx", ".dbn", ""];
     assert_eq!(endings.map(is_ending), [true, true, false, false, false]);
@@ -130,21 +131,21 @@ fn keep_over_days(journal: &Path, has_state: bool, later: impl Fn(Nanos) -> Nano
 #[test]
 fn a_journal_over_days_becomes_the_files_of_each() {
     for has_state in [false, true] {
-        let (journal, out) = (Temporary::new(), Temporary::new());
-        let events = keep_over_days(&journal.0, has_state, |received| Nanos(received.0 + 2 * DAY));
-        let days = days_of(&journal.0).unwrap();
+        let (journal, out) = (tempdir().unwrap(), tempdir().unwrap());
+        let events = keep_over_days(journal.path(), has_state, |received| Nanos(received.0 + 2 * DAY));
+        let days = days_of(journal.path()).unwrap();
         let [first, last] = days[..] else { panic!("the day between has no records: {days:?}") };
-        let mut wanted = options(&out.0);
+        let mut wanted = options(out.path());
         let export_of = |date, wanted: &ExportOptions| {
             let wanted = ExportOptions { date, ..wanted.clone() };
-            export(&engine_options(), &journal.0, &wanted, |_| true).unwrap()
+            export(&engine_options(), journal.path(), &wanted, |_| true).unwrap()
         };
         let (one, other) = (export_of(None, &wanted), export_of(Some(last), &wanted));
         assert_eq!((one.date, other.date, one.from, other.from), (first, last, None, None));
         // The second day begins with the state of the first that is kept.
         assert_eq!(other.inputs < one.inputs + 100, has_state, "{} {}", one.inputs, other.inputs);
         for schema in &wanted.schemas {
-            let mut all = whole(&events, *schema, &out.0.join(format!("{schema}.dbn")));
+            let mut all = whole(&events, *schema, &out.path().join(format!("{schema}.dbn")));
             let mut parts: BTreeMap<u16, Vec<Vec<u8>>> = BTreeMap::new();
             for exported in [&one, &other] {
                 for file in exported
@@ -170,12 +171,12 @@ fn a_journal_over_days_becomes_the_files_of_each() {
 
 #[test]
 fn the_days_that_are_over_are_those_before_today_of_every_journal() {
-    let folder = Temporary::new();
-    keep_over_days(&folder.0.join("2024-03-01.2"), false, |received| Nanos(received.0 + DAY));
-    keep_over_days(&folder.0, false, |received| Nanos(received.0 + DAY));
-    let [first, second] = days_of(&folder.0).unwrap()[..] else { panic!("two days") };
+    let folder = tempdir().unwrap();
+    keep_over_days(&folder.path().join("2024-03-01.2"), false, |received| Nanos(received.0 + DAY));
+    keep_over_days(folder.path(), false, |received| Nanos(received.0 + DAY));
+    let [first, second] = days_of(folder.path()).unwrap()[..] else { panic!("two days") };
     let names = |today| -> Vec<String> {
-        let (due, unreadable) = days_before(today, &folder.0);
+        let (due, unreadable) = days_before(today, folder.path());
         assert_eq!(unreadable, []);
         due.into_iter().map(|(.., name)| name).collect()
     };
@@ -183,10 +184,10 @@ fn the_days_that_are_over_are_those_before_today_of_every_journal() {
     assert_eq!(names(second), [first.to_string(), format!("{first}.2")]);
     assert_eq!(names(clock::day_after(second).unwrap()).len(), 4);
     // One that cannot be read is told, and the others are there.
-    let segment = folder.0.join("2024-03-01.2").join(format!("{:020}.journal", 0));
+    let segment = folder.path().join("2024-03-01.2").join(format!("{:020}.journal", 0));
     fs::remove_file(&segment).unwrap();
     fs::create_dir(&segment).unwrap();
-    let (due, unreadable) = days_before(second, &folder.0);
+    let (due, unreadable) = days_before(second, folder.path());
     assert_eq!(due.len(), 1);
     assert!(unreadable[0].0 == "2024-03-01".parse().unwrap(), "{unreadable:?}");
     assert!(unreadable[0].1.contains("cannot be read"), "{unreadable:?}");

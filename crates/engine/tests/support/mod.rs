@@ -4,10 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use dbn::decode::dbn::Decoder;
 use tapeworks_exchange::{Packets, Scenario, VenueConfig, VenueKind};
@@ -15,29 +13,31 @@ use tapeworks_feed::Application;
 use tapeworks_feed::live::{Input, LiveChannelOptions};
 use tapeworks_journal::{JournalOptions, JournalWriter};
 use tapeworks_market::{BookOptions, Capacity, Event, Line, Nanos, Publisher};
+use tapeworks_store::Schema;
 
 use tapeworks_engine::checkpoint::folder::{prune, write};
 use tapeworks_engine::checkpoint::{self, EngineImage};
 use tapeworks_engine::records::record_of;
 use tapeworks_engine::{Engine, EngineOptions, MarketStage};
 
-/// A folder that is removed in the end.
-pub(crate) struct Temporary(pub(crate) PathBuf);
-
-impl Temporary {
-    pub(crate) fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("tapeworks-engine-{}-{number}", std::process::id());
-        Self(std::env::temp_dir().join(name))
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _left = fs::remove_dir_all(&self.0);
-    }
-}
+/// Schemas whose records need a minute, and those that do not.
+pub(crate) const SCHEMAS: [&[Schema]; 2] = [
+    &[Schema::Bbo1M, Schema::Cbbo1M],
+    &[
+        Schema::Mbo,
+        Schema::Mbp1,
+        Schema::Mbp10,
+        Schema::Tbbo,
+        Schema::Trades,
+        Schema::Bbo1S,
+        Schema::Cmbp1,
+        Schema::Cbbo1S,
+        Schema::Status,
+        Schema::Imbalance,
+        Schema::Definition,
+        Schema::Ohlcv1S,
+    ],
+];
 
 /// The last of them says nothing in the session.
 const KINDS: [(VenueKind, Application, Publisher); 3] = [

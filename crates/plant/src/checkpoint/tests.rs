@@ -12,11 +12,12 @@ use tapeworks_engine::history::{History, Read};
 use tapeworks_journal::Opened;
 use tapeworks_market::nbbo::{NbboRules, StaleBooks};
 use tapeworks_market::{Event, Nanos};
+use tempfile::tempdir;
 
 use super::*;
 use crate::journal::JournalSetting;
 use crate::tests::plant;
-use crate::tests::support::{Temporary, run, session, without_heartbeats};
+use crate::tests::support::{run, session, without_heartbeats};
 use crate::{EventConsumer, Plant, PlantOptions, Topology};
 
 fn stage() -> MarketStage {
@@ -64,11 +65,11 @@ fn a_plant_starts_from_a_snapshot_of_another_topology() {
 
 /// A day in three runs of a plant, each of which goes on from the snapshot of the one before.
 fn day(topologies: [Topology; 3]) {
-    let folder = Temporary::new();
+    let folder = tempdir().unwrap();
     let mut options = plant();
     options.ring_events = 1 << 16;
     options.rules = NbboRules { stale_books: StaleBooks::Flag, odd_lots_count: false };
-    let mut journal = JournalSetting::new(&folder.0);
+    let mut journal = JournalSetting::new(folder.path());
     journal.checkpoint_every = Some(Duration::from_millis(100));
     journal.queue = 64;
     options.journal = Some(journal);
@@ -120,10 +121,10 @@ fn day(topologies: [Topology; 3]) {
     let mut whole = Vec::new();
     while reader.read(&mut whole).unwrap() == Read::Events {}
     assert!(whole == seen, "{} and {}", whole.len(), seen.len());
-    assert_eq!(files_in(&folder.0), 3, "the newest two, and the first of the segment");
+    assert_eq!(files_in(folder.path()), 3, "the newest two, and the first of the segment");
     // The books of the last snapshot are those of its events in one thread, whoever took them.
     let opened = opened(u64::MAX);
-    let (restored, refused) = newest(&folder.0, &opened, &options.engine());
+    let (restored, refused) = newest(folder.path(), &opened, &options.engine());
     let (restored, mut straight) = (restored.unwrap(), stage());
     assert!(refused.is_empty());
     straight.apply(&whole[..restored.engine.counters().events as usize]);
@@ -150,10 +151,10 @@ fn reached(options: &PlantOptions) -> u64 {
 #[test]
 fn a_plant_whose_journal_loses_inputs_takes_its_state_so_that_readers_and_the_next_start_agree() {
     for every in [None, Some(Duration::from_millis(100))] {
-        let (folder, away) = (Temporary::new(), Temporary::new());
+        let (folder, away) = (tempdir().unwrap(), tempdir().unwrap());
         let mut options = plant();
         options.ring_events = 1 << 16;
-        let mut setting = JournalSetting::new(&folder.0);
+        let mut setting = JournalSetting::new(folder.path());
         (setting.checkpoint_every, setting.options.segment_bytes) = (every, 4_096);
         options.journal = Some(setting);
         let socket = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
@@ -173,10 +174,10 @@ fn a_plant_whose_journal_loses_inputs_takes_its_state_so_that_readers_and_the_ne
         send(&packets[..third]);
         let lost = |running: &Plant| running.status().journal.map_or(0, |journal| journal.lost);
         // The journal's folder is not there: no segment can begin.
-        std::fs::rename(&folder.0, &away.0).unwrap();
+        std::fs::rename(folder.path(), away.path()).unwrap();
         send(&packets[third..2 * third]);
         wait_until("losses", || lost(&running) > 0);
-        std::fs::rename(&away.0, &folder.0).unwrap();
+        std::fs::rename(away.path(), folder.path()).unwrap();
         std::thread::sleep(Duration::from_millis(1_100));
         send(&packets[2 * third..]);
         wait_until("a state behind the loss", || reached(&options) == running.status().events);
@@ -215,15 +216,15 @@ fn same_market(one: &MarketStage, other: &MarketStage) {
 
 #[test]
 fn books_of_another_event_are_not_joined_with_the_engine() {
-    let folder = Temporary::new();
-    fs::create_dir_all(&folder.0).unwrap();
+    let folder = tempdir().unwrap();
+    fs::create_dir_all(folder.path()).unwrap();
     let (mut engine, mut market) = (Engine::new(&plant().engine()), stage());
     run(&mut engine, &mut market, &session()[..500]);
     let coordinator = Arc::new(Coordinator::default());
     let status = Arc::default();
     let ((states, jobs), (to, books)) = (channel(), channel());
     let part = BooksPart::new(Arc::clone(&coordinator), to, Arc::clone(&status));
-    let (folder_of, of_writer) = (folder.0.clone(), Arc::clone(&coordinator));
+    let (folder_of, of_writer) = (folder.path().to_path_buf(), Arc::clone(&coordinator));
     let writer = CheckpointWriter {
         folder: folder_of,
         is_regular: true,
@@ -245,7 +246,7 @@ fn books_of_another_event_are_not_joined_with_the_engine() {
     let running = std::thread::spawn(move || writer.run());
     wait_until("a snapshot", || status.lock().unwrap().checkpoints.written == 1);
     wait_until("the next may begin", || coordinator.begin().is_some());
-    let (restored, refused) = newest(&folder.0, &opened(500), &plant().engine());
+    let (restored, refused) = newest(folder.path(), &opened(500), &plant().engine());
     let (restored, mut taken) = (restored.unwrap(), stage());
     assert!(refused.is_empty());
     taken.restore(restored.market);
