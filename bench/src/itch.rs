@@ -199,7 +199,9 @@ fn events(bytes: &[u8]) -> u64 {
     count.0
 }
 
-struct Tops(u64);
+/// Counts updates that changed the best price.
+#[derive(Default)]
+pub struct Tops(pub u64);
 
 impl Sink<BookUpdate<'_>> for Tops {
     #[inline]

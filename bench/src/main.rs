@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo xtask bench itch              decode, books, NBBO over 20 M messages of 8,000 random symbols; the service times
+//! cargo xtask bench resting           a message's cost with 1 and 10 M orders at rest; with --messages 100_000_000, 100 M too
 //! cargo xtask bench ring [--part P]    queues, waiting, memory: spsc, latency, disruptor, memory or waiting alone
 //! cargo xtask bench parquet           the whole replay of the same file into Parquet, and into the other formats
 //! cargo xtask bench dispatch          state machines by table, match and if-else; search and build times
@@ -20,6 +21,7 @@ mod naive;
 mod parquet;
 mod peers;
 mod plant;
+mod resting;
 mod ring;
 mod rounds;
 
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
     machine::describe();
     match name.as_str() {
         "itch" => itch::run(&options),
+        "resting" => resting::run(&options),
         "dispatch" => dispatch::run(&options),
         "parquet" => parquet::run(&options),
         "ring" => ring::run(options.rounds, options.part.as_deref()),
@@ -68,7 +71,7 @@ fn main() -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: bench [itch | parquet | ring | dispatch | flow | plant] [--part PART] [--messages 20_000_000] [--symbols 8_000] [--rounds 5] [--folder DIR]"
+        "usage: bench [itch | resting | parquet | ring | dispatch | flow | plant] [--part PART] [--messages 20_000_000] [--symbols 8_000] [--rounds 5] [--folder DIR]"
     );
     ExitCode::from(2)
 }

@@ -414,7 +414,15 @@ impl Books {
     fn prefetch_levels(&self, event: &Event) {
         let Some(book) = self.books.get(event.instrument.index()) else { return };
         let is_ask = self.orders.guess_is_ask(event.order_id, event.side == Side::Ask);
-        self.levels.prefetch(book.sides[usize::from(is_ask)]);
+        self.levels.prefetch::<8>(book.sides[usize::from(is_ask)]);
+    }
+
+    /// Asks for the levels at the top of both sides, for the first events of a batch: the line of an order that was asked for only
+    /// now would have to come before it tells the side.
+    #[inline]
+    fn prefetch_both_levels(&self, event: &Event) {
+        let Some(book) = self.books.get(event.instrument.index()) else { return };
+        book.sides.iter().for_each(|side| self.levels.prefetch::<4>(*side));
     }
 
     /// Applies one event and completes it. The update borrows the books as they are right after it.
@@ -1096,7 +1104,7 @@ where
                 books.prefetch_orders(event);
                 sink.expect(event.instrument.index());
             }
-            to_level.by_ref().take(LEVELS_AHEAD).for_each(|event| books.prefetch_levels(event));
+            to_level.by_ref().take(LEVELS_AHEAD).for_each(|event| books.prefetch_both_levels(event));
             for event in events {
                 if let Some(event) = to_order.next() {
                     books.prefetch_orders(event);

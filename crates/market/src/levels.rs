@@ -179,11 +179,11 @@ impl LevelStore {
         ladder.len()
     }
 
-    /// Asks for the cache lines of the best 29 levels of `ladder`, or more: eight.
+    /// Asks for the last `LINES` cache lines of `ladder`: those of its best levels, 29 at least of eight lines, 13 of four.
     #[inline]
-    pub fn prefetch(&self, ladder: Ladder) {
+    pub fn prefetch<const LINES: usize>(&self, ladder: Ladder) {
         let last = (ladder.start + ladder.length().saturating_sub(1)) as usize;
-        prefetch::read_back::<8, _>(&self.cells, last);
+        prefetch::read_back::<LINES, _>(&self.cells, last);
     }
 
     /// Where `key` is in `ladder`, or where it would be inserted.
