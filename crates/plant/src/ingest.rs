@@ -1,7 +1,8 @@
 //! The thread that lines come in on.
 //!
 //! A turn: what every line has (one `recvmmsg` each), in the order of the kernel's receive times; each datagram into the
-//! journal's queue, through the engine, and its events into the ring. Then what is due: timers, requests to servers, answers of
+//! journal's queue, through the engine, and its events into the ring; where the books are on this thread, they get the events of
+//! some datagrams at once. Then what is due: timers, requests to servers, answers of
 //! the snapshot threads.
 //!
 //! Cost: the kernel's calls, shared by what they bring; per datagram the engine, a place in the journal's queue and one
@@ -35,6 +36,9 @@ use tapeworks_engine::Engine;
 use tapeworks_engine::JournalReplayed;
 use tapeworks_runtime::now;
 use tapeworks_runtime::waiting::{QUIET, Waiting, WakeUp};
+
+/// Events of a turn that the books get at once: twice what they look ahead.
+const TOGETHER: usize = 32;
 
 /// How often the status is told.
 const TELL: Duration = Duration::from_millis(200);
@@ -117,6 +121,10 @@ pub(super) struct Ingest {
     servers: Vec<Asker>,
     arrived: Vec<Arrived>,
     events: Vec<Event>,
+    /// Events in the ring that the books of this thread do not have yet.
+    unapplied: Vec<Event>,
+    /// Receive times of the inputs that made those, and their messages.
+    unrecorded: Vec<(Nanos, u64)>,
     producer: Producer<Event, Waiting>,
     journal: Option<spsc::Producer<Queued, Waiting>>,
     /// It wakes the journal's thread.
@@ -165,6 +173,8 @@ impl Ingest {
             servers,
             arrived: Vec::with_capacity(1_024),
             events: Vec::with_capacity(4_096),
+            unapplied: Vec::with_capacity(4_096),
+            unrecorded: Vec::with_capacity(1_024),
             producer,
             journal,
             journal_wake_up,
@@ -199,6 +209,7 @@ impl Ingest {
         let started = Instant::now();
         let replayed = tapeworks_engine::replay(engine, folder, from, |events| {
             gone = std::mem::replace(&mut gone, Ok(())).and_then(|()| self.publish(events));
+            self.apply();
             events.clear();
             Ok(())
         })?;
@@ -335,6 +346,9 @@ impl Ingest {
         let mut arrived = std::mem::take(&mut self.arrived);
         for Arrived { received, channel, line, packet, payload } in arrived.drain(..) {
             self.input(engine, Owned::Packet { channel, line, received, packet, payload })?;
+            if self.unapplied.len() >= TOGETHER {
+                self.apply();
+            }
         }
         self.arrived = arrived;
         if engine.feed().channels().iter().any(LiveChannel::is_awaiting_snapshot) {
@@ -350,6 +364,7 @@ impl Ingest {
                 taken += 1;
             }
         }
+        self.apply();
         while let Some(ask) = engine.take_ask() {
             self.send(ask);
         }
@@ -373,6 +388,7 @@ impl Ingest {
                 self.input(engine, Owned::Contradicted { channel: channel as u16, received })?;
             }
         }
+        self.apply();
         while let Some(ask) = engine.take_ask() {
             self.send(ask);
         }
@@ -400,14 +416,38 @@ impl Ingest {
         let published = self.publish(&events);
         if !events.is_empty() {
             let messages = events.iter().filter(|event| is_message(event)).count() as u64;
-            self.delays.record(now().since(received), messages);
+            if self.market.is_some() {
+                self.unrecorded.push((received, messages));
+            } else {
+                self.delays.record(now().since(received), messages);
+            }
         }
         events.clear();
         self.events = events;
         published
     }
 
-    /// Publishes events, and applies them where ingest has the books.
+    /// Applies what is published to the books, where ingest has them, and records the delays.
+    ///
+    /// The books look ahead among the events that they get at once. So datagrams that came together are applied together, and
+    /// the memory of one is on its way while the books work on those before it.
+    #[inline]
+    fn apply(&mut self) {
+        if let Some(market) = &mut self.market
+            && !self.unapplied.is_empty()
+        {
+            market.market.apply(&self.unapplied);
+            self.unapplied.clear();
+        }
+        if !self.unrecorded.is_empty() {
+            let now = now();
+            for (received, messages) in self.unrecorded.drain(..) {
+                self.delays.record(now.since(received), messages);
+            }
+        }
+    }
+
+    /// Publishes events. Where ingest has the books, [`Ingest::apply`] has yet to apply them.
     #[inline]
     fn publish(&mut self, events: &[Event]) -> Result<(), PlantFailure> {
         for piece in events.chunks(self.producer.capacity() / 8) {
@@ -417,8 +457,8 @@ impl Ingest {
             self.producer
                 .publish_batch(piece.len(), |at, slot| *slot = piece[at])
                 .map_err(PlantFailure::Ring)?;
-            if let Some(market) = &mut self.market {
-                market.market.apply(piece);
+            if self.market.is_some() {
+                self.unapplied.extend_from_slice(piece);
             }
         }
         Ok(())
