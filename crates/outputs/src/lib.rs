@@ -4,6 +4,7 @@ pub mod begin;
 pub mod clients;
 pub mod multicast;
 pub mod questdb;
+mod reader;
 #[cfg(feature = "stream")]
 pub mod stream;
 pub mod subscriber;

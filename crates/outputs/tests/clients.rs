@@ -13,7 +13,7 @@ use dbn::decode::{DbnDecoder, DbnMetadata, DecodeRecordRef};
 use dbn::{Compression, ErrorMsg, MboMsg, Record, RecordRef, SymbolMappingMsg, SystemMsg};
 use proptest::prelude::*;
 use session::{DATASET, KEY, Plant, events, scenario};
-use tapeworks_engine::history::{History, HistoryError, HistoryReader, MemoryHistory};
+use tapeworks_engine::history::{History, HistoryError, HistoryReader, MemoryHistory, Read as Piece};
 use tapeworks_market::{Event, Nanos};
 use tapeworks_outputs::clients::control::{Reason, SlowReader};
 use tapeworks_outputs::clients::distributor::{Dataset, Distributor, Options};
@@ -528,29 +528,31 @@ fn a_history_may_lag_behind_the_ring() {
     assert!(told.errors.is_empty(), "{:?}", told.errors);
 }
 
-/// A history whose disk fails after some events.
-struct Failing(Vec<Event>);
+/// A history whose disk fails after its events are read.
+struct Failing {
+    events: Vec<Event>,
+    is_read: bool,
+}
 
 impl History for Failing {
     fn open(&self, _from: Nanos) -> Result<Box<dyn HistoryReader>, HistoryError> {
-        Ok(Box::new(Self(self.0.clone())))
+        Ok(Box::new(Self { events: self.events.clone(), is_read: false }))
     }
 }
 
 impl HistoryReader for Failing {
-    fn read(&mut self, into: &mut Vec<Event>) -> Result<tapeworks_engine::history::Read, HistoryError> {
-        if self.0.is_empty() {
+    fn read(&mut self) -> Result<Piece<'_>, HistoryError> {
+        if std::mem::replace(&mut self.is_read, true) {
             return Err(HistoryError::unreadable("the disk is gone"));
         }
-        into.append(&mut self.0);
-        Ok(tapeworks_engine::history::Read::Events)
+        Ok(Piece::Events(&self.events))
     }
 }
 
 #[test]
 fn a_replay_that_fails_is_told_and_others_go_on() {
     let events = events(&scenario(60_000, 6, 11));
-    let history = Failing(events[..5_000].to_vec());
+    let history = Failing { events: events[..5_000].to_vec(), is_read: false };
     let mut plant = Plant::with(|options| {
         options.history = Some(Arc::new(history));
     });

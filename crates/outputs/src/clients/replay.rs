@@ -235,14 +235,6 @@ impl Run {
             }
             other => other,
         })?;
-        if let Some(start) = reader.start() {
-            let symbols: Vec<_> = start.symbols().collect();
-            self.replica.restore(start);
-            for (instrument, symbol) in symbols {
-                self.appears(begin, instrument, symbol, true);
-            }
-        }
-        let mut events = Vec::new();
         let mut join = NOT_YET;
         let mut progressed = Instant::now();
         let mut met: Option<Instant> = None;
@@ -250,18 +242,25 @@ impl Run {
             if self.is_cancelled() {
                 return Ok(false);
             }
-            events.clear();
-            let read = reader.read(&mut events)?;
-            self.take(&events, begin, join);
-            if let Some(start) = reader.start() {
-                self.go_on_from(start, begin, join);
-                progressed = Instant::now();
+            let mut is_caught_up = false;
+            match reader.read()? {
+                Read::Start(start) => {
+                    self.go_on_from(*start, begin, join);
+                    progressed = Instant::now();
+                }
+                Read::Events(events) => {
+                    self.take(events, begin, join);
+                    if !events.is_empty() {
+                        progressed = Instant::now();
+                    }
+                }
+                Read::CaughtUp => is_caught_up = true,
             }
             if self.chunk.len() >= CHUNK_BYTES && !self.flush() {
                 return Ok(false);
             }
             let is_near = self.replica.market.next.saturating_add(NEAR) >= begin.live.load(Ordering::Acquire);
-            if join == NOT_YET && (read == Read::CaughtUp || is_near) {
+            if join == NOT_YET && (is_caught_up || is_near) {
                 if !self.flush() || !self.send(Message::Join(self.replica.market.next)) {
                     return Ok(false);
                 }
@@ -279,14 +278,12 @@ impl Run {
                     self.collect(begin, join);
                     return Ok(self.flush());
                 }
-            } else if !events.is_empty() {
-                progressed = Instant::now();
             } else if join != NOT_YET && progressed.elapsed() >= PATIENCE {
                 let reason =
                     format!("they end at {}, and {join} have been published", self.replica.market.next);
                 return Err(HistoryError::unreadable(reason));
             }
-            if events.is_empty() {
+            if is_caught_up {
                 std::thread::sleep(REST);
             }
         }
@@ -324,7 +321,7 @@ impl Run {
         }
     }
 
-    /// Goes on from a state behind events that are missing.
+    /// Continues from a state: the one that the history begins with, or one after events that are missing.
     fn go_on_from(&mut self, start: Start, begin: &Begin, join: u64) {
         self.replica.release();
         self.collect(begin, join);

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,20 +10,21 @@ use mio::net::{TcpListener, TcpStream, UdpSocket};
 use mio::{Events, Interest, Poll, Token, Waker};
 use tapeworks_market::{Event, InstrumentId, Nanos, Symbol};
 use tapeworks_packet::live::{Sender, Sent};
-use tapeworks_ring::disruptor::{Consumer, Failed, PollError, Single};
+use tapeworks_ring::disruptor::{Consumer, Failed, Single};
 use tapeworks_ring::wait::WaitStrategy;
 use tapeworks_session::soupbintcp::{SoupClient, SoupEnd};
 use tapeworks_session::{Credentials, Sequence};
 use tapeworks_store::Schema;
 use tapeworks_store::live;
 
-use crate::begin::{Begin, Past, catch_up};
+use crate::begin::Begin;
+use crate::reader::{Output, Position, Reader};
+use tapeworks_engine::Start;
 use tapeworks_engine::history::HistoryError;
 use tapeworks_engine::replica::{Mode, Replica, Special};
 use tapeworks_market::BookOptions;
 use tapeworks_runtime::now;
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
-use tapeworks_runtime::waiting::WakeUp;
 use tapeworks_runtime::worker::Worker;
 
 /// The name of a session that starts at `started`: the day (UTC) as six digits, and the tenths of a second since its
@@ -133,7 +133,7 @@ pub enum MulticastFailure {
     Poll(io::Error),
     /// The ring stands still.
     #[error("the multicast gets no more events: {0}")]
-    Ring(Failed),
+    Ring(#[from] Failed),
     /// The events of the day so far cannot be read.
     #[error("the multicast cannot begin: {0}")]
     History(#[from] HistoryError),
@@ -300,17 +300,13 @@ pub fn start<W: WaitStrategy + 'static>(
     let mut replica = Replica::new(books);
     // Records need to know what was before; those of before the session are not sent.
     setting.schemas.iter().for_each(|schema| replica.set_mode(*schema, Mode::idle(*schema)));
-    let stop = Arc::new(AtomicBool::new(false));
     let stats = Arc::new(Mutex::new(MulticastStats::default()));
-    let began = Instant::now();
-    let work = Work {
+    let (began, idle_sleep) = (Instant::now(), setting.idle_sleep);
+    let group = Group {
         sequence: Sequence::new(session_name(now()), setting.store_bytes),
         setting,
         replica,
-        consumer,
-        begin,
         is_live: false,
-        buffer: Vec::new(),
         message: Vec::new(),
         mappings: Vec::new(),
         mapped: 0,
@@ -319,8 +315,8 @@ pub fn start<W: WaitStrategy + 'static>(
         quiet_since: began,
         poll,
         ready: Events::with_capacity(128),
-        is_asked: true,
-        is_called: true,
+        has_requests: true,
+        has_callers: true,
         offered: 0,
         retransmission,
         listener: soupbintcp,
@@ -330,14 +326,13 @@ pub fn start<W: WaitStrategy + 'static>(
         counters: MulticastStats::default(),
         refused_clients: Refusals::new("SoupBinTCP client", on_refusal.clone()),
         refused_requests: Refusals::new("retransmission", on_refusal),
-        stop: Arc::clone(&stop),
         stats: Arc::clone(&stats),
         began,
-        told: began,
         ticked: began,
+        lingering: None,
     };
-    work.tell_to(&stats);
-    let worker = Worker::start("multicast", stop, move || work.run()).map_err(MulticastError::Thread)?;
+    let reader = Reader::new(group, consumer, begin, idle_sleep);
+    let worker = reader.start("multicast", |_, _| {}).map_err(MulticastError::Thread)?;
     Ok(Multicast { retransmission: retransmission_at, soupbintcp: soupbintcp_at, stats, worker })
 }
 
@@ -349,16 +344,16 @@ const FIRST_CLIENT: usize = 3;
 /// After so long without another packet a heartbeat goes.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// How many times as long it lingers while messages are asked for again.
+/// How many times as long it lingers while there are requests for messages.
 const MOST_LINGERS: u32 = 10;
 
-/// How often the end of the session is told while it lingers.
+/// How often the end of the session is sent while it lingers.
 const END_EVERY: Duration = Duration::from_millis(200);
 
 /// How long a client may take to close a connection that is over.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// How often connections are looked at for the time, and the statistics told.
+/// How often the time limits of connections are checked.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Datagrams or connections that a socket gives in one turn, and writes that a client gets.
@@ -366,9 +361,6 @@ const MOST_IN_TURN: usize = 64;
 
 /// Events after which packets are sent and requests answered, however many more wait.
 const MOST_EVENTS: usize = 512;
-
-/// Looks for work in vain before the thread sleeps.
-const LOOKS: u32 = 100;
 
 #[derive(Debug)]
 struct Client {
@@ -384,28 +376,27 @@ struct Client {
     closing: Option<Instant>,
 }
 
-struct Work<W: WaitStrategy> {
+/// The multicast group and its servers as an output.
+struct Group {
     sequence: Sequence,
     setting: MulticastSetting,
     replica: Replica,
-    consumer: Consumer<Event, W, Single>,
-    begin: Begin,
+    /// Records are sent.
     is_live: bool,
-    buffer: Vec<Event>,
     message: Vec<u8>,
     mappings: Vec<(InstrumentId, Symbol)>,
-    /// Mappings told again in this round, and when it began.
+    /// Mappings that were sent again in this round, and when it began.
     mapped: usize,
     mapping_round: Instant,
     sender: Sender,
-    /// When a packet was sent last.
+    /// When the last packet was sent.
     quiet_since: Instant,
     poll: Poll,
     ready: Events,
     /// There may be requests for messages.
-    is_asked: bool,
+    has_requests: bool,
     /// There may be new connections.
-    is_called: bool,
+    has_callers: bool,
     /// The messages before this one were offered to the TCP clients.
     offered: u64,
     retransmission: Option<UdpSocket>,
@@ -416,142 +407,152 @@ struct Work<W: WaitStrategy> {
     counters: MulticastStats,
     refused_clients: Refusals,
     refused_requests: Refusals,
-    stop: Arc<AtomicBool>,
     stats: Arc<Mutex<MulticastStats>>,
     began: Instant,
-    told: Instant,
     ticked: Instant,
+    /// Set when the ring has ended.
+    lingering: Option<Lingering>,
 }
 
-/// Why the thread has nothing more to wait for.
-enum Ended {
-    Ring(PollError),
-    Failed(MulticastFailure),
+/// The time after the end of the session, in which messages can still be requested.
+struct Lingering {
+    began: Instant,
+    until: Instant,
+    /// The requests at the last look.
+    requests: u64,
 }
 
 impl Client {
-    /// Whether it has something to do that its socket will not tell of again.
+    /// Whether it has something to do that its socket will not report again.
     fn has_work(&self) -> bool {
         self.closing.is_none() && (self.is_readable || self.is_writable && !self.soup.output().is_empty())
     }
 }
 
-impl<W: WaitStrategy> Work<W> {
-    fn run(mut self) -> Result<(), MulticastFailure> {
-        self.catch_up()?;
-        let mut looks = 0;
-        let result = loop {
-            if self.stop.load(Ordering::Acquire) {
-                break Ok(());
-            }
-            match self.turn() {
-                Ok(true) => looks = 0,
-                Ok(false) => {}
-                Err(PollError::Closed) => break self.say_farewell(),
-                Err(PollError::Failed(failed)) => break Err(MulticastFailure::Ring(failed)),
-            }
-            self.pass_time();
-            self.send();
-            if let Some(wake_up) = self.begin.wake_up.clone() {
-                match self.sleep(&wake_up) {
-                    Ok(()) => continue,
-                    Err(Ended::Ring(PollError::Closed)) => break self.say_farewell(),
-                    Err(Ended::Ring(PollError::Failed(failed))) => break Err(MulticastFailure::Ring(failed)),
-                    Err(Ended::Failed(error)) => break Err(error),
-                }
-            }
-            if let Err(error) = self.serve(Duration::ZERO) {
-                break Err(error);
-            }
-            looks += 1;
-            if looks > LOOKS {
-                std::thread::sleep(self.setting.idle_sleep);
-            } else {
-                std::thread::yield_now();
-            }
-        };
-        self.tell_to(&self.stats);
-        result
+impl Output for Group {
+    type Failure = MulticastFailure;
+
+    fn restore(&mut self, start: Start) {
+        self.mappings.extend(start.symbols().skip(self.mappings.len()));
+        self.replica.restore(start);
     }
 
-    /// Serves the sockets, and sleeps until there are events, or a socket or the time has something to do.
-    fn sleep(&mut self, wake_up: &WakeUp) -> Result<(), Ended> {
-        wake_up.arm();
-        // Once more: what came before the wake-up was armed rings nothing.
-        let has_more = self.turn().map_err(Ended::Ring)? || self.has_work();
-        if has_more {
-            self.send();
-        }
-        self.serve(if has_more { Duration::ZERO } else { TICK }).map_err(Ended::Failed)?;
-        wake_up.disarm();
-        Ok(())
-    }
-
-    /// Whether there is something to do that no socket tells of.
-    fn has_work(&self) -> bool {
-        let has_new = !self.clients.is_empty() && self.offered < self.sequence.kept().end;
-        has_new || self.is_asked || self.is_called || self.clients.values().any(Client::has_work)
-    }
-
-    /// Makes books and mappings of the events of the day so far.
-    fn catch_up(&mut self) -> Result<(), MulticastFailure> {
-        let Self { begin, consumer, stop, replica, mappings, .. } = self;
-        catch_up(begin, consumer, stop, |past| {
-            match past {
-                Past::Start(start) => {
-                    mappings.extend(start.symbols().skip(mappings.len()));
-                    replica.restore(*start);
-                }
-                Past::Events(_, events) => replica.take(events, |replica, special| {
-                    replica.clear();
-                    if let Some(Special::Mapping(instrument, symbol)) = special {
-                        mappings.push((instrument, symbol));
-                    }
-                }),
-            }
-            Ok(())
-        })
-    }
-
-    fn now_ns(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    /// Takes what the ring has. Says whether there was anything.
-    fn turn(&mut self) -> Result<bool, PollError> {
-        let Self { consumer, buffer, .. } = self;
-        buffer.clear();
-        let taken = consumer.poll(|event, _, _| buffer.push(*event))?;
-        let events = std::mem::take(&mut self.buffer);
-        let mut rest = events.as_slice();
+    fn events(&mut self, _first: u64, events: &[Event]) -> Result<(), MulticastFailure> {
         if !self.is_live {
-            let (old, new) = self.begin.split(self.replica.market.next, rest);
-            self.take(old);
-            rest = new;
-            if self.begin.is_over_at(self.replica.market.next) {
-                self.go_live();
-            }
+            self.take(events);
+            return Ok(());
         }
-        for part in rest.chunks(MOST_EVENTS) {
+        for part in events.chunks(MOST_EVENTS) {
             self.take(part);
             self.send();
-            // Who asks again holds records up behind the sequence gap.
-            if rest.len() > MOST_EVENTS {
+            // A receiver with a sequence gap holds its records back until it has the answer.
+            if events.len() > MOST_EVENTS {
                 self.answer();
             }
         }
-        self.buffer = events;
-        Ok(taken > 0)
+        Ok(())
     }
 
     /// The session begins: with all symbols that are known.
-    fn go_live(&mut self) {
+    fn go_live(&mut self, _first: u64) {
         self.is_live = true;
         self.setting.schemas.iter().for_each(|schema| self.replica.set_mode(*schema, Mode::On));
         for place in 0..self.mappings.len() {
             self.put_mapping(place);
         }
         self.mapping_round = Instant::now();
+    }
+
+    fn serve(&mut self, wait: Duration) -> Result<(), MulticastFailure> {
+        self.wait(wait)?;
+        if self.lingering.is_none() {
+            self.pass_time();
+        } else if self.quiet_since.elapsed() >= END_EVERY {
+            self.sequence.heartbeat();
+        }
+        self.send();
+        let is_tick = self.ticked.elapsed() >= TICK;
+        if is_tick {
+            self.ticked = Instant::now();
+            // A listener without descriptors is tried again.
+            self.has_callers = true;
+        }
+        if self.has_requests {
+            self.answer();
+        }
+        if self.has_callers {
+            self.accept();
+        }
+        self.serve_clients(is_tick);
+        self.prolong();
+        Ok(())
+    }
+
+    fn patience(&self) -> Duration {
+        if self.has_work() { Duration::ZERO } else { TICK }
+    }
+
+    /// The group's receivers are not known.
+    fn is_urgent(&self) -> bool {
+        true
+    }
+
+    /// Sends what waits, and the end of the session.
+    fn end(&mut self) {
+        if !self.is_live {
+            self.go_live(self.replica.market.next);
+        }
+        self.replica.release();
+        self.put_records();
+        self.sequence.end();
+        self.send();
+        let began = Instant::now();
+        let (until, requests) = (began + self.setting.linger, self.counters.requests);
+        self.lingering = Some(Lingering { began, until, requests });
+    }
+
+    fn linger(&self) -> Option<Duration> {
+        let lingering = self.lingering.as_ref()?;
+        let wait = if self.has_work() { Duration::ZERO } else { Duration::from_millis(1) };
+        (Instant::now() < lingering.until).then_some(wait)
+    }
+
+    fn report(&mut self, position: Position) {
+        let kept = self.sequence.kept();
+        let open = self.clients.values().filter(|client| client.closing.is_none());
+        let stats = MulticastStats {
+            session: String::from_utf8_lossy(&self.sequence.session()).into_owned(),
+            next: kept.end,
+            oldest: kept.start,
+            too_long: self.sequence.too_long(),
+            clients: self.clients.len() as u64,
+            tcp_messages: self.counters.tcp_messages + open.map(|client| client.soup.messages()).sum::<u64>(),
+            ring_lag: position.ring_lag,
+            ..self.counters.clone()
+        };
+        *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;
+    }
+}
+
+impl Group {
+    /// Whether there is something to do that no socket will report.
+    fn has_work(&self) -> bool {
+        let has_new = !self.clients.is_empty() && self.offered < self.sequence.kept().end;
+        has_new || self.has_requests || self.has_callers || self.clients.values().any(Client::has_work)
+    }
+
+    /// While messages are requested the session lingers on, for a bounded time.
+    fn prolong(&mut self) {
+        let Some(lingering) = &mut self.lingering else { return };
+        if lingering.requests != self.counters.requests {
+            lingering.requests = self.counters.requests;
+            let latest = lingering.began + self.setting.linger * MOST_LINGERS;
+            lingering.until = (Instant::now() + self.setting.linger).min(latest);
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     fn put_mapping(&mut self, place: usize) {
@@ -656,19 +657,18 @@ impl<W: WaitStrategy> Work<W> {
         self.quiet_since = Instant::now();
     }
 
-    /// Serves whoever asks; waits for that up to `wait`.
-    fn serve(&mut self, wait: Duration) -> Result<(), MulticastFailure> {
+    /// Waits for sockets up to `wait`. Their readiness is reported once, and remembered until a socket has no more.
+    fn wait(&mut self, wait: Duration) -> Result<(), MulticastFailure> {
         match self.poll.poll(&mut self.ready, Some(wait)) {
             Err(error) if error.kind() != ErrorKind::Interrupted => {
                 return Err(MulticastFailure::Poll(error));
             }
             _ => {}
         }
-        // Readiness is told once, and remembered until a socket has no more.
         for event in &self.ready {
             match event.token() {
-                RETRANSMISSION => self.is_asked = true,
-                SOUPBINTCP => self.is_called = true,
+                RETRANSMISSION => self.has_requests = true,
+                SOUPBINTCP => self.has_callers = true,
                 Token(number) => {
                     if let Some(client) = self.clients.get_mut(&number) {
                         client.is_readable |= event.is_readable() || event.is_read_closed();
@@ -677,18 +677,11 @@ impl<W: WaitStrategy> Work<W> {
                 }
             }
         }
-        let is_tick = self.ticked.elapsed() >= TICK;
-        if is_tick {
-            self.ticked = Instant::now();
-            // Where there were no more descriptors it is tried again.
-            self.is_called = true;
-        }
-        if self.is_asked {
-            self.answer();
-        }
-        if self.is_called {
-            self.accept();
-        }
+        Ok(())
+    }
+
+    /// Moves the bytes of TCP clients, and closes the connections that are over.
+    fn serve_clients(&mut self, is_tick: bool) {
         let now_ns = self.now_ns();
         self.offered = self.sequence.kept().end;
         let Self { clients, sequence, bytes, counters, refused_clients, .. } = self;
@@ -715,11 +708,6 @@ impl<W: WaitStrategy> Work<W> {
             client.closing = is_closing.then(|| Instant::now() + CLOSING);
             is_closing
         });
-        if self.told.elapsed() >= TICK {
-            self.told = Instant::now();
-            self.tell_to(&self.stats);
-        }
-        Ok(())
     }
 
     /// Answers requests for messages.
@@ -727,7 +715,7 @@ impl<W: WaitStrategy> Work<W> {
         let now_ns = self.now_ns();
         let Self {
             retransmission: Some(socket),
-            is_asked,
+            has_requests,
             bytes,
             message,
             sequence,
@@ -736,14 +724,14 @@ impl<W: WaitStrategy> Work<W> {
             ..
         } = self
         else {
-            self.is_asked = false;
+            self.has_requests = false;
             return;
         };
         for _ in 0..MOST_IN_TURN {
             let (length, asker) = match socket.recv_from(bytes) {
                 Ok(received) => received,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    *is_asked = false;
+                    *has_requests = false;
                     return;
                 }
                 // What an earlier answer met with, such as a port that nobody listens at.
@@ -769,13 +757,13 @@ impl<W: WaitStrategy> Work<W> {
     fn accept(&mut self) {
         let now_ns = self.now_ns();
         let Some(listener) = &self.listener else {
-            self.is_called = false;
+            self.has_callers = false;
             return;
         };
         for _ in 0..MOST_IN_TURN {
             // None there, or no more descriptors: it is tried again at the next tick.
             let Ok((mut stream, address)) = listener.accept() else {
-                self.is_called = false;
+                self.has_callers = false;
                 return;
             };
             self.counters.connections += 1;
@@ -797,54 +785,6 @@ impl<W: WaitStrategy> Work<W> {
                 Client { stream, address, soup, is_readable: true, is_writable: true, closing: None },
             );
         }
-    }
-
-    /// The engine has ended: what waits is sent, and the end told for a while.
-    fn say_farewell(&mut self) -> Result<(), MulticastFailure> {
-        if !self.is_live {
-            self.go_live();
-        }
-        self.replica.release();
-        self.put_records();
-        self.sequence.end();
-        self.send();
-        let began = Instant::now();
-        let (mut asked, mut until) = (self.counters.requests, began + self.setting.linger);
-        while Instant::now() < until && !self.stop.load(Ordering::Acquire) {
-            // Who still asks still gets answers, for a bounded time.
-            if self.counters.requests != asked {
-                asked = self.counters.requests;
-                until =
-                    (Instant::now() + self.setting.linger).min(began + self.setting.linger * MOST_LINGERS);
-            }
-            if self.quiet_since.elapsed() >= END_EVERY {
-                self.sequence.heartbeat();
-                self.send();
-            }
-            self.serve(if self.has_work() { Duration::ZERO } else { Duration::from_millis(1) })?;
-        }
-        Ok(())
-    }
-
-    fn tell_to(&self, stats: &Mutex<MulticastStats>) {
-        let kept = self.sequence.kept();
-        let told = MulticastStats {
-            session: String::from_utf8_lossy(&self.sequence.session()).into_owned(),
-            next: kept.end,
-            oldest: kept.start,
-            too_long: self.sequence.too_long(),
-            clients: self.clients.len() as u64,
-            tcp_messages: self.counters.tcp_messages
-                + self
-                    .clients
-                    .values()
-                    .filter(|client| client.closing.is_none())
-                    .map(|client| client.soup.messages())
-                    .sum::<u64>(),
-            ring_lag: self.consumer.lag(),
-            ..self.counters.clone()
-        };
-        *stats.lock().unwrap_or_else(PoisonError::into_inner) = told;
     }
 }
 

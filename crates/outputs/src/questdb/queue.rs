@@ -358,11 +358,6 @@ impl Queue {
         self.wake_up.notify_all();
     }
 
-    /// Whether nothing more is to be sent.
-    pub(super) fn is_stopped(&self) -> bool {
-        self.lock().phase == Phase::Stopped
-    }
-
     /// What is still in the ring's queue is lost.
     pub(super) fn give_up(&self) {
         let mut state = self.lock();

@@ -9,7 +9,7 @@ use tapeworks_market::Symbol;
 
 use super::QuestDbSetting;
 use super::database::{Database, NotTaken};
-use super::output::TELL_EVERY;
+use super::output::REPORT_EVERY;
 use super::queue::{Chunk, Next, Origin, Queue};
 use super::rows;
 use tapeworks_engine::replica::{SCHEMAS, place_of};
@@ -63,7 +63,7 @@ impl Sending {
         }
         loop {
             self.tell();
-            match self.queue.take(TELL_EVERY) {
+            match self.queue.take(REPORT_EVERY) {
                 Next::Chunk(chunk) => {
                     let unsent = self.send(&chunk);
                     self.queue.done(&chunk, unsent);
@@ -77,7 +77,7 @@ impl Sending {
     }
 
     fn tell(&mut self) {
-        if self.told.elapsed() >= TELL_EVERY {
+        if self.told.elapsed() >= REPORT_EVERY {
             self.told = Instant::now();
             self.queue.tell();
         }
