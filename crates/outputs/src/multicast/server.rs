@@ -1,12 +1,12 @@
 //! The thread between the ring of events and the multicast group, and its sockets.
 
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4};
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use mio::net::{TcpListener, TcpStream, UdpSocket};
+use mio::net::{TcpListener, UdpSocket};
 use mio::{Events, Interest, Poll, Token, Waker};
 use tapeworks_market::{Event, InstrumentId, Nanos, Symbol};
 use tapeworks_packet::live::{Sender, Sent};
@@ -24,6 +24,7 @@ use tapeworks_engine::history::HistoryError;
 use tapeworks_engine::replica::{Mode, Replica, Special};
 use tapeworks_market::BookOptions;
 use tapeworks_runtime::now;
+use tapeworks_runtime::pump::{ByteSession, Pump};
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
 use tapeworks_runtime::worker::Worker;
 
@@ -350,13 +351,10 @@ const MOST_LINGERS: u32 = 10;
 /// How often the end of the session is sent while it lingers.
 const END_EVERY: Duration = Duration::from_millis(200);
 
-/// How long a client may take to close a connection that is over.
-const CLOSING: Duration = Duration::from_secs(2);
-
 /// How often the time limits of connections are checked.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Datagrams or connections that a socket gives in one turn, and writes that a client gets.
+/// Datagrams or connections that a socket gives in one turn.
 const MOST_IN_TURN: usize = 64;
 
 /// Events after which packets are sent and requests answered, however many more wait.
@@ -364,16 +362,38 @@ const MOST_EVENTS: usize = 512;
 
 #[derive(Debug)]
 struct Client {
-    stream: TcpStream,
+    pump: Pump,
     address: SocketAddr,
     soup: SoupClient,
-    /// There may be something to read.
-    is_readable: bool,
-    /// It may take something.
-    is_writable: bool,
-    /// All was sent; what the client still sends is thrown away until it closes too, or this time. A connection that is
-    /// closed with something unread takes away what the client has not read.
-    closing: Option<Instant>,
+}
+
+/// A client and the messages that it gets.
+struct Served<'s>(&'s mut SoupClient, &'s Sequence);
+
+impl ByteSession for Served<'_> {
+    fn receive(&mut self, bytes: &[u8], now_ns: u64) {
+        self.0.receive(bytes, self.1, now_ns);
+    }
+
+    fn fill(&mut self, now_ns: u64) {
+        self.0.fill(self.1, now_ns);
+    }
+
+    fn output(&self) -> &[u8] {
+        self.0.output()
+    }
+
+    fn sent(&mut self, bytes: usize, now_ns: u64) {
+        self.0.sent(bytes, now_ns);
+    }
+
+    fn closed(&mut self) {
+        self.0.closed();
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.over().is_some()
+    }
 }
 
 /// The multicast group and its servers as an output.
@@ -420,13 +440,6 @@ struct Lingering {
     until: Instant,
     /// The requests at the last look.
     requests: u64,
-}
-
-impl Client {
-    /// Whether it has something to do that its socket will not report again.
-    fn has_work(&self) -> bool {
-        self.closing.is_none() && (self.is_readable || self.is_writable && !self.soup.output().is_empty())
-    }
 }
 
 impl Output for Group {
@@ -519,7 +532,7 @@ impl Output for Group {
 
     fn report(&mut self, position: Position) {
         let kept = self.sequence.kept();
-        let open = self.clients.values().filter(|client| client.closing.is_none());
+        let open = self.clients.values().filter(|client| !client.pump.is_finished());
         let stats = MulticastStats {
             session: String::from_utf8_lossy(&self.sequence.session()).into_owned(),
             next: kept.end,
@@ -538,7 +551,10 @@ impl Group {
     /// Whether there is something to do that no socket will report.
     fn has_work(&self) -> bool {
         let has_new = !self.clients.is_empty() && self.offered < self.sequence.kept().end;
-        has_new || self.has_requests || self.has_callers || self.clients.values().any(Client::has_work)
+        has_new
+            || self.has_requests
+            || self.has_callers
+            || self.clients.values().any(|client| client.pump.has_work(client.soup.output()))
     }
 
     /// While messages are requested the session lingers on, for a bounded time.
@@ -671,8 +687,7 @@ impl Group {
                 SOUPBINTCP => self.has_callers = true,
                 Token(number) => {
                     if let Some(client) = self.clients.get_mut(&number) {
-                        client.is_readable |= event.is_readable() || event.is_read_closed();
-                        client.is_writable |= event.is_writable();
+                        client.pump.note(event);
                     }
                 }
             }
@@ -686,14 +701,16 @@ impl Group {
         self.offered = self.sequence.kept().end;
         let Self { clients, sequence, bytes, counters, refused_clients, .. } = self;
         clients.retain(|_, client| {
-            if let Some(until) = client.closing {
-                return Instant::now() < until && is_open(client, bytes);
+            let Client { pump, address, soup } = client;
+            if pump.is_finished() {
+                return pump.drain(bytes, now_ns);
             }
             if is_tick {
-                client.soup.tick(now_ns);
+                soup.tick(now_ns);
             }
-            let Some(end) = move_bytes(client, sequence, bytes, now_ns) else { return true };
-            counters.tcp_messages += client.soup.messages();
+            pump.turn(&mut Served(soup, sequence), bytes, now_ns);
+            let Some(end) = soup.over() else { return true };
+            counters.tcp_messages += soup.messages();
             match end {
                 SoupEnd::Rejected => counters.rejected_logins += 1,
                 SoupEnd::TooSlow | SoupEnd::TimedOut | SoupEnd::NoLogin => counters.slow_clients += 1,
@@ -701,12 +718,9 @@ impl Group {
                 SoupEnd::Served | SoupEnd::Left => {}
             }
             if let Some(refusal) = end.refusal() {
-                refused_clients.refused(client.address, &refusal, now_ns);
+                refused_clients.refused(*address, &refusal, now_ns);
             }
-            let has_all = matches!(end, SoupEnd::Served | SoupEnd::Rejected);
-            let is_closing = has_all && client.stream.shutdown(Shutdown::Write).is_ok();
-            client.closing = is_closing.then(|| Instant::now() + CLOSING);
-            is_closing
+            matches!(end, SoupEnd::Served | SoupEnd::Rejected) && pump.finish(now_ns)
         });
     }
 
@@ -780,50 +794,9 @@ impl Group {
             let _ = stream.set_nodelay(true);
             self.next_client += 1;
             let soup = SoupClient::new(self.setting.login.clone(), now_ns);
-            self.clients.insert(
-                number,
-                Client { stream, address, soup, is_readable: true, is_writable: true, closing: None },
-            );
+            self.clients.insert(number, Client { pump: Pump::new(stream), address, soup });
         }
     }
-}
-
-/// Throws away what a client sends; whether it may send more.
-fn is_open(client: &mut Client, bytes: &mut [u8]) -> bool {
-    match client.stream.read(bytes) {
-        Ok(length) => length > 0,
-        Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
-    }
-}
-
-/// Reads what a client sent, and sends what it is to get. Says how it ended, if it did.
-fn move_bytes(client: &mut Client, sequence: &Sequence, bytes: &mut [u8], now_ns: u64) -> Option<SoupEnd> {
-    let Client { stream, soup, is_readable, is_writable, .. } = client;
-    if *is_readable {
-        match stream.read(bytes) {
-            Ok(0) => soup.closed(),
-            Ok(length) => soup.receive(bytes.get(..length).unwrap_or_default(), sequence, now_ns),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => *is_readable = false,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => soup.closed(),
-        }
-    }
-    for _ in 0..MOST_IN_TURN {
-        soup.fill(sequence, now_ns);
-        if soup.output().is_empty() || soup.over().is_some() || !*is_writable {
-            break;
-        }
-        match stream.write(soup.output()) {
-            Ok(0) => soup.closed(),
-            Ok(length) => soup.sent(length, now_ns),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => *is_writable = false,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => soup.closed(),
-        }
-    }
-    // What a turn leaves is seen as work that is left: its socket will not tell of it.
-    soup.fill(sequence, now_ns);
-    soup.over()
 }
 
 #[cfg(test)]
