@@ -10,7 +10,7 @@ use tapeworks_ring::disruptor::{Consumer, Single};
 use tapeworks_ring::wait::WaitStrategy;
 use tapeworks_runtime::waiting::WakeUp;
 
-use crate::reader::Output;
+use crate::output::Output;
 
 /// Where a reader of the ring begins, and from which event on its clients get records.
 #[derive(Clone, Default)]

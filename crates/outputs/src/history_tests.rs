@@ -19,7 +19,7 @@ use tempfile::{TempDir, tempdir};
 
 use crate::begin::{Begin, Present, catch_up};
 use crate::clients::replay::tests::replayed;
-use crate::reader::Output;
+use crate::output::Output;
 
 #[path = "../../engine/tests/support/mod.rs"]
 mod support;

@@ -3,6 +3,7 @@
 pub mod begin;
 pub mod clients;
 pub mod multicast;
+mod output;
 pub mod questdb;
 mod reader;
 #[cfg(feature = "stream")]

@@ -7,90 +7,30 @@
 //! ```
 //!
 //! The [`Reader`] has what all outputs share: the consumer's end of the ring, where to [begin](Begin), the number of the next event,
-//! the wake-up, the stop flag and the rhythm of the status. An output has its books, records and sockets. A reader calls its output
-//! from one thread and in this order: first [`Output::restore`] and [`Output::events`] for the past, then [`Output::go_live`] once,
-//! then events and [`Output::serve`] in turns. An output is served only from the present on.
+//! the wake-up, the stop flag and the rhythm of the reports.
 //!
-//! Cost: each event is copied once (64 bytes), into a buffer that is used again. Per batch of events two calls of the
-//! output and some clock reads; nothing is allocated. A reader without events sleeps in [`Output::serve`], at most for
-//! [`Output::patience`].
+//! Cost: each event is copied once (64 bytes), into a buffer that is used again. Per batch of events two calls of the output and some
+//! clock reads; nothing is allocated. Without events the thread sleeps in [`Output::serve`], at most for [`Output::patience`].
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tapeworks_engine::Start;
-use tapeworks_engine::history::HistoryError;
 use tapeworks_market::Event;
-use tapeworks_ring::disruptor::{Consumer, Failed, PollError, Single};
+use tapeworks_ring::disruptor::{Consumer, PollError, Single};
 use tapeworks_ring::wait::WaitStrategy;
 use tapeworks_runtime::waiting::{UNWATCHED, WakeUp, may_sleep_unwatched};
 use tapeworks_runtime::worker::Worker;
 
 use crate::begin::{Begin, Present, catch_up};
+use crate::output::{Output, Position};
 
 /// Empty polls before a reader without a wake-up sleeps.
 const IDLE_POLLS: u32 = 100;
 
 /// How long a reader sleeps when the ring has no more events of the past for now.
 const PAST_PAUSE: Duration = Duration::from_micros(100);
-
-/// Where a reader is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Position {
-    /// The number of the next event.
-    pub(crate) next_event: u64,
-    /// Events in the ring that are not taken yet.
-    pub(crate) ring_lag: usize,
-}
-
-/// What a plant gives its events to: clients, a multicast group, a stream, a database.
-pub(crate) trait Output: Send + 'static {
-    /// Why it ends before it is stopped.
-    type Failure: From<HistoryError> + From<Failed> + Send + 'static;
-
-    /// How often [`Output::report`] is called.
-    const REPORT_EVERY: Duration = Duration::from_millis(100);
-
-    /// Whether [`Output::fall_behind`] is called. It costs a look at the ring's cursor for each batch.
-    const MAY_FALL_BEHIND: bool = false;
-
-    /// Continues from a state, in place of the events before it.
-    fn restore(&mut self, start: Start);
-
-    /// Takes the next events; `first` is the number of the first of them.
-    fn events(&mut self, first: u64, events: &[Event]) -> Result<(), Self::Failure>;
-
-    /// From here on events are of the present; `first` is the number of the first of those. Called once.
-    fn go_live(&mut self, _first: u64) {}
-
-    /// More than half of the ring waits for this reader: the output may skip records of the next events.
-    fn fall_behind(&mut self) {}
-
-    /// Does what sockets and time ask for. Waits up to `wait` for a socket, the time or the wake-up.
-    fn serve(&mut self, wait: Duration) -> Result<(), Self::Failure>;
-
-    /// How long [`Output::serve`] may wait at most when there are no events; 0 when it has work left.
-    fn patience(&self) -> Duration;
-
-    /// Whether events must be taken as they come. Otherwise they may gather for some milliseconds, which costs less.
-    fn is_urgent(&self) -> bool;
-
-    /// There are no events: the thread has time for something that can wait.
-    fn spare_time(&mut self) {}
-
-    /// The ring has ended: makes the records that waited for more events.
-    fn end(&mut self) {}
-
-    /// After the end: how long the next [`Output::serve`] may wait, or `None` when nothing is left to serve.
-    fn linger(&self) -> Option<Duration> {
-        None
-    }
-
-    /// Publishes what was done so far.
-    fn report(&mut self, _position: Position) {}
-}
 
 /// The reader of one output. See the [module](self).
 pub(crate) struct Reader<O, W: WaitStrategy> {
@@ -259,8 +199,10 @@ mod tests {
     use std::sync::atomic::AtomicU64;
     use std::sync::mpsc::{Sender, channel};
 
+    use tapeworks_engine::Start;
+    use tapeworks_engine::history::HistoryError;
     use tapeworks_market::{EventKind, InstrumentId, Publisher};
-    use tapeworks_ring::disruptor::{Builder, Producer};
+    use tapeworks_ring::disruptor::{Builder, Failed, Producer};
     use tapeworks_ring::wait::Yielding;
 
     use super::*;

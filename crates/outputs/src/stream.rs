@@ -22,7 +22,8 @@ use tapeworks_store::trade_of;
 use tokio::sync::mpsc;
 
 use crate::begin::Begin;
-use crate::reader::{Output, Reader};
+use crate::output::Output;
+use crate::reader::Reader;
 use tapeworks_engine::Start;
 use tapeworks_engine::history::HistoryError;
 use tapeworks_engine::replica::{Market, Special};

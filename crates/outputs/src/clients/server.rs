@@ -19,7 +19,8 @@ use super::distributor::{
 };
 use super::warm::ClientWarmer;
 use crate::begin::Begin;
-use crate::reader::{Output, Position, Reader};
+use crate::output::{Output, Position};
+use crate::reader::Reader;
 
 /// Where and what to serve.
 #[derive(Debug)]

@@ -18,7 +18,8 @@ use tapeworks_store::Schema;
 use tapeworks_store::live;
 
 use crate::begin::Begin;
-use crate::reader::{Output, Position, Reader};
+use crate::output::{Output, Position};
+use crate::reader::Reader;
 use tapeworks_engine::Start;
 use tapeworks_engine::history::HistoryError;
 use tapeworks_engine::replica::{Mode, Replica, Special};

@@ -14,7 +14,7 @@ use tapeworks_store::Schema;
 use super::QuestDbSetting;
 use super::output::{QuestDbFailure, REPORT_EVERY};
 use super::queue::{Again, Queue, bytes_of};
-use crate::reader::{Output, Position};
+use crate::output::{Output, Position};
 
 /// Bytes of records after which they go to the sender.
 const CHUNK_BYTES: usize = 1 << 20;
