@@ -16,8 +16,7 @@
 //! | --- | --- |
 //! | `rows` | the tables, and records as rows |
 //!
-//! Cost: the reader does for a record what the live clients' server does before it distributes it. Of the journal a
-//! replica of its own is made, with books.
+//! Cost: making a record costs what it costs in the clients' server. Sending from the journal needs a second replica, with books.
 
 #[cfg(feature = "questdb")]
 mod database;

@@ -140,7 +140,7 @@ impl Streaming {
     /// Waits until the engine has ended and its last events are in the queues of clients.
     ///
     /// # Errors
-    /// [`StreamFailure`] when it ended otherwise.
+    /// [`StreamFailure`] when it failed.
     pub fn join(self) -> Result<(), StreamFailure> {
         self.worker.join(StreamFailure::Panicked)
     }
@@ -220,7 +220,7 @@ impl Output for Feeding {
     }
 }
 
-/// When and by what event an instrument's NBBO changed last.
+/// The last change of an instrument's NBBO.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Change {
     event: u64,
@@ -239,7 +239,7 @@ fn signed(time: u64) -> i64 {
     i64::try_from(time).unwrap_or(i64::MAX)
 }
 
-/// A record in the encodings that somebody wants, each made once.
+/// A record in the requested encodings, each made once.
 struct Encoded<'a> {
     record: &'a Record,
     json: Option<Message>,
@@ -300,7 +300,7 @@ fn trade_record(instruments: &Instruments, event: u64, update: &NbboUpdate<'_>) 
     Some(Record { event, kind: Some(kind) })
 }
 
-/// Events in, records into the queues of those who want them.
+/// Events in, records into the queues of the clients that subscribed to them.
 struct RecordBuilder {
     market: Market,
     /// By instrument.
@@ -314,7 +314,7 @@ impl RecordBuilder {
         Self { market: Market::new(books), changes: Vec::new(), subscribers: Vec::new(), made: Vec::new() }
     }
 
-    /// Goes on from a state. When each NBBO changed before it is not known: the last event before it stands for that.
+    /// Continues from a state. It does not say when each NBBO last changed: the last event before it stands for that.
     fn restore(&mut self, start: Start) {
         let (event, now) = (start.first_event().saturating_sub(1), start.time().0);
         self.market.restore(start);
@@ -396,17 +396,17 @@ impl RecordBuilder {
         self.subscribers.push(subscriber);
     }
 
-    /// Whether a client is still to be given something.
+    /// Whether records wait for a client whose queue was full.
     fn owes(&self) -> bool {
         self.subscribers.iter().any(Subscriber::is_owed)
     }
 
-    /// All clients have missed what comes now, and get the last of it later.
+    /// Marks all clients as lagging: they miss the next events, and later get the last NBBOs of them.
     fn fall_behind(&mut self, counters: &StreamCounters) {
         self.subscribers.iter_mut().for_each(|subscriber| subscriber.fall_behind(counters));
     }
 
-    /// Gives those with room again what waits for them; those who are gone are forgotten.
+    /// Sends what waits to the clients that have room again, and removes the clients that have left.
     fn catch_up(&mut self, counters: &StreamCounters) {
         let Self { market, changes, subscribers, .. } = self;
         for subscriber in &mut *subscribers {

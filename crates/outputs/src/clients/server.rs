@@ -27,7 +27,7 @@ use crate::reader::Reader;
 pub struct ServerOptions {
     /// Where to listen; port 0 lets the system choose.
     pub address: SocketAddr,
-    /// What is served, and to whom.
+    /// The datasets, keys and limits.
     pub distributor: Options,
     /// Where the ring begins. Clients are served when all events of the past are taken: before that, a client that resumes would
     /// get them as if they happened now.
@@ -52,7 +52,7 @@ impl ServerOptions {
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// The address cannot be had: another program has the port, or it is not ours.
+    /// The address cannot be used: another program has the port, or it is not an address of this machine.
     #[error("cannot listen on {address} for clients: {source}")]
     Bind {
         /// The address.
@@ -60,22 +60,22 @@ pub enum ServerError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// The distributor cannot be made.
+    /// The distributor fails to start.
     #[error(transparent)]
     Distributor(#[from] DistributorError),
-    /// There are no connections to keep the way to a client warm.
+    /// The private connections that keep the sending code in the caches cannot be made.
     #[error("the way to a client cannot be kept warm: {0}")]
     Warm(std::io::Error),
-    /// There is no thread for it.
+    /// The thread cannot be started.
     #[error("no thread for the clients' server: {0}")]
     Thread(std::io::Error),
 }
 
-/// Why a server ended before it was told to.
+/// Why a server ended before it was stopped.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The system cannot wait for sockets any more.
+    /// Waiting for sockets fails.
     #[error("the clients' server cannot wait for sockets: {0}")]
     Poll(std::io::Error),
     /// The ring stands still.
@@ -92,10 +92,10 @@ pub enum ServeError {
     Panicked,
 }
 
-/// What a server is doing, some times a second.
+/// What a server has done and its connections, published five times a second.
 #[derive(Clone, Default, Debug)]
 pub struct Stats {
-    /// What was done so far.
+    /// Its counters.
     pub counters: Counters,
     /// Every connection.
     pub clients: Vec<ClientView>,
@@ -123,7 +123,7 @@ impl Server {
         self.address
     }
 
-    /// What it is doing, as of some tenths of a second ago.
+    /// Its statistics, at most some tenths of a second old.
     pub fn stats(&self) -> Stats {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -133,15 +133,15 @@ impl Server {
         Arc::clone(&self.stats)
     }
 
-    /// Whether the thread has ended: as it was told to, as the engine has ended, or with an error.
+    /// Whether the thread has ended: it was stopped, the engine has ended, or it failed.
     pub fn is_finished(&self) -> bool {
         self.worker.is_finished()
     }
 
-    /// Waits until the engine has ended and clients have read what was left for them, or took too long.
+    /// Waits until the engine has ended and clients have read what waits for them or had their time.
     ///
     /// # Errors
-    /// [`ServeError`] when it ended otherwise.
+    /// [`ServeError`] when it failed.
     pub fn join(self) -> Result<(), ServeError> {
         self.worker.join(ServeError::Panicked)
     }
@@ -149,16 +149,16 @@ impl Server {
     /// Stops it now.
     ///
     /// # Errors
-    /// [`ServeError`] when it had ended before, and why.
+    /// [`ServeError`] when it had failed before.
     pub fn stop(self) -> Result<(), ServeError> {
         self.worker.stop(ServeError::Panicked)
     }
 }
 
-/// The longest sleep while there are clients: replays and heartbeats wake nobody.
+/// The longest sleep while there are clients: replays and heartbeats do not wake the thread.
 const SLEEP: Duration = Duration::from_millis(20);
 
-/// Starts a server of the events that `consumer` gives: the first has the number that [`ServerOptions::begin`] tells.
+/// Starts a server of the events that `consumer` brings; [`ServerOptions::begin`] has the number of the first.
 ///
 /// # Errors
 /// [`ServerError`].
@@ -169,7 +169,7 @@ pub fn start<W: WaitStrategy + 'static>(
     start_on(bind(options.address)?, options, consumer)
 }
 
-/// Takes an address for a server that is started later.
+/// Binds the address of a server that is started later.
 ///
 /// # Errors
 /// [`ServerError::Bind`].
@@ -177,7 +177,7 @@ pub fn bind(address: SocketAddr) -> Result<TcpListener, ServerError> {
     TcpListener::bind(address).map_err(|source| ServerError::Bind { address, source })
 }
 
-/// As [`start`], on a listener that is there already.
+/// As [`start`], on a listener that is bound already.
 ///
 /// # Errors
 /// [`ServerError`].
@@ -220,7 +220,7 @@ struct Clients {
 }
 
 impl Clients {
-    /// The time since the start, by a clock that nobody can set.
+    /// The time since the start, by a clock that cannot be set.
     fn steady(&self) -> Nanos {
         Nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }

@@ -47,7 +47,7 @@ fn session_name(started: Nanos) -> [u8; 10] {
     name
 }
 
-/// What is sent where.
+/// What is sent, and where.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MulticastSetting {
     /// The group and its port; an address of one machine works too.
@@ -56,15 +56,15 @@ pub struct MulticastSetting {
     pub interface: Ipv4Addr,
     /// How many routers the packets may pass; 0 keeps them on this machine.
     pub hops: u32,
-    /// Where requests for messages are taken (UDP).
+    /// Where requests for messages are served (UDP).
     pub retransmission: Option<SocketAddr>,
     /// Where SoupBinTCP is served (TCP).
     pub soupbintcp: Option<SocketAddr>,
-    /// Who may log in there: user (at most 6 letters) and password (at most 10); everybody unless given.
+    /// The login there: user (at most 6 letters) and password (at most 10). Without it every login is accepted.
     pub login: Option<Credentials>,
     /// The schemas whose records are sent.
     pub schemas: Vec<Schema>,
-    /// In this time every symbol mapping is sent once more.
+    /// Every symbol mapping is sent again in this time.
     pub mappings_every: Duration,
     /// Bytes of messages and their lengths that are kept for retransmission.
     pub store_bytes: usize,
@@ -72,8 +72,8 @@ pub struct MulticastSetting {
     pub max_connections: usize,
     /// How long the thread sleeps when there is nothing to do.
     pub idle_sleep: Duration,
-    /// How long the end of the session is told, what is asked for again answered, and TCP clients waited for; ten times as long
-    /// while messages are asked for again.
+    /// How long, after the end of the session, the end is sent, requests are answered and TCP clients are served; up to ten times as
+    /// long while there are requests.
     pub linger: Duration,
 }
 
@@ -111,7 +111,7 @@ pub enum MulticastError {
         /// What the system said.
         source: io::Error,
     },
-    /// An address cannot be had.
+    /// An address cannot be used.
     #[error("cannot listen on {address} for {what}: {source}")]
     Bind {
         /// For whom.
@@ -121,16 +121,16 @@ pub enum MulticastError {
         /// What the system said.
         source: io::Error,
     },
-    /// There is no thread, or it cannot wait for sockets.
+    /// The thread cannot be started, or cannot wait for sockets.
     #[error("no thread for the multicast: {0}")]
     Thread(io::Error),
 }
 
-/// Why it ended before it was told to.
+/// Why it ended before it was stopped.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum MulticastFailure {
-    /// The system cannot wait for sockets any more.
+    /// Waiting for sockets fails.
     #[error("the multicast cannot wait for sockets: {0}")]
     Poll(io::Error),
     /// The ring stands still.
@@ -159,7 +159,7 @@ pub struct MulticastStats {
     pub bytes: u64,
     /// Packets that the system did not take. Their messages can be requested again.
     pub unsent: u64,
-    /// What the system said last of one that it did not take.
+    /// The system's error for the last packet that it did not take.
     pub error: Option<String>,
     /// Messages longer than a packet, which were left out.
     pub too_long: u64,
@@ -169,7 +169,7 @@ pub struct MulticastStats {
     pub answers: u64,
     /// Messages in the answers.
     pub answered_messages: u64,
-    /// Requests that were refused: not kept any more, of another session, or no requests.
+    /// Requests that were refused: for messages that are no longer kept, of another session, or malformed.
     pub refused_requests: u64,
     /// Answers that the system did not take.
     pub unsent_answers: u64,
@@ -177,13 +177,13 @@ pub struct MulticastStats {
     pub clients: u64,
     /// TCP connections so far.
     pub connections: u64,
-    /// Of them, those turned away because there were too many.
+    /// Of them, those refused because there were too many.
     pub refused_connections: u64,
     /// Logins rejected.
     pub rejected_logins: u64,
-    /// Clients sent away because they did not keep up, or said nothing for too long.
+    /// Clients disconnected because they did not keep up, or were silent for too long.
     pub slow_clients: u64,
-    /// Clients sent away for what no client says.
+    /// Clients disconnected because they sent something other than packets of a client.
     pub malformed_clients: u64,
     /// Messages copied for TCP clients.
     pub tcp_messages: u64,
@@ -201,7 +201,7 @@ pub struct Multicast {
 }
 
 impl Multicast {
-    /// Where requests for messages are taken.
+    /// Where requests for messages are served.
     pub const fn retransmission(&self) -> Option<SocketAddr> {
         self.retransmission
     }
@@ -211,7 +211,7 @@ impl Multicast {
         self.soupbintcp
     }
 
-    /// What was done, as of some tenths of a second ago.
+    /// Its statistics, at most some tenths of a second old.
     pub fn stats(&self) -> MulticastStats {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -226,18 +226,18 @@ impl Multicast {
         self.worker.is_finished()
     }
 
-    /// Waits until the engine has ended and the end of the session was told.
+    /// Waits until the engine has ended and the end of the session was sent.
     ///
     /// # Errors
-    /// [`MulticastFailure`] when it ended otherwise.
+    /// [`MulticastFailure`] when it failed.
     pub fn join(self) -> Result<(), MulticastFailure> {
         self.worker.join(MulticastFailure::Panicked)
     }
 
-    /// Stops it now, without an end of the session.
+    /// Stops it now. The end of the session is not sent.
     ///
     /// # Errors
-    /// [`MulticastFailure`] when it had ended before, and why.
+    /// [`MulticastFailure`] when it had failed before.
     pub fn stop(self) -> Result<(), MulticastFailure> {
         self.worker.stop(MulticastFailure::Panicked)
     }
@@ -251,7 +251,7 @@ pub struct Sockets {
     soupbintcp: Option<TcpListener>,
 }
 
-/// Takes the addresses, so that one that cannot be had is told before anything starts.
+/// Binds the addresses, so that one that cannot be used is reported before anything starts.
 ///
 /// # Errors
 /// [`MulticastError`].
@@ -268,7 +268,7 @@ pub fn bind(setting: &MulticastSetting) -> Result<Sockets, MulticastError> {
     Ok(Sockets { sender, retransmission: retransmission.transpose()?, soupbintcp: soupbintcp.transpose()? })
 }
 
-/// Starts sending the records of the events that `consumer` gives. `on_refusal` is told of clients and requests that are refused.
+/// Starts sending the records of the events that `consumer` brings. `on_refusal` gets the clients and requests that are refused.
 ///
 /// # Errors
 /// [`MulticastError`].
@@ -300,7 +300,7 @@ pub fn start<W: WaitStrategy + 'static>(
         wake_up.is_for_poll(Waker::new(registry, WAKER).map_err(MulticastError::Thread)?);
     }
     let mut replica = Replica::new(books);
-    // Records need to know what was before; those of before the session are not sent.
+    // Records depend on earlier events; records from before the session are not sent.
     setting.schemas.iter().for_each(|schema| replica.set_mode(*schema, Mode::idle(*schema)));
     let stats = Arc::new(Mutex::new(MulticastStats::default()));
     let (began, idle_sleep) = (Instant::now(), setting.idle_sleep);
@@ -506,7 +506,7 @@ impl Output for Group {
         if self.has_work() { Duration::ZERO } else { TICK }
     }
 
-    /// The group's receivers are not known.
+    /// Always: the group's receivers are not known.
     fn is_urgent(&self) -> bool {
         true
     }
@@ -616,7 +616,7 @@ impl Group {
         }
     }
 
-    /// What is due: mappings for late joiners, a heartbeat.
+    /// Puts what is due: mappings for late joiners, a heartbeat.
     fn pass_time(&mut self) {
         if !self.is_live {
             return;
@@ -749,7 +749,7 @@ impl Group {
                     *has_requests = false;
                     return;
                 }
-                // What an earlier answer met with, such as a port that nobody listens at.
+                // The error of an earlier answer, such as a closed port.
                 Err(_) => continue,
             };
             counters.requests += 1;
@@ -776,7 +776,7 @@ impl Group {
             return;
         };
         for _ in 0..MOST_IN_TURN {
-            // None there, or no more descriptors: it is tried again at the next tick.
+            // No connection, or no more descriptors: tried again at the next tick.
             let Ok((mut stream, address)) = listener.accept() else {
                 self.has_callers = false;
                 return;
@@ -791,7 +791,7 @@ impl Group {
                 self.refused_clients.refused(address, &reason, now_ns);
                 continue;
             }
-            // Slower without, and no reason to refuse.
+            // Without it the client is slower, which is no reason to refuse it.
             let _ = stream.set_nodelay(true);
             self.next_client += 1;
             let soup = SoupClient::new(self.setting.login.clone(), now_ns);

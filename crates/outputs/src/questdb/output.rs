@@ -28,13 +28,13 @@ pub(super) const REPORT_EVERY: Duration = Duration::from_millis(100);
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum QuestDbError {
-    /// The client does not take its options.
+    /// The client library refuses its options.
     #[error("cannot be a client of QuestDB: {reason}")]
     Client {
-        /// What it said.
+        /// Its error.
         reason: String,
     },
-    /// There is no thread.
+    /// A thread cannot be started.
     #[error("no thread for QuestDB: {0}")]
     Thread(io::Error),
 }
@@ -69,8 +69,8 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
     thread::Builder::new().name(name.to_owned()).spawn(run).map_err(QuestDbError::Thread)
 }
 
-/// Starts sending the records of the events that `consumer` gives. Whether there is a server is
-/// seen later: [`QuestDb::status`].
+/// Starts sending the records of the events that `consumer` brings. It also starts without a server: see
+/// [`QuestDb::status`].
 ///
 /// # Errors
 /// [`QuestDbError`].
@@ -92,8 +92,8 @@ pub fn start<W: WaitStrategy + 'static>(
     });
     let making = Making::new(Arc::clone(&queue), setting, books);
     let reader = Reader::new(making, consumer, begin, IDLE_SLEEP);
-    queue.tell();
-    // From here on an error drops this, which ends the threads there are.
+    queue.publish();
+    // From here on an error drops this, which ends the threads that run.
     let mut started = QuestDb { queue, reader: None, others: Vec::new() };
     started.others.push(spawn("questdb send", move || sending.run())?);
     if let Some(repeating) = repeating {
@@ -104,12 +104,12 @@ pub fn start<W: WaitStrategy + 'static>(
 }
 
 impl QuestDb {
-    /// What was done, as of some tenths of a second ago, for another thread.
+    /// The status for another thread, at most some tenths of a second old.
     pub fn status_handle(&self) -> Arc<Mutex<QuestDbStatus>> {
-        self.queue.shown()
+        self.queue.published()
     }
 
-    /// What was done, as of now.
+    /// The status as of now.
     pub fn status(&self) -> QuestDbStatus {
         self.queue.status()
     }
@@ -119,20 +119,20 @@ impl QuestDb {
         self.reader.as_ref().is_none_or(Worker::is_finished)
     }
 
-    /// Waits until the engine has ended and what waits is sent, or until that takes longer than the setting lets it. Returns
-    /// what was done.
+    /// Waits until the engine has ended and what waits is sent, or until the setting's time for that is over. Returns the
+    /// status.
     ///
     /// # Errors
-    /// [`QuestDbFailure`] when it ended otherwise.
+    /// [`QuestDbFailure`] when it failed.
     pub fn join(mut self) -> Result<QuestDbStatus, QuestDbFailure> {
         self.end(false)?;
         Ok(self.queue.status())
     }
 
-    /// Stops it now: what waits is not sent. Returns what was done.
+    /// Stops it now: what waits is not sent. Returns the status.
     ///
     /// # Errors
-    /// [`QuestDbFailure`] when it had ended before, and why.
+    /// [`QuestDbFailure`] when it had failed before.
     pub fn stop(mut self) -> Result<QuestDbStatus, QuestDbFailure> {
         self.end(true)?;
         Ok(self.queue.status())
@@ -152,7 +152,7 @@ impl QuestDb {
             self.queue.stop();
         }
         let others = self.others.drain(..).map(JoinHandle::join).filter(Result::is_err).count();
-        self.queue.tell();
+        self.queue.publish();
         match ended {
             Ok(()) if others > 0 => Err(QuestDbFailure::Panicked),
             ended => ended,
