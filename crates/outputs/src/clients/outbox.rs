@@ -53,7 +53,7 @@ impl Outbox {
         }
     }
 
-    /// Whatever is put from now on is compressed.
+    /// Compresses what is put from now on.
     pub(super) fn compress(&mut self) -> io::Result<()> {
         self.seal()?;
         self.compressor = Some(Box::new(Compressor::new(Vec::new(), ZSTD_LEVEL)?));

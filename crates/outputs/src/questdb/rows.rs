@@ -1,7 +1,7 @@
 //! Records as rows of tables: the columns of each schema, as SQL and as lines of the InfluxDB line protocol.
 //!
 //! A record type lists its columns once, as calls on [`Columns`], tags first as the protocol wants them. The same list
-//! describes the table and writes the rows. Names are DBN's. What is undefined is left out, and so is null.
+//! describes the table and writes the rows. Names are DBN's. Undefined values are left out, so they are null.
 //!
 //! Sources: the `dbn` crate for the records, QuestDB's *InfluxDB Line Protocol* and its SQL reference for the rest.
 
@@ -21,7 +21,7 @@ use tapeworks_store::live::Item;
 /// 1 as a price of DBN.
 const UNIT: f64 = 1e9;
 
-/// What lists of columns are told to.
+/// What takes a list of columns: a table's declaration, or a row.
 trait Columns {
     /// A word of a few that come again and again; `None` is null.
     fn tag(&mut self, name: &'static str, value: Option<&str>) -> questdb::Result<()>;

@@ -1,4 +1,4 @@
-//! What goes into QuestDB.
+//! The settings of the output into QuestDB.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub struct QuestDbSetting {
     pub host: String,
     /// Its port of HTTP.
     pub port: u16,
-    /// Who we are.
+    /// The login.
     pub login: Option<QuestDbLogin>,
     /// The schemas whose records become rows.
     pub schemas: Vec<Schema>,

@@ -1,4 +1,4 @@
-//! What a client of the stream asks for, in the query of its address.
+//! The request of a stream's client, in the query of its address.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ pub enum Encoding {
     Protobuf,
 }
 
-/// What a client asks for. Gaps are told to everybody.
+/// A client's subscription. Every client gets gaps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
     /// How records are encoded.
