@@ -131,9 +131,9 @@ fn a_replay_from_a_checkpoint_is_the_days_to_the_last_byte() {
             let of = |history: &Arc<dyn History>| {
                 replayed(Arc::clone(history), &options().books, schemas, start).unwrap()
             };
-            let (expected, told) = (of(&whole), of(&some));
-            let (one, other) = (told.1.len(), expected.1.len());
-            assert!(told == expected, "{schemas:?} from {start:?}: {one} and {other} bytes");
+            let (expected, received) = (of(&whole), of(&some));
+            let (one, other) = (received.1.len(), expected.1.len());
+            assert!(received == expected, "{schemas:?} from {start:?}: {one} and {other} bytes");
             bytes += one;
         }
     }
@@ -156,8 +156,11 @@ fn the_journal_keeps_what_its_checkpoints_need_and_tells_from_when_on_there_is_s
         let refused = replay(&some, schemas, Nanos(0)).unwrap_err();
         let HistoryError::NotKept { earliest } = refused else { panic!("{refused}") };
         assert!(refused.to_string().contains(&format!("start={}", earliest.0)), "{refused}");
-        let (_, told) = replay(&some, schemas, earliest).unwrap();
-        assert!(told == replay(&whole, schemas, earliest).unwrap().1 && !told.is_empty(), "{schemas:?}");
+        let (_, received) = replay(&some, schemas, earliest).unwrap();
+        assert!(
+            received == replay(&whole, schemas, earliest).unwrap().1 && !received.is_empty(),
+            "{schemas:?}"
+        );
         assert!(replay(&some, schemas, Nanos(earliest.0 - 1)).is_err());
     }
     // What is kept is of no use to a plant of another configuration.

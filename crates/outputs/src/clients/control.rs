@@ -707,14 +707,14 @@ mod tests {
         let options = ["SPX   260117C05000000", "BRK.B 260117P00300500"];
         let line = format!("schema=mbo|symbols={}\n", options.join(","));
         let requests = receive(&mut admitted(), &line).unwrap();
-        let [Request::Subscribe(asked)] = &requests[..] else { panic!("{requests:?}") };
+        let [Request::Subscribe(subscription)] = &requests[..] else { panic!("{requests:?}") };
         let symbols = options.map(|one| Symbol::from_bytes(one.as_bytes()).unwrap()).to_vec();
-        assert_eq!(asked.wanted, Wanted::Symbols(symbols));
+        assert_eq!(subscription.wanted, Wanted::Symbols(symbols));
     }
 
     #[test]
     fn values_that_cannot_be_used_are_named() {
-        for (line, told) in [
+        for (line, reason) in [
             ("schema=mbp-2|symbols=A", "schema=mbp-2: expected one of mbo"),
             ("schema=mbo|symbols=A|stype_in=parent", "stype_in=parent: expected raw_symbol or instrument_id"),
             ("schema=mbo", "'symbols' is missing"),
@@ -727,7 +727,7 @@ mod tests {
             ("hello", "'hello' is no subscription"),
         ] {
             let refusal = receive(&mut admitted(), &format!("{line}\n")).unwrap_err().to_string();
-            assert!(refusal.contains(told), "{line}: {refusal}");
+            assert!(refusal.contains(reason), "{line}: {refusal}");
             assert!(
                 !Session::refusal(&Refusal::Unexpected { line: refusal, expected: "x|y\n" })
                     .contains("y\n\n")

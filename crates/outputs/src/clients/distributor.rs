@@ -557,7 +557,7 @@ impl Distributor {
         };
         for client in self.clients.iter_mut().flatten() {
             if client.is_started() && client.sees(event.publisher.0) {
-                client.tell(|bytes| live::system(event.ts_recv, SystemCode::Other, &text, bytes));
+                client.notify(|bytes| live::system(event.ts_recv, SystemCode::Other, &text, bytes));
                 self.counters.gaps += 1;
             }
         }
@@ -846,12 +846,12 @@ impl Distributor {
                 ),
             };
             let text = format!("{what}: {}{more}", names.join(", "));
-            client.tell(|bytes| live::error(*now, ErrorCode::SymbolResolutionFailed, &text, bytes));
+            client.notify(|bytes| live::error(*now, ErrorCode::SymbolResolutionFailed, &text, bytes));
         }
         if subscription.is_last {
             let id = subscription.id.map_or_else(String::new, |id| format!(" {id}"));
             let text = format!("Subscription request{id} for {schema} data succeeded");
-            client.tell(|bytes| live::system(*now, SystemCode::SubscriptionAcknowledged, &text, bytes));
+            client.notify(|bytes| live::system(*now, SystemCode::SubscriptionAcknowledged, &text, bytes));
         }
         if subscription.has_snapshot {
             let batch = replica.snapshot(schema, &|instrument| chosen.contains(instrument));
@@ -872,7 +872,7 @@ impl Distributor {
         client.unsubscribe(subscription, &replica.market.instruments);
         if client.is_started() && subscription.is_last {
             let text = format!("Unsubscribed from {} data", subscription.schema);
-            client.tell(|bytes| live::system(now, SystemCode::UnsubscribeAcknowledged, &text, bytes));
+            client.notify(|bytes| live::system(now, SystemCode::UnsubscribeAcknowledged, &text, bytes));
         }
         self.watch(place);
     }
@@ -1090,7 +1090,7 @@ impl Distributor {
         if client.begin(now).is_err() {
             return self.close(place);
         }
-        client.tell(|bytes| live::error(now.wall, code, text, bytes));
+        client.notify(|bytes| live::error(now.wall, code, text, bytes));
         self.unwatch(place);
         if let Some(client) = self.client(place) {
             client.leave(until);

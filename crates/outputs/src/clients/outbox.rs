@@ -235,11 +235,11 @@ mod tests {
             assert!(dropped > 0 && dropped < waiting);
             outbox.own().extend_from_slice(b"too slow");
             outbox.seal().unwrap();
-            let told = all_of(&mut outbox, slow, is_compressed);
+            let received = all_of(&mut outbox, slow, is_compressed);
             let mut expected = vec![0; 300];
             expected.extend(0..100);
             expected.extend_from_slice(b"too slow");
-            assert_eq!(told, expected, "compressed: {is_compressed}");
+            assert_eq!(received, expected, "compressed: {is_compressed}");
         }
     }
 
@@ -289,16 +289,16 @@ mod tests {
             outbox.seal().unwrap();
             while outbox.write(&mut slow).unwrap() > 0 {}
             prop_assert!(outbox.is_empty());
-            let mut told = slow.0;
+            let mut received = slow.0;
             if is_compressed {
                 let mut plain = Vec::new();
                 let mut decoder = zstd::stream::write::Decoder::new(&mut plain).unwrap();
-                decoder.write_all(&told).unwrap();
+                decoder.write_all(&received).unwrap();
                 decoder.flush().unwrap();
                 drop(decoder);
-                told = plain;
+                received = plain;
             }
-            prop_assert_eq!(told, expected);
+            prop_assert_eq!(received, expected);
         }
     }
 }

@@ -392,14 +392,14 @@ mod tests {
             let records = messages.iter().filter(|message| is_record(message)).count();
             prop_assert_eq!(queue.len(), records);
             prop_assert_eq!(queue.not_records() as usize, messages.len() - records);
-            let mut told = 0;
+            let mut received = 0;
             while let Ok(Some(record)) = queue.pop() {
-                told += 1;
+                received += 1;
                 let _time = dbn::Record::raw_index_ts(&record);
                 // Fields that mean nothing are an error, not a panic.
                 let _text = Encoder::new(Vec::new(), false, true, true).encode_ref_with_sym(record, None);
             }
-            prop_assert_eq!(told, records);
+            prop_assert_eq!(received, records);
         }
     }
 

@@ -578,7 +578,7 @@ mod tests {
         for price in [1, 100_000, 123_456_789, 12_345_600_000, 9_000_000_000_000_000, -350_000_000] {
             let bar = OhlcvMsg { open: price, ..OhlcvMsg::default_for_schema(dbn::Schema::Ohlcv1S) };
             let line = line(Schema::Ohlcv1S, &bar, &item(1, 1)).unwrap();
-            let told: f64 =
+            let received: f64 =
                 line.split("open=").nth(1).unwrap().split([',', ' ']).next().unwrap().parse().unwrap();
             let exact = format!(
                 "{}{}.{:09}",
@@ -586,7 +586,7 @@ mod tests {
                 price.abs() / 1_000_000_000,
                 price.abs() % 1_000_000_000
             );
-            assert_eq!(told, exact.parse::<f64>().unwrap(), "{line}");
+            assert_eq!(received, exact.parse::<f64>().unwrap(), "{line}");
         }
     }
 }

@@ -155,9 +155,9 @@ mod tests {
             ("?sybmols=A", "the parameter \"sybmols\" does not exist"),
             ("?schema=nbbo&schema=trades", "the parameter 'schema' is there twice"),
         ];
-        for (query, told) in wrong {
+        for (query, message) in wrong {
             let error = read(query).unwrap_err().to_string();
-            assert!(error.starts_with(told), "{query}: {error}");
+            assert!(error.starts_with(message), "{query}: {error}");
             assert_eq!(error.lines().count(), 1);
         }
     }

@@ -716,7 +716,7 @@ impl Client {
     pub(super) fn name(&mut self, now: Nanos, instrument: InstrumentId, symbol: Symbol, by_number: bool) {
         if !self.named.contains(instrument.index()) {
             insert(&mut self.named, instrument);
-            self.tell(|bytes| live::symbol_mapping(now, instrument, symbol, by_number, bytes));
+            self.notify(|bytes| live::symbol_mapping(now, instrument, symbol, by_number, bytes));
         }
     }
 
@@ -737,7 +737,7 @@ impl Client {
     }
 
     /// Puts a message about the session into the queue, which has room for it.
-    pub(super) fn tell(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn notify(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         if self.has_ts_out() {
             let mut record = Vec::new();
             write(&mut record);
@@ -859,7 +859,7 @@ impl Client {
             && let Some(count) = self.skipping.take()
         {
             let text = format!("slow reader: {count} records were skipped");
-            self.tell(|bytes| live::error(now, ErrorCode::SkippedRecords, &text, bytes));
+            self.notify(|bytes| live::error(now, ErrorCode::SkippedRecords, &text, bytes));
         }
         if waiting < limit / 8 && !self.conflated.is_empty() {
             for record in self.conflated.take() {
@@ -911,7 +911,7 @@ impl Client {
             return false;
         }
         self.last_sent = now.steady;
-        self.tell(|bytes| live::system(now.wall, SystemCode::Heartbeat, "", bytes));
+        self.notify(|bytes| live::system(now.wall, SystemCode::Heartbeat, "", bytes));
         true
     }
 
@@ -954,7 +954,7 @@ impl Client {
             interest.replayed = Vec::new();
             interest.merge();
             let text = format!("Finished {schema} replay");
-            self.tell(|bytes| live::system(now, SystemCode::ReplayCompleted, &text, bytes));
+            self.notify(|bytes| live::system(now, SystemCode::ReplayCompleted, &text, bytes));
         }
         let kept = std::mem::take(&mut self.kept);
         // The replay waited for room, but what was kept did not.
