@@ -11,15 +11,6 @@ use tapeworks_engine::history::HistoryError;
 use tapeworks_market::Event;
 use tapeworks_ring::disruptor::Failed;
 
-/// Where a reader is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Position {
-    /// The number of the next event.
-    pub(crate) next_event: u64,
-    /// Events in the ring that are not taken yet.
-    pub(crate) ring_lag: usize,
-}
-
 /// A way for a plant's records to leave it: clients, a multicast group, a stream, a database.
 pub(crate) trait Output: Send + 'static {
     /// Why it ends before it is stopped.
@@ -63,6 +54,6 @@ pub(crate) trait Output: Send + 'static {
         None
     }
 
-    /// Publishes what was done so far.
-    fn report(&mut self, _position: Position) {}
+    /// Publishes its counters; `ring_lag` events in the ring are not taken yet.
+    fn report(&mut self, _ring_lag: usize) {}
 }

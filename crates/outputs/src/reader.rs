@@ -24,7 +24,7 @@ use tapeworks_runtime::waiting::{UNWATCHED, WakeUp, may_sleep_unwatched};
 use tapeworks_runtime::worker::Worker;
 
 use crate::begin::{Begin, Present, catch_up};
-use crate::output::{Output, Position};
+use crate::output::Output;
 
 /// Empty polls before a reader without a wake-up sleeps.
 const IDLE_POLLS: u32 = 100;
@@ -190,7 +190,7 @@ impl<O: Output, W: WaitStrategy + 'static> Reader<O, W> {
 
     fn report(&mut self) {
         self.reported = Instant::now();
-        self.output.report(Position { next_event: self.next, ring_lag: self.consumer.lag() });
+        self.output.report(self.consumer.lag());
     }
 }
 

@@ -1,7 +1,7 @@
-//! The venues' servers: retransmission by UDP and snapshots by TCP, all on one thread that sleeps while nobody asks.
+//! The venues' servers: retransmission by UDP and snapshots by TCP, all on one thread that sleeps while there are no requests.
 //!
-//! What a client can do to others is bounded: each turn takes some datagrams or some bytes of each, a connection that does
-//! nothing is closed in time, and where there are too many the oldest that has not logged in goes.
+//! No client can hold up the others: each turn takes some datagrams or some bytes of each, an idle connection is closed in time, and
+//! where there are too many connections the oldest without a login is closed.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -24,7 +24,7 @@ use crate::report::{Counters, add};
 const MOST_CONNECTIONS: usize = 512;
 /// Datagrams or connections that a socket gives in one turn.
 const MOST_IN_TURN: usize = 64;
-/// How often connections are looked at for the time.
+/// How often the time limits of connections are checked.
 const TICK: Duration = Duration::from_millis(100);
 
 const WAKER: Token = Token(0);

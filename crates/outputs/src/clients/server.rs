@@ -19,7 +19,7 @@ use super::distributor::{
 };
 use super::warm::ClientWarmer;
 use crate::begin::Begin;
-use crate::output::{Output, Position};
+use crate::output::Output;
 use crate::reader::Reader;
 
 /// Where and what to serve.
@@ -282,13 +282,13 @@ impl Output for Clients {
         (has_time && !self.distributor.is_idle()).then(|| self.distributor.patience(Duration::from_millis(1)))
     }
 
-    fn report(&mut self, position: Position) {
+    fn report(&mut self, ring_lag: usize) {
         let stats = Stats {
             counters: *self.distributor.counters(),
             clients: self.distributor.clients(),
             evicted: self.distributor.evicted(),
             next_event: self.distributor.next_event(),
-            ring_lag: position.ring_lag,
+            ring_lag,
             queued_bytes: self.distributor.queued_bytes(),
         };
         *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;

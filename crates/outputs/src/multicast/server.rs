@@ -18,7 +18,7 @@ use tapeworks_store::Schema;
 use tapeworks_store::live;
 
 use crate::begin::Begin;
-use crate::output::{Output, Position};
+use crate::output::Output;
 use crate::reader::Reader;
 use tapeworks_engine::Start;
 use tapeworks_engine::history::HistoryError;
@@ -439,7 +439,7 @@ struct Group {
 struct Lingering {
     began: Instant,
     until: Instant,
-    /// The requests at the last look.
+    /// The requests so far.
     requests: u64,
 }
 
@@ -531,7 +531,7 @@ impl Output for Group {
         (Instant::now() < lingering.until).then_some(wait)
     }
 
-    fn report(&mut self, position: Position) {
+    fn report(&mut self, ring_lag: usize) {
         let kept = self.sequence.kept();
         let open = self.clients.values().filter(|client| !client.pump.is_finished());
         let stats = MulticastStats {
@@ -541,7 +541,7 @@ impl Output for Group {
             too_long: self.sequence.too_long(),
             clients: self.clients.len() as u64,
             tcp_messages: self.counters.tcp_messages + open.map(|client| client.soup.messages()).sum::<u64>(),
-            ring_lag: position.ring_lag,
+            ring_lag,
             ..self.counters.clone()
         };
         *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;

@@ -14,7 +14,7 @@ use tapeworks_store::Schema;
 use super::QuestDbSetting;
 use super::output::{QuestDbFailure, REPORT_EVERY};
 use super::queue::{Again, Queue, bytes_of};
-use crate::output::{Output, Position};
+use crate::output::Output;
 
 /// Bytes of records after which they go to the sender.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -130,8 +130,8 @@ impl Output for Making {
         self.flush();
     }
 
-    fn report(&mut self, position: Position) {
-        self.queue.progress(|status| status.ring_lag = position.ring_lag);
+    fn report(&mut self, ring_lag: usize) {
+        self.queue.progress(|status| status.ring_lag = ring_lag);
     }
 }
 
