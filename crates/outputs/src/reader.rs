@@ -20,11 +20,14 @@ use std::time::{Duration, Instant};
 use tapeworks_market::Event;
 use tapeworks_ring::disruptor::{Consumer, PollError, Single};
 use tapeworks_ring::wait::WaitStrategy;
-use tapeworks_runtime::waiting::{UNWATCHED, WakeUp, may_sleep_unwatched};
+use tapeworks_runtime::waiting::{UNWATCHED, may_sleep_unwatched};
 use tapeworks_runtime::worker::Worker;
 
 use crate::begin::{Begin, Present, catch_up};
 use crate::output::Output;
+
+/// Events after which an output is served, even if it has no work that it knows of.
+const MOST_UNSERVED: usize = 4_096;
 
 /// Empty polls before a reader without a wake-up sleeps.
 const IDLE_POLLS: u32 = 100;
@@ -96,9 +99,9 @@ impl<O: Output, W: WaitStrategy + 'static> Reader<O, W> {
         }
         let Self { begin, present, consumer, stop, output, .. } = self;
         self.next = catch_up(begin, present, consumer, stop, output)?;
-        let mut idle_polls = 0;
+        let (mut idle_polls, mut unserved) = (0, 0);
         while !self.is_stopped() {
-            let Some(taken) = self.turn()? else { return self.linger() };
+            let Some(mut taken) = self.turn()? else { return self.linger() };
             self.report_when_due();
             if !self.present.is_reached() {
                 if taken == 0 {
@@ -106,23 +109,37 @@ impl<O: Output, W: WaitStrategy + 'static> Reader<O, W> {
                 }
                 continue;
             }
+            if taken == 0 {
+                self.output.spare_time();
+                if let Some(wake_up) = &wake_up {
+                    wake_up.arm();
+                    // Once more: events that were published before the wake-up was armed do not wake the thread.
+                    let Some(more) = self.turn()? else { return self.linger() };
+                    if more == 0 {
+                        self.output.serve(self.output.patience())?;
+                        unserved = 0;
+                    }
+                    wake_up.disarm();
+                    taken = more;
+                } else {
+                    self.output.serve(Duration::ZERO)?;
+                    unserved = 0;
+                    idle_polls += 1;
+                    if idle_polls > IDLE_POLLS {
+                        std::thread::sleep(self.idle_sleep);
+                    } else {
+                        std::thread::yield_now();
+                    }
+                }
+            }
             if taken > 0 {
                 idle_polls = 0;
-                let wait = if self.may_gather() { self.gathering_time() } else { Duration::ZERO };
-                self.output.serve(wait)?;
-                continue;
-            }
-            self.output.spare_time();
-            if let Some(wake_up) = &wake_up {
-                let Some(()) = self.sleep(wake_up)? else { return self.linger() };
-                continue;
-            }
-            self.output.serve(Duration::ZERO)?;
-            idle_polls += 1;
-            if idle_polls > IDLE_POLLS {
-                std::thread::sleep(self.idle_sleep);
-            } else {
-                std::thread::yield_now();
+                unserved += taken;
+                let may_gather = self.may_gather();
+                if may_gather || unserved >= MOST_UNSERVED || self.output.patience().is_zero() {
+                    self.output.serve(if may_gather { self.gathering_time() } else { Duration::ZERO })?;
+                    unserved = 0;
+                }
             }
         }
         Ok(())
@@ -143,17 +160,6 @@ impl<O: Output, W: WaitStrategy + 'static> Reader<O, W> {
         self.present.give(&mut self.output, self.next, &self.buffer)?;
         self.next += taken as u64;
         Ok(Some(taken))
-    }
-
-    /// Serves until the wake-up, a socket or the time ends the wait. `None` when the ring has ended.
-    fn sleep(&mut self, wake_up: &WakeUp) -> Result<Option<()>, O::Failure> {
-        wake_up.arm();
-        // Once more: events that were published before the wake-up was armed do not wake the thread.
-        let Some(taken) = self.turn()? else { return Ok(None) };
-        let wait = if taken == 0 { self.output.patience() } else { Duration::ZERO };
-        self.output.serve(wait)?;
-        wake_up.disarm();
-        Ok(Some(()))
     }
 
     /// Whether there is time to let events gather: the output does not need them at once, and the ring is nearly empty.
@@ -239,6 +245,9 @@ mod tests {
         producer: Option<Producer<Event, Yielding>>,
         steps: std::vec::IntoIter<Step>,
         is_urgent: bool,
+        patience: Duration,
+        /// Events of the present are followed by more at once.
+        floods: bool,
         has_ended: bool,
     }
 
@@ -257,7 +266,11 @@ mod tests {
 
         fn events(&mut self, first: u64, events: &[Event]) -> Result<(), Ended> {
             assert!(events.iter().zip(first..).all(|(event, number)| event.channel_sequence == number));
-            self.called(format!("events {first}..{}", first + events.len() as u64));
+            let next = first + events.len() as u64;
+            self.called(format!("events {first}..{next}"));
+            if self.floods && first >= 3 {
+                publish(self.producer.as_mut().unwrap(), next..next + 100);
+            }
             Ok(())
         }
 
@@ -278,7 +291,7 @@ mod tests {
         }
 
         fn patience(&self) -> Duration {
-            Duration::from_millis(70)
+            self.patience
         }
 
         fn is_urgent(&self) -> bool {
@@ -322,7 +335,9 @@ mod tests {
         };
         let (calls, called) = channel();
         let (producer, steps) = (Some(producer), Vec::new().into_iter());
-        let output = Scripted { calls, producer, steps, is_urgent, has_ended: false };
+        let patience = Duration::from_millis(70);
+        let output =
+            Scripted { calls, producer, steps, is_urgent, patience, floods: false, has_ended: false };
         let reader = Reader::new(output, ends.take(reader).unwrap(), begin, Duration::from_millis(2));
         (reader, called, ends.take(other).unwrap())
     }
@@ -332,35 +347,61 @@ mod tests {
     }
 
     #[test]
-    fn an_output_gets_the_past_then_the_present_and_is_served_when_there_is_nothing_to_take() {
+    fn an_output_gets_the_past_then_the_present_and_waits_when_there_is_nothing_to_take() {
         let (mut reader, called, _other) = scene(true, true);
-        reader.output.steps = vec![
-            Step::Nothing,
-            Step::Publish(5),
-            Step::Publish(6),
-            Step::Close,
-            Step::Nothing,
-            Step::Nothing,
-        ]
-        .into_iter();
+        reader.output.steps =
+            vec![Step::Publish(5), Step::Publish(6), Step::Close, Step::Nothing, Step::Nothing].into_iter();
         reader.run().unwrap();
         let expected = [
             "events 0..3",
             "live 3",
             "events 3..5",
-            "serve 0",
             "spare",
             "serve 70",
             "events 5..6",
-            "serve 0",
+            "spare",
+            "serve 70",
             "events 6..7",
-            "serve 0",
+            "spare",
+            "serve 70",
             "end",
             "serve 0",
             "serve 1",
         ];
         assert_eq!(all(&called), expected);
         assert_eq!(reader.next, 7);
+    }
+
+    #[test]
+    fn an_output_with_work_left_is_served_between_events() {
+        let (mut reader, called, _other) = scene(true, true);
+        reader.output.patience = Duration::ZERO;
+        reader.output.steps = vec![Step::Publish(5), Step::Nothing, Step::Close].into_iter();
+        reader.run().unwrap();
+        let expected = [
+            "events 0..3",
+            "live 3",
+            "events 3..5",
+            "serve 0",
+            "events 5..6",
+            "serve 0",
+            "spare",
+            "serve 0",
+            "end",
+            "serve 0",
+        ];
+        assert_eq!(all(&called), expected);
+    }
+
+    #[test]
+    fn an_output_is_served_after_many_events_even_if_more_wait() {
+        let (mut reader, called, other) = scene(true, true);
+        drop(other);
+        reader.output.floods = true;
+        reader.output.steps = vec![Step::Stop(Arc::clone(&reader.stop))].into_iter();
+        reader.run().unwrap();
+        assert_eq!(all(&called).last().map(String::as_str), Some("serve 0"));
+        assert!((MOST_UNSERVED..MOST_UNSERVED + 200).contains(&(reader.next as usize)), "{}", reader.next);
     }
 
     #[test]
@@ -382,10 +423,12 @@ mod tests {
             "events 0..3",
             "live 3",
             "events 3..5",
+            "spare",
             "serve 0",
             "spare",
             "serve 0",
             "events 5..6",
+            "spare",
             "serve 0",
             "spare",
             "serve 0",
@@ -400,14 +443,13 @@ mod tests {
         let (mut reader, called, _other) = scene(true, true);
         reader.output.steps = vec![Step::Stop(Arc::clone(&reader.stop))].into_iter();
         reader.run().unwrap();
-        assert_eq!(all(&called), ["events 0..3", "live 3", "events 3..5", "serve 0"]);
+        assert_eq!(all(&called), ["events 0..3", "live 3", "events 3..5", "spare", "serve 70"]);
 
         let (mut reader, called, other) = scene(true, true);
         other.fail();
-        reader.output.steps = vec![Step::Nothing].into_iter();
         let Err(Ended::Ring(failed)) = reader.run() else { panic!("the ring has failed") };
         assert_eq!(failed.name, "other");
-        assert_eq!(all(&called), ["events 0..3", "live 3", "events 3..5", "serve 0"]);
+        assert_eq!(all(&called), ["events 0..3", "live 3", "events 3..5"]);
     }
 
     #[test]
