@@ -131,7 +131,8 @@ pub(crate) fn catch_up<O: Output, W: WaitStrategy>(
             }
             Read::CaughtUp => {
                 if progressed.elapsed() >= PATIENCE {
-                    let reason = format!("they are at {next}, and the ring is at {wanted}");
+                    let reason =
+                        format!("the history ends at event {next}, and the ring is at event {wanted}");
                     return Err(HistoryError::unreadable(reason).into());
                 }
                 std::thread::sleep(Duration::from_millis(1));

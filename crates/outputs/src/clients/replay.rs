@@ -279,8 +279,10 @@ impl Run {
                     return Ok(self.flush());
                 }
             } else if join != NOT_YET && progressed.elapsed() >= PATIENCE {
-                let reason =
-                    format!("they end at {}, and {join} have been published", self.replica.market.next);
+                let reason = format!(
+                    "the history ends at event {}, and {join} are published",
+                    self.replica.market.next
+                );
                 return Err(HistoryError::unreadable(reason));
             }
             if is_caught_up {

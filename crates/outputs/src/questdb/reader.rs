@@ -170,9 +170,9 @@ impl Repeating {
         }
     }
 
-    /// Sends the records of `wanted`, and waits until the server has them. `false` when the engine has ended before.
+    /// Sends the records of the `wanted` events, and waits until the server has them. `false` when the engine has ended before.
     fn repeat(&self, wanted: &Range<u64>) -> Result<bool, HistoryError> {
-        // All records are made, so that those wanted are as they were.
+        // All records are made from the first event on, so that the wanted ones are as they were.
         let mut replica = Replica::new(&self.books);
         self.schemas.iter().for_each(|schema| replica.set_mode(*schema, Mode::On));
         let mut reader = match self.history.open(Nanos(0)) {
@@ -215,15 +215,14 @@ impl Repeating {
                 let since = *waiting.get_or_insert_with(Instant::now);
                 if since.elapsed() >= PATIENCE {
                     if next < wanted.end {
-                        // It may be the state behind inputs that the journal lost, which is being written.
+                        // The checkpoint after lost inputs may be about to be written.
                         if since.elapsed() < HISTORY_PATIENCE {
                             if !self.queue.pause(CHECKPOINT_PAUSE) {
                                 return Ok(false);
                             }
                             continue;
                         }
-                        let reason =
-                            format!("they end at {next}, and those before {} are wanted", wanted.end);
+                        let reason = format!("the history ends at event {next}, before event {}", wanted.end);
                         return Err(HistoryError::unreadable(reason));
                     }
                     replica.release();
