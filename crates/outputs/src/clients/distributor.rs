@@ -579,7 +579,7 @@ impl Distributor {
         if open >= self.options.max_connections {
             let refusal =
                 Refusal::TooManyConnections { limit: self.options.max_connections, of: "[clients]" };
-            // It has nothing to read yet, so this goes into the buffer of a fresh socket.
+            // The buffer of a fresh socket is empty, so there is room for it.
             let _ = io::Write::write(&mut stream, Session::refusal(&refusal).as_bytes());
             self.counters.closed += 1;
             self.refused(address, &refusal);
@@ -693,8 +693,8 @@ impl Distributor {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
                     self.counters.accept_errors += 1;
-                    // Of one connection that is gone again; otherwise (no more file descriptors) there is nothing to
-                    // gain from trying at once.
+                    // A connection that was closed before it was taken does not concern the next one. After another error,
+                    // such as no more file descriptors, the listener is tried at the next check of times.
                     if error.kind() != io::ErrorKind::ConnectionAborted {
                         return;
                     }
@@ -1108,7 +1108,7 @@ impl Distributor {
             }
             None => self.unauthenticated = self.unauthenticated.saturating_sub(1),
         }
-        // It goes with its socket anyway.
+        // Closing the socket deregisters it in any case.
         let _ = self.poll.registry().deregister(client.transport.stream());
         self.counters.closed += 1;
         self.free.push(place);

@@ -1,20 +1,20 @@
-//! What waits to be sent to one client.
+//! The bytes that wait to be sent to one client.
 //!
-//! Bytes that many clients get are shared: a chunk is a reference to one buffer. What is a client's own is gathered in one.
-//! A turn ends with [`Outbox::seal`], which hands the turn's bytes to the compressor, if there is one.
+//! Bytes for many clients are shared: a chunk is a reference to one buffer. Bytes for this client alone are gathered in one buffer.
+//! A turn ends with [`Outbox::seal`], which gives the turn's bytes to the compressor, if there is one.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 
 use bytes::{Buf, Bytes};
 
-/// Chunks handed to the system at once.
+/// The most chunks of one write.
 const SLICES: usize = 64;
 
 /// The most bytes of one write: one client must not keep the others waiting.
 const WRITE_BYTES: usize = 1 << 18;
 
-/// How small compressed streams are made: fast before small.
+/// The level of compression: fast rather than small.
 const ZSTD_LEVEL: i32 = 1;
 
 type Compressor = zstd::stream::write::Encoder<'static, Vec<u8>>;
@@ -26,12 +26,12 @@ const BLOCK_BYTES: usize = 128 << 10;
 pub(super) struct Outbox {
     queue: VecDeque<Bytes>,
     queued: usize,
-    /// Chunks behind the first that were put before those that waited.
+    /// Chunks after the first that were put ahead of the others.
     put_before: usize,
     /// Bytes of this turn that are this client's alone.
     own: Vec<u8>,
     compressor: Option<Box<Compressor>>,
-    /// The compressed stream was cut: what is put ends it, as a block that refers to nothing before it.
+    /// The compressed stream was cut: the next bytes end it, in a block that does not refer to earlier ones.
     is_cut: bool,
 }
 
@@ -60,7 +60,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Bytes that wait, as far as they are known: those of a compressed stream before they are compressed.
+    /// Bytes that wait. Those of this turn count as they are before compression.
     pub(super) fn len(&self) -> usize {
         self.queued + self.own.len()
     }
@@ -74,7 +74,7 @@ impl Outbox {
         &mut self.own
     }
 
-    /// Appends bytes that others get too.
+    /// Appends bytes that other clients get, too.
     pub(super) fn share(&mut self, bytes: &Bytes) -> io::Result<()> {
         if self.compressor.is_some() {
             self.own.extend_from_slice(bytes);

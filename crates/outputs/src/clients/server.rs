@@ -109,7 +109,7 @@ pub struct Stats {
     pub queued_bytes: usize,
 }
 
-/// A server that runs in a thread of its own. Dropping it stops it.
+/// A running server. Dropping it stops it.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,

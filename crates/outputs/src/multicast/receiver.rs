@@ -79,7 +79,7 @@ pub struct ReceiverCounters {
     pub kernel_drops: u64,
 }
 
-/// Messages that wait to be read as records: what an arbiter delivers goes in, records come out. Has no socket.
+/// A queue between an arbiter, which delivers messages, and a reader of records. It has no socket.
 #[derive(Debug)]
 pub struct RecordQueue {
     decoder: RecordDecoder<VecDeque<u8>>,

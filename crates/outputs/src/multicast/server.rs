@@ -343,7 +343,7 @@ const SOUPBINTCP: Token = Token(1);
 const WAKER: Token = Token(2);
 const FIRST_CLIENT: usize = 3;
 
-/// After so long without another packet a heartbeat goes.
+/// After so long without another packet a heartbeat is sent.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// How many times as long it lingers while there are requests for messages.

@@ -28,7 +28,7 @@ impl std::fmt::Debug for QuestDbLogin {
     }
 }
 
-/// What goes into QuestDB, and where that is.
+/// The records for QuestDB, and its address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QuestDbSetting {
     /// The server's name or address.

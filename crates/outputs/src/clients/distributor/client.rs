@@ -693,7 +693,7 @@ impl Client {
         }
     }
 
-    /// An instrument has appeared: where its records go from now on, and the schemas on whose lists it is now.
+    /// A new instrument: the client's interest in its records, and the schemas whose lists it is on now.
     pub(super) fn resolve(
         &mut self,
         event: u64,
