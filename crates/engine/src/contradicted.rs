@@ -1,8 +1,8 @@
-//! The channels whose messages contradict the books: what the books' stage says to ingest, which asks for snapshots.
+//! The channels whose messages contradict the books. The stage of the books sets them, and ingest requests snapshots for them.
 //!
-//! The two may be on different threads. Ingest looks now and then, and makes an
-//! [`Input::Contradicted`](tapeworks_feed::live::Input::Contradicted) of what it finds. That input is journaled like any other, so a
-//! replay of the journal asks at the same place.
+//! The two may be on different threads. Ingest reads the set from time to time, and makes an
+//! [`Input::Contradicted`](tapeworks_feed::live::Input::Contradicted) of each channel. That input is journaled like any other, so a
+//! replay of the journal makes the same request at the same place.
 //!
 //! Cost: a compare for each update; a locked instruction for each event that the books refuse.
 

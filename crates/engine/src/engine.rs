@@ -1,7 +1,7 @@
 //! The engine: inputs to events, with nothing else around it.
 //!
-//! The live plant drives it with what it receives, a replay with what the journal holds; given the same inputs both get the
-//! same events with the same numbers.
+//! The live plant gives it what it receives, a replay what the journal holds. The same inputs give the same events with the same
+//! numbers.
 
 use tapeworks_feed::live::{Ask, Input, LiveFeed};
 use tapeworks_feed::state::StateError;
@@ -60,15 +60,15 @@ impl Engine {
         self.counters.events += (events.len() - before) as u64;
     }
 
-    /// Inputs are missing here, and nobody knows what they were: appends events that put the books in doubt.
+    /// Unknown inputs are missing here: appends events that mark the books as stale.
     pub fn inputs_lost(&mut self, now: Nanos, events: &mut Vec<Event>) {
         let before = events.len();
         self.feed.inputs_lost(now, &mut |event| events.push(event));
         self.counters.events += (events.len() - before) as u64;
     }
 
-    /// Appends what is to be said of what lies between this and `later`, the same engine after inputs that are not known: at most
-    /// as many events as are missing, whose numbers they take.
+    /// Appends the gaps between this engine and `later`, the same engine after unknown inputs: at most as many events as are missing,
+    /// with their numbers.
     pub(crate) fn tell_missed(&self, later: &Self, now: Nanos, events: &mut Vec<Event>) {
         let missing = later.counters.events.saturating_sub(self.counters.events);
         let most = events.len().saturating_add(usize::try_from(missing).unwrap_or(usize::MAX));
@@ -76,7 +76,7 @@ impl Engine {
         events.truncate(most);
     }
 
-    /// The next thing to ask a server for, if there is one.
+    /// The next request to a server, if there is one.
     pub fn take_ask(&mut self) -> Option<Ask> {
         self.feed.take_ask()
     }

@@ -11,7 +11,7 @@
 //! Where the journal lost inputs, the files go on from the checkpoint behind them, as a client's replay does.
 //!
 //! A journal that has lost its beginning to make room is replayed from the oldest checkpoint that is kept with it. Its
-//! files hold what the whole day's would from some time on, which [`Exported::from`] tells.
+//! files hold what the whole day's would from some time on: [`Exported::from`].
 //!
 //! Cost: what a replay costs; one thread, and a file for each schema and venue at once.
 
@@ -42,7 +42,7 @@ pub struct ExportOptions {
     pub folder: PathBuf,
     /// What is written.
     pub schemas: Vec<Schema>,
-    /// The ending of the files, which tells their format: `dbn.zst`, `parquet` and so on.
+    /// The ending of the files, which stands for their format: `dbn.zst`, `parquet` and so on.
     pub ending: String,
     /// Whether the files of a day that are there already are replaced.
     pub overwrite: bool,
@@ -78,7 +78,7 @@ pub enum ExportError {
     /// Another run makes files of the same day.
     #[error(transparent)]
     Locked(#[from] NewFileError),
-    /// The journal has no records, or they tell no date.
+    /// The journal has no records, or records without a date.
     #[error("{}: the journal is empty", journal.display())]
     Empty {
         /// Its folder.
@@ -99,7 +99,7 @@ pub enum ExportError {
         /// The day's folder.
         path: PathBuf,
     },
-    /// It was told to stop.
+    /// It was stopped.
     #[error("stopped before the end of the journal; nothing is written")]
     Stopped,
 }
@@ -120,7 +120,7 @@ pub struct Exported {
     pub date: Date,
     /// Its folder.
     pub folder: PathBuf,
-    /// The receive time from which on the files tell, where the journal has lost its beginning; `None` from the day's first
+    /// The receive time from which on the files are whole, where the journal has lost its beginning; `None` from the day's first
     /// record in the journal. It is the first full second or minute, where a schema has such intervals, behind the oldest checkpoint.
     pub from: Option<Nanos>,
     /// Inputs that were read.
@@ -138,7 +138,7 @@ fn folder_of(feed: Publisher) -> String {
     feed.feed().map_or_else(|| format!("publisher-{}", feed.0), |feed| feed.dataset.to_owned())
 }
 
-/// The earliest time from which on files of these schemas are whole, when nothing up to and including `last` is told.
+/// The earliest time from which on files of these schemas are whole, when nothing up to and including `last` is known.
 fn whole_from(last: Nanos, schemas: &[Schema]) -> Nanos {
     // A bar of a day (UTC) begins in the evening of the day before in New York, so that a file's first is of a part of it.
     let width = |schema: &Schema| schema.interval_ns().unwrap_or(1).min(3_600 * Nanos::SECOND);
@@ -160,7 +160,7 @@ fn failed(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> ExportEr
 /// Inputs between two looks whether to stop.
 const INPUTS_AT_ONCE: u64 = 1_024;
 
-/// Makes the files of the journal in `journal`, which a plant with these options has kept. `go_on` is told the inputs so far
+/// Makes the files of the journal in `journal`, which a plant with these options has kept. `go_on` gets the number of inputs so far
 /// from time to time, and answers whether to go on.
 ///
 /// # Errors
@@ -339,7 +339,7 @@ fn make(
             inputs += 1;
         }
         made += events.len() as u64;
-        // Nobody sends what a replay would ask for.
+        // A replay sends no requests.
         while engine.take_ask().is_some() {}
         // An instrument is known from its mapping on, and not before: what clears a venue concerns those that are.
         for part in events.chunk_by(|_, next| next.kind != EventKind::SymbolMapping) {

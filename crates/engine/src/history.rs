@@ -1,4 +1,4 @@
-//! Where replays come from: the events of the day, from the first on or from a state on that was kept.
+//! The events of the running day, from the first or from a checkpoint on: what replays and readers of the ring begin with.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,16 +17,16 @@ pub enum HistoryError {
         /// What the reader said.
         reason: String,
     },
-    /// What came so early was removed to make room.
+    /// The journal's records of that time were removed to make room.
     #[error("so early a start is no longer kept; the earliest possible is start={} ({})", earliest.0, iso(*earliest))]
     NotKept {
-        /// The earliest time that can be asked for, in ns since the epoch.
+        /// The earliest possible time, in ns since the epoch.
         earliest: Nanos,
     },
 }
 
 impl HistoryError {
-    /// They cannot be read, and this is why.
+    /// An error with this reason.
     pub fn unreadable(reason: impl Into<String>) -> Self {
         Self::Unreadable { reason: reason.into() }
     }
@@ -38,40 +38,35 @@ fn iso(time: Nanos) -> String {
     text
 }
 
-/// How far a reader is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Read {
-    /// There were events, and there may be more at once.
-    Events,
-    /// Every event that is there was read; more come as they happen.
+/// What a read of a history brings.
+#[derive(Debug)]
+pub enum Read<'r> {
+    /// The state before the next event. It comes first where the reader begins with a checkpoint, and in the middle where the
+    /// journal lost inputs: then it stands for all events before its own number, the missing ones among them.
+    Start(Box<Start>),
+    /// The next events. There may be more at once, and there may be none in this piece.
+    Events(&'r [Event]),
+    /// Every event that is there was read. More come as they happen.
     CaughtUp,
 }
 
-/// The events of the day, which grow while they are read.
+/// The events of the running day, which grow while they are read.
 pub trait History: Send + Sync {
-    /// A reader of the events of the day that runs, from the first on, or from a state on that was kept and in which no event at
-    /// or after `from` (receive time) has been; a time of 0 means the first. The first event it gives has the number that the
-    /// reader's [`Start`] tells, or 0, and every other follows without a hole.
+    /// A reader from the first event on, or from a checkpoint on in which no event at or after `from` (receive time) is. A time
+    /// of 0 means the first event. Events have consecutive numbers, from 0 or from [`Start::first_event`] on.
     ///
     /// # Errors
-    /// [`HistoryError`], also when what came before `from` is not kept.
+    /// [`HistoryError`], also when the events before `from` are not kept.
     fn open(&self, from: Nanos) -> Result<Box<dyn HistoryReader>, HistoryError>;
 }
 
 /// Reads the events of a day in their order.
 pub trait HistoryReader: Send {
-    /// What was before the first event; `None` when nothing was, and when it was taken. Where inputs were lost there is one in the
-    /// middle too: it stands for all events before its own, those that are missing among them. To be asked for after each read,
-    /// when the events of that are taken: those of the next follow it.
-    fn start(&mut self) -> Option<Start> {
-        None
-    }
-
-    /// Appends the next events to `into`, some thousands at most.
+    /// The next piece: a state, or some thousands of events at most.
     ///
     /// # Errors
-    /// [`HistoryError`] when they cannot be read; the replay ends.
-    fn read(&mut self, into: &mut Vec<Event>) -> Result<Read, HistoryError>;
+    /// [`HistoryError`] when they cannot be read. The reader is of no use after that.
+    fn read(&mut self) -> Result<Read<'_>, HistoryError>;
 }
 
 /// A history in memory, for tests and for plants whose day is short. 64 bytes an event.
@@ -80,7 +75,7 @@ pub struct MemoryHistory {
     events: Arc<Mutex<Vec<Event>>>,
 }
 
-/// Events that one read gives.
+/// The most events of one read.
 const READ_EVENTS: usize = 4096;
 
 impl MemoryHistory {
@@ -102,22 +97,24 @@ impl MemoryHistory {
 
 impl History for MemoryHistory {
     fn open(&self, _from: Nanos) -> Result<Box<dyn HistoryReader>, HistoryError> {
-        Ok(Box::new(MemoryReader { events: Arc::clone(&self.events), next: 0 }))
+        Ok(Box::new(MemoryReader { events: Arc::clone(&self.events), next: 0, buffer: Vec::new() }))
     }
 }
 
 struct MemoryReader {
     events: Arc<Mutex<Vec<Event>>>,
     next: usize,
+    buffer: Vec<Event>,
 }
 
 impl HistoryReader for MemoryReader {
-    fn read(&mut self, into: &mut Vec<Event>) -> Result<Read, HistoryError> {
+    fn read(&mut self) -> Result<Read<'_>, HistoryError> {
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         let rest = events.get(self.next..).unwrap_or_default();
         let taken = rest.get(..READ_EVENTS).unwrap_or(rest);
-        into.extend_from_slice(taken);
+        self.buffer.clear();
+        self.buffer.extend_from_slice(taken);
         self.next += taken.len();
-        Ok(if taken.is_empty() { Read::CaughtUp } else { Read::Events })
+        Ok(if self.buffer.is_empty() { Read::CaughtUp } else { Read::Events(&self.buffer) })
     }
 }

@@ -11,8 +11,9 @@ use crate::history::{History, HistoryError, HistoryReader, Read};
 use crate::records::input_of;
 use crate::{Engine, EngineOptions, Start};
 
-/// The events of the journal, made once more: the same, with the same numbers. A reader begins with the newest checkpoint that is
-/// early enough, or else with the first record; behind inputs that the journal lost it goes on from the next checkpoint.
+/// The events of the journal, made from its inputs again: the same events with the same numbers. A reader begins with the newest
+/// checkpoint that is early enough, or else with the first record. After inputs that the journal lost it continues from the next
+/// checkpoint.
 #[derive(Clone, Debug)]
 pub struct JournalHistory {
     options: Arc<EngineOptions>,
@@ -20,13 +21,13 @@ pub struct JournalHistory {
 }
 
 impl JournalHistory {
-    /// The history that the journal in `folder` holds, which an engine with these options has kept.
+    /// The history in the journal at `folder`, written by an engine with these options.
     pub fn new(options: EngineOptions, folder: impl Into<PathBuf>) -> Self {
         Self { options: Arc::new(options), folder: folder.into() }
     }
 
     fn events(&self, reader: JournalReader, engine: Engine, start: Option<Start>) -> JournalEvents {
-        JournalEvents { history: self.clone(), reader, engine, start, loss: None }
+        JournalEvents { history: self.clone(), reader, engine, buffer: Vec::new(), start, loss: None }
     }
 }
 
@@ -59,22 +60,25 @@ impl History for JournalHistory {
     }
 }
 
-/// Inputs made events at one read.
+/// The most inputs of one read.
 const INPUTS_AT_ONCE: usize = 512;
 
 struct JournalEvents {
     history: JournalHistory,
     reader: JournalReader,
     engine: Engine,
+    /// The events of the last read.
+    buffer: Vec<Event>,
+    /// The state that the next read returns.
     start: Option<Start>,
-    /// The record that says that inputs were lost, and its time, as long as the state behind them is not there.
+    /// The record that says that inputs were lost, and its time, until the checkpoint after it is there.
     loss: Option<(u64, Nanos)>,
 }
 
 impl JournalEvents {
-    /// Goes on from the state behind a record that says that inputs were lost. What the engine made of them is not known, so their
-    /// events are missing; from the state on everything is as it was. `false` when there is no such state yet.
-    fn pass(&mut self, (record, time): (u64, Nanos), into: &mut Vec<Event>) -> Result<bool, HistoryError> {
+    /// Continues from the checkpoint after a record that says that inputs were lost. The events of those inputs are not known, so
+    /// they are missing. `false` while there is no such checkpoint.
+    fn pass(&mut self, (record, time): (u64, Nanos)) -> Result<bool, HistoryError> {
         let JournalHistory { options, folder } = &self.history;
         let Some(behind) = folder::behind(folder, record, options) else { return Ok(false) };
         let reader = JournalReader::at_number(folder, behind.record)
@@ -87,7 +91,7 @@ impl JournalEvents {
                 behind.record
             )));
         };
-        self.engine.tell_missed(&behind.engine, time, into);
+        self.engine.tell_missed(&behind.engine, time, &mut self.buffer);
         (self.reader, self.engine, self.start, self.loss) =
             (reader, behind.engine, Some(behind.market), None);
         Ok(true)
@@ -95,32 +99,36 @@ impl JournalEvents {
 }
 
 impl HistoryReader for JournalEvents {
-    fn start(&mut self) -> Option<Start> {
-        self.start.take()
-    }
-
-    fn read(&mut self, into: &mut Vec<Event>) -> Result<Read, HistoryError> {
-        if let Some(loss) = self.loss {
-            let is_passed = self.pass(loss, into)?;
-            return Ok(if is_passed { Read::Events } else { Read::CaughtUp });
+    fn read(&mut self) -> Result<Read<'_>, HistoryError> {
+        if let Some(start) = self.start.take() {
+            return Ok(Read::Start(Box::new(start)));
         }
+        self.buffer.clear();
+        if let Some(loss) = self.loss {
+            let is_passed = self.pass(loss)?;
+            return Ok(if is_passed { Read::Events(&self.buffer) } else { Read::CaughtUp });
+        }
+        let mut is_at_end = false;
         for _ in 0..INPUTS_AT_ONCE {
             match self.reader.next() {
                 Ok(Some(record)) if record.kind == LOST => {
                     self.loss = Some((record.number, Nanos(record.time)));
-                    return Ok(Read::Events);
+                    break;
                 }
                 Ok(Some(record)) => {
                     if let Some(input) = input_of(&record) {
-                        self.engine.input(&input, into);
+                        self.engine.input(&input, &mut self.buffer);
                     }
                 }
-                Ok(None) => return Ok(Read::CaughtUp),
+                Ok(None) => {
+                    is_at_end = true;
+                    break;
+                }
                 Err(error) => return Err(HistoryError::unreadable(error.to_string())),
             }
         }
-        // Nobody sends what a replay would ask for.
+        // A replay sends no requests.
         while self.engine.take_ask().is_some() {}
-        Ok(Read::Events)
+        Ok(if is_at_end && self.buffer.is_empty() { Read::CaughtUp } else { Read::Events(&self.buffer) })
     }
 }

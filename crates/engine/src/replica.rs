@@ -37,10 +37,10 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// What is done for a schema that nobody wants yet: what its later records need to know of the time before.
+    /// The mode of a schema without subscribers: what its later records need from earlier events.
     pub const fn idle(schema: Schema) -> Self {
         match schema {
-            // Its interval is under way when somebody comes.
+            // An interval is under way when the first subscriber comes.
             _ if schema.interval_ns().is_some() => Self::On,
             Schema::Cmbp1 => Self::Watch,
             _ => Self::Off,
@@ -102,7 +102,7 @@ impl Market {
         Self { stages: options.stages(), instruments: Instruments::default(), next: 0, now: Nanos(0) }
     }
 
-    /// Goes on from a state.
+    /// Continues from a state.
     pub fn restore(&mut self, start: Start) -> Carried {
         let Start { next, stages, instruments, carried, now } = start;
         *self = Self { stages, instruments, next, now };
@@ -150,7 +150,7 @@ impl Market {
             let instrument = self.instruments.intern(symbol);
             return (self.instruments.len() > known).then_some(Special::Mapping(instrument, symbol));
         }
-        // What is in doubt of an instrument shows in the flags of its records.
+        // The gap of an instrument shows in the flags of its records.
         let is_of_channel = event.instrument >= InstrumentId::UNKNOWN;
         event.gap().filter(|_| is_of_channel).map(|gap| Special::Gap(*event, gap))
     }
@@ -166,7 +166,7 @@ pub struct Replica {
     pub by_schema: Vec<SchemaRecords>,
 }
 
-/// The state of which records tell.
+/// The state that records are made from.
 const fn state_of(market: &Market) -> State<'_> {
     State { books: market.books(), nbbo: market.nbbo(), instruments: &market.instruments, now: market.now }
 }
@@ -190,7 +190,7 @@ impl Replica {
         Self { market: Market::new(options), minute_end: 0, by_schema }
     }
 
-    /// Goes on from a state: records are those of a replica that has seen every event before it.
+    /// Continues from a state: records are those of a replica that has seen every event before it.
     pub fn restore(&mut self, start: Start) {
         let carried = self.market.restore(start);
         let state = state_of(&self.market);

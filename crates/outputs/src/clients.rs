@@ -3,18 +3,18 @@
 //! ```text
 //! engine ── ring of events ──▶ distributor ──▶ one queue a client ──▶ sockets
 //!                                  ▲
-//!                    history ──▶ replay, a thread for each session that asks for `start=`
+//!                    history ──▶ replay, a thread for each session with `start=`
 //! ```
 //!
 //! | module | what |
 //! | --- | --- |
 //! | [`control`] | lines in, requests out: authentication, subscriptions, limits |
-//! | [`distributor`] | events in, records out, to every client that wants them |
+//! | [`distributor`] | events in, records out, to every client that subscribed to them |
 //! | [`server`] | the listener and the thread |
-//! | [`warm`] | keeping the way to a client in the caches |
+//! | [`warm`] | keeps the code that sends to a client in the caches |
 //!
-//! A client that is slow costs its own queue and nothing else: sockets never block, and what does not fit is dropped,
-//! conflated or ends the session, as the client has asked, and is counted.
+//! A slow client costs its own queue and nothing else: sockets never block. What does not fit is dropped, conflated or ends the
+//! session, as the client has chosen, and is counted.
 
 pub mod control;
 pub mod distributor;

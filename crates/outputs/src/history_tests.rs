@@ -2,21 +2,24 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use tapeworks_engine::JournalHistory;
+use tapeworks_engine::Start;
 use tapeworks_engine::checkpoint::folder::{self, newest};
 use tapeworks_engine::history::{History, HistoryError, HistoryReader, Read};
 use tapeworks_engine::replica::{Mode, Replica};
 use tapeworks_journal::{JournalOptions, Opened, segment_starts};
 use tapeworks_market::book::BooksImage;
 use tapeworks_market::{BookStage, Event, EventKind, InstrumentId, Nanos, Publisher};
-use tapeworks_ring::disruptor::Builder;
+use tapeworks_ring::disruptor::{Builder, Failed};
 use tapeworks_ring::wait::Backoff;
 use tapeworks_store::Schema;
 use tempfile::{TempDir, tempdir};
 
-use crate::begin::{Begin, Past, catch_up};
+use crate::begin::{Begin, Present, catch_up};
 use crate::clients::replay::tests::replayed;
+use crate::output::Output;
 
 #[path = "../../engine/tests/support/mod.rs"]
 mod support;
@@ -37,6 +40,66 @@ struct Whole(JournalHistory);
 impl History for Whole {
     fn open(&self, _from: Nanos) -> Result<Box<dyn HistoryReader>, HistoryError> {
         self.0.open(Nanos(0))
+    }
+}
+
+/// An output with books only.
+struct Following {
+    replica: Replica,
+    /// The event that the first checkpoint comes before.
+    began: Option<u64>,
+}
+
+impl Following {
+    fn new() -> Self {
+        Self { replica: Replica::new(&options().books), began: None }
+    }
+}
+
+/// Why a test's output ends.
+#[derive(Debug)]
+#[allow(dead_code, reason = "it is shown when a test fails")]
+enum Ended {
+    History(HistoryError),
+    Ring(Failed),
+}
+
+impl From<HistoryError> for Ended {
+    fn from(error: HistoryError) -> Self {
+        Self::History(error)
+    }
+}
+
+impl From<Failed> for Ended {
+    fn from(failed: Failed) -> Self {
+        Self::Ring(failed)
+    }
+}
+
+impl Output for Following {
+    type Failure = Ended;
+
+    fn restore(&mut self, start: Start) {
+        self.began.get_or_insert(start.first_event());
+        self.replica.restore(start);
+    }
+
+    fn events(&mut self, first: u64, events: &[Event]) -> Result<(), Ended> {
+        assert_eq!(first, self.replica.market.next);
+        self.replica.take(events, |replica, _| replica.clear());
+        Ok(())
+    }
+
+    fn serve(&mut self, _wait: Duration) -> Result<(), Ended> {
+        Ok(())
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn is_urgent(&self) -> bool {
+        true
     }
 }
 
@@ -63,14 +126,14 @@ fn a_replay_from_a_checkpoint_is_the_days_to_the_last_byte() {
     let last = without_heartbeats().last().unwrap().1.0;
     let (mut used, mut bytes) = (0, 0);
     for start in starts.into_iter().chain([last - 1]).map(Nanos) {
-        used += usize::from(some.open(start).unwrap().start().is_some());
+        used += usize::from(matches!(some.open(start).unwrap().read().unwrap(), Read::Start(_)));
         for schemas in SCHEMAS {
             let of = |history: &Arc<dyn History>| {
                 replayed(Arc::clone(history), &options().books, schemas, start).unwrap()
             };
-            let (expected, told) = (of(&whole), of(&some));
-            let (one, other) = (told.1.len(), expected.1.len());
-            assert!(told == expected, "{schemas:?} from {start:?}: {one} and {other} bytes");
+            let (expected, received) = (of(&whole), of(&some));
+            let (one, other) = (received.1.len(), expected.1.len());
+            assert!(received == expected, "{schemas:?} from {start:?}: {one} and {other} bytes");
             bytes += one;
         }
     }
@@ -93,8 +156,11 @@ fn the_journal_keeps_what_its_checkpoints_need_and_tells_from_when_on_there_is_s
         let refused = replay(&some, schemas, Nanos(0)).unwrap_err();
         let HistoryError::NotKept { earliest } = refused else { panic!("{refused}") };
         assert!(refused.to_string().contains(&format!("start={}", earliest.0)), "{refused}");
-        let (_, told) = replay(&some, schemas, earliest).unwrap();
-        assert!(told == replay(&whole, schemas, earliest).unwrap().1 && !told.is_empty(), "{schemas:?}");
+        let (_, received) = replay(&some, schemas, earliest).unwrap();
+        assert!(
+            received == replay(&whole, schemas, earliest).unwrap().1 && !received.is_empty(),
+            "{schemas:?}"
+        );
         assert!(replay(&some, schemas, Nanos(earliest.0 - 1)).is_err());
     }
     // What is kept is of no use to a plant of another configuration.
@@ -112,7 +178,9 @@ fn readers_of_the_ring_go_on_from_a_checkpoint_when_the_days_beginning_is_gone()
     keep(all.path(), LARGE, 0);
     let mut whole = Vec::new();
     let mut reader = history(&all).open(Nanos(0)).unwrap();
-    while reader.read(&mut whole).unwrap() == Read::Events {}
+    while let Read::Events(events) = reader.read().unwrap() {
+        whole.extend_from_slice(events);
+    }
     let ends = Opened { first: 0, next: u64::MAX, ..Opened::default() };
     let newest = newest(folder.path(), &ends, &options()).0.unwrap();
     let (newest, first_time) = (newest.engine.counters().events, newest.market.time());
@@ -125,37 +193,23 @@ fn readers_of_the_ring_go_on_from_a_checkpoint_when_the_days_beginning_is_gone()
         for event in &whole[first_event as usize..] {
             producer.publish(|slot| *slot = *event).unwrap();
         }
-        let [mut replica, mut straight] = [(); 2].map(|()| Replica::new(&options().books));
-        for replica in [&mut replica, &mut straight] {
-            Schema::ALL.into_iter().for_each(|schema| replica.set_mode(schema, Mode::Watch));
+        let [mut output, mut straight] = [(); 2].map(|()| Following::new());
+        for following in [&mut output, &mut straight] {
+            Schema::ALL.into_iter().for_each(|schema| following.replica.set_mode(schema, Mode::Watch));
         }
-        let take = |replica: &mut Replica, events: &[Event]| {
-            let mut rest = events;
-            while !rest.is_empty() {
-                rest = &rest[replica.advance(rest).0..];
-            }
-        };
-        let (stop, mut began) = (AtomicBool::new(false), None);
         let history = Some(history(&folder));
         let begin = Begin { first_event, first_time, history, ..Begin::default() };
-        let caught: Result<(), HistoryError> = catch_up(&begin, &mut consumer, &stop, |past| {
-            match past {
-                Past::Start(start) => {
-                    began = Some(start.first_event());
-                    replica.restore(*start);
-                }
-                Past::Events(_, events) => take(&mut replica, events),
-            }
-            Ok(())
-        });
-        caught.unwrap();
+        let mut present = Present::new(&begin);
+        catch_up(&begin, &mut present, &mut consumer, &AtomicBool::new(false), &mut output).unwrap();
+        let began = output.began;
         // Not with the newest: intervals that were open in it are known whole.
         assert!(began.is_some_and(|began| began > 0 && began < newest), "{began:?}, {newest}");
-        // Then the ring, in earnest.
+        // Then the ring's events.
         let mut rest = Vec::new();
         consumer.poll(|event, _, _| rest.push(*event)).unwrap();
-        take(&mut replica, &rest);
-        take(&mut straight, &whole);
+        output.events(output.replica.market.next, &rest).unwrap();
+        straight.events(0, &whole).unwrap();
+        let (replica, straight) = (&output.replica, &straight.replica);
         assert_eq!(replica.market.next, straight.market.next);
         for schema in Schema::ALL {
             let (one, same) = (replica.snapshot(schema, &|_| true), straight.snapshot(schema, &|_| true));
@@ -176,22 +230,23 @@ fn behind_inputs_that_the_journal_lost_its_readers_have_the_numbers_and_books_of
     let (folder, other) = (tempdir().unwrap(), tempdir().unwrap());
     let (all, loss, state) = keep_with_loss(folder.path(), MANY, true);
     keep_with_loss(other.path(), MANY, false);
-    // As long as there is no state, nothing behind the loss is told: its numbers would be others.
+    // As long as there is no checkpoint, nothing behind the loss is read: it would have other numbers.
     let mut reader = history(&other).open(Nanos(0)).unwrap();
-    let mut told = Vec::new();
-    while reader.read(&mut told).unwrap() == Read::Events {}
-    assert!(reader.read(&mut told).unwrap() == Read::CaughtUp && reader.start().is_none());
-    assert!(told == all[..loss] && loss > 100);
-    // From the state on all is as it was, and before that the gaps are told.
+    let mut read = Vec::new();
+    while let Read::Events(events) = reader.read().unwrap() {
+        read.extend_from_slice(events);
+    }
+    assert!(matches!(reader.read().unwrap(), Read::CaughtUp));
+    assert!(read == all[..loss] && loss > 100);
+    // From the checkpoint on all is as it was, and before it come the gaps.
     let mut reader = history(&folder).open(Nanos(0)).unwrap();
     let (mut before, mut behind, mut first) = (Vec::new(), Vec::new(), None);
     loop {
         let into = if first.is_some() { &mut behind } else { &mut before };
-        if reader.read(into).unwrap() == Read::CaughtUp {
-            break;
-        }
-        if let Some(start) = reader.start() {
-            assert!(first.replace(start.first_event() as usize).is_none());
+        match reader.read().unwrap() {
+            Read::Start(start) => assert!(first.replace(start.first_event() as usize).is_none()),
+            Read::Events(events) => into.extend_from_slice(events),
+            Read::CaughtUp => break,
         }
     }
     assert_eq!(first, Some(state));
@@ -210,13 +265,13 @@ fn behind_inputs_that_the_journal_lost_its_readers_have_the_numbers_and_books_of
         let is_consolidated = schemas == [Schema::Cmbp1];
         assert!(is_consolidated || first + last >= some.len() && some.len() < all.len(), "{schemas:?}");
     }
-    // Who reads the ring comes to where the ring is.
+    // A reader of the ring comes to where the ring is.
     let first_event = all.len() - 100;
     let mut builder = Builder::new(1 << 14, empty_event, Backoff::default);
     let id = builder.consumer("reader", &[]);
     let (_producer, mut ends) = builder.single_producer();
     let mut consumer = ends.take(id).unwrap();
-    let (mut replica, mut straight) = (Replica::new(&options().books), stage());
+    let (mut output, mut straight) = (Following::new(), stage());
     straight.apply(&all[..first_event]);
     // From before the loss.
     let begin = Begin {
@@ -225,17 +280,9 @@ fn behind_inputs_that_the_journal_lost_its_readers_have_the_numbers_and_books_of
         history: Some(history(&folder)),
         ..Begin::default()
     };
-    let caught: Result<(), HistoryError> = catch_up(&begin, &mut consumer, &AtomicBool::new(false), |past| {
-        match past {
-            Past::Start(start) => replica.restore(*start),
-            Past::Events(next, events) => {
-                assert_eq!(next, replica.market.next);
-                replica.take(events, |replica, _| replica.clear());
-            }
-        }
-        Ok(())
-    });
-    caught.unwrap();
+    let mut present = Present::new(&begin);
+    catch_up(&begin, &mut present, &mut consumer, &AtomicBool::new(false), &mut output).unwrap();
+    let replica = &output.replica;
     assert_eq!(replica.market.next, first_event as u64);
     let sorted = |books: &BookStage| {
         let mut books = books.image();

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! ring of events ──▶ replica ──records──▶ sequence ──packets──▶ multicast group
-//!                                            │ └──▶ UDP: what is asked for again
+//!                                            │ └──▶ UDP: answers to requests
 //!                                            └────▶ TCP: SoupBinTCP, from any number that is kept
 //! ```
 //!
-//! A message is one record of DBN, byte for byte as a live client gets it, so every message tells its own length and kind.
+//! A message is one record of DBN, byte for byte as a live client gets it, so every message has its own length and kind.
 //! The records are those of the schemas that the configuration names, in the order of their events, and symbol mappings
-//! among them: each when its instrument appears, and all of them once in a while for who joins late. One session has one
+//! among them: each when its instrument appears, and all of them periodically for receivers that join late. One session has one
 //! sequence, numbered from 1. What is kept for retransmission is bounded in bytes, oldest out first.
 //!
 //! | module | what |
@@ -16,7 +16,7 @@
 //! | [`tapeworks_session::sequence`] | messages into packets, and the packets kept |
 //! | [`tapeworks_session::soupbintcp`] | one TCP client, bytes in and bytes out |
 //! | [`server`] | the thread and the sockets |
-//! | [`receiver`] | the other side: what `tapeworks subscribe --multicast` uses |
+//! | [`receiver`] | the receiving side, for `tapeworks subscribe --multicast` |
 //!
 //! Sources: *MoldUDP64 Protocol Specification* 1.00, *SoupBinTCP* 3.00, and the `dbn` crate for the records.
 

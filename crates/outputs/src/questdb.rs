@@ -5,7 +5,7 @@
 //! journal ─▶ again: replica ──records─▶ queue ─┘
 //! ```
 //!
-//! Each schema has a table, each record a row. The reader stands behind the journal in the ring and never waits for the
+//! Each schema has a table, each record a row. The output stands behind the journal in the ring and never waits for the
 //! server: it makes the records that a live client gets and puts them into a queue that is bounded in bytes. The sender
 //! makes rows of them and sends them by requests that the server acknowledges; what it has not acknowledged it is sent
 //! again, with pauses that grow to a bound. What has no room in the queue is counted and, where there is a journal, sent from it
@@ -16,8 +16,7 @@
 //! | --- | --- |
 //! | `rows` | the tables, and records as rows |
 //!
-//! Cost: the reader does for a record what the live clients' server does before it distributes it. Of the journal a
-//! replica of its own is made, with books.
+//! Cost: making a record costs what it costs in the clients' server. Sending from the journal needs a second replica, with books.
 
 #[cfg(feature = "questdb")]
 mod database;

@@ -5,9 +5,9 @@
 //!                                                                             └▶ queue ─▶ ...
 //! ```
 //!
-//! The thread never waits for a client. Who leaves a queue full gets of each instrument the last NBBO when there is room
-//! again; trades and gaps meanwhile are dropped, and a record tells the client how much it missed. Where the thread itself
-//! falls behind the ring, all clients are treated so, and the plant is not held up.
+//! The thread never waits for a client. A client whose queue is full gets the last NBBO of each instrument when there is room
+//! again. Trades and gaps meanwhile are dropped, and a record says how many. If the thread itself falls behind the ring, all clients
+//! are treated so, and the plant is not held up.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,17 +16,19 @@ use std::time::Duration;
 use axum::extract::ws::Message;
 use prost::Message as _;
 use tapeworks_market::{Event, Flags, InstrumentId, Instruments, NbboUpdate, nbbo};
-use tapeworks_ring::disruptor::{Consumer, Failed, PollError, Single};
+use tapeworks_ring::disruptor::{Consumer, Failed, Single};
 use tapeworks_ring::wait::WaitStrategy;
 use tapeworks_store::trade_of;
 use tokio::sync::mpsc;
 
-use crate::begin::{Begin, Past, catch_up};
+use crate::begin::Begin;
+use crate::output::Output;
+use crate::reader::Reader;
 use tapeworks_engine::Start;
 use tapeworks_engine::history::HistoryError;
 use tapeworks_engine::replica::{Market, Special};
 use tapeworks_market::BookOptions;
-use tapeworks_runtime::waiting::{QUIET, Rest, may_sleep_unwatched};
+use tapeworks_runtime::waiting::QUIET;
 use tapeworks_runtime::worker::Worker;
 
 mod counters;
@@ -49,19 +51,19 @@ pub const MOST_CLIENTS: usize = 256;
 /// How long the thread sleeps where nothing wakes it.
 const IDLE_SLEEP: Duration = Duration::from_micros(100);
 
-/// How long it sleeps at most until it is woken.
+/// The longest sleep while there are clients.
 const SLEEP: Duration = Duration::from_millis(20);
 
-/// How often it looks whether a client that was given too much has room again.
+/// The longest sleep while a client's queue is full.
 const ROOM: Duration = Duration::from_millis(1);
 
-/// Where the thread of the stream and the web's server meet.
+/// Between the thread of the stream and the web server.
 #[derive(Debug, Default)]
 pub struct Hub {
     newcomers: Mutex<Vec<Newcomer>>,
     has_newcomers: AtomicBool,
     has_ended: AtomicBool,
-    /// What was done and dropped.
+    /// The stream's counters.
     pub counters: StreamCounters,
 }
 
@@ -72,8 +74,7 @@ struct Newcomer {
 }
 
 impl Hub {
-    /// What `request` asks for comes out of the receiver from now on, the present state first.
-    /// Nothing comes once the stream has ended.
+    /// The receiver gets the requested records from now on, the present state first. It gets nothing once the stream has ended.
     pub fn join(&self, request: Request) -> mpsc::Receiver<Message> {
         let (queue, messages) = mpsc::channel(QUEUE_RECORDS);
         let mut newcomers = self.newcomers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,7 +91,7 @@ impl Hub {
         std::mem::take(&mut newcomers)
     }
 
-    /// Nobody joins any more, and who waits goes.
+    /// Closes the queues of clients that are not admitted yet; no client joins after this.
     fn end(&self) {
         let mut newcomers = self.newcomers.lock().unwrap_or_else(PoisonError::into_inner);
         self.has_ended.store(true, Ordering::Release);
@@ -105,18 +106,18 @@ pub struct Streaming {
     worker: Worker<StreamFailure>,
 }
 
-/// There is no stream.
+/// Why there is no stream.
 #[derive(thiserror::Error, Debug)]
 #[error("no thread for the stream: {0}")]
 pub struct StreamError(pub std::io::Error);
 
-/// Why the stream ended before it was told to.
+/// Why the stream ended before it was stopped.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum StreamFailure {
     /// The ring stands still.
     #[error("the stream gets no more events: {0}")]
-    Ring(Failed),
+    Ring(#[from] Failed),
     /// The events of the day so far cannot be read.
     #[error("the stream cannot begin: {0}")]
     History(#[from] HistoryError),
@@ -139,14 +140,14 @@ impl Streaming {
     /// Waits until the engine has ended and its last events are in the queues of clients.
     ///
     /// # Errors
-    /// [`StreamFailure`] when it ended otherwise.
+    /// [`StreamFailure`] when it failed.
     pub fn join(self) -> Result<(), StreamFailure> {
         self.worker.join(StreamFailure::Panicked)
     }
 }
 
-/// Starts the stream of the events that `consumer` gives, with books as `books` says. Clients are told nothing before the
-/// events that `begin` names: what passes then is of the past.
+/// Starts the stream of the events that `consumer` gives, with books as `books` says. Clients get no record of the events before
+/// the present that `begin` names.
 ///
 /// # Errors
 /// [`StreamError`]: there is no thread.
@@ -156,109 +157,70 @@ pub fn start<W: WaitStrategy + 'static>(
     begin: Begin,
 ) -> Result<Streaming, StreamError> {
     let hub = Arc::new(Hub::default());
-    let stop = Arc::new(AtomicBool::new(false));
-    let mut work = Work {
-        behind: consumer.capacity() / 2,
-        consumer,
-        builder: RecordBuilder::new(books),
-        hub: Arc::clone(&hub),
-        stop: Arc::clone(&stop),
-        begin,
-        is_live: false,
-        buffer: Vec::new(),
-    };
-    let worker = Worker::start("stream", stop, move || work.run()).map_err(StreamError)?;
+    let feeding = Feeding { builder: RecordBuilder::new(books), hub: Arc::clone(&hub), is_live: false };
+    let reader = Reader::new(feeding, consumer, begin, IDLE_SLEEP);
+    let worker = reader.start("stream", |feeding, _| feeding.hub.end()).map_err(StreamError)?;
     Ok(Streaming { hub, worker })
 }
 
-struct Work<W: WaitStrategy> {
-    consumer: Consumer<Event, W, Single>,
+/// The stream as an output.
+struct Feeding {
     builder: RecordBuilder,
     hub: Arc<Hub>,
-    stop: Arc<AtomicBool>,
-    begin: Begin,
-    /// What is of the past has passed.
+    /// Clients are admitted.
     is_live: bool,
-    buffer: Vec<Event>,
-    /// Events of the ring behind which the thread is late.
-    behind: usize,
 }
 
-impl<W: WaitStrategy> Work<W> {
-    fn run(&mut self) -> Result<(), StreamFailure> {
-        let result = self.follow();
-        self.hub.end();
-        result
+impl Output for Feeding {
+    type Failure = StreamFailure;
+
+    const MAY_FALL_BEHIND: bool = true;
+
+    fn restore(&mut self, start: Start) {
+        self.builder.restore(start);
     }
 
-    fn follow(&mut self) -> Result<(), StreamFailure> {
-        let Self { begin, consumer, stop, builder, hub, .. } = self;
-        catch_up(begin, consumer, stop, |past| {
-            match past {
-                Past::Start(start) => builder.restore(*start),
-                Past::Events(_, events) => builder.events(events, &hub.counters),
-            }
-            Ok::<(), HistoryError>(())
-        })?;
-        let mut rest = Rest::new(self.begin.wake_up.clone(), IDLE_SLEEP);
-        while !self.stop.load(Ordering::Acquire) {
-            let turned = self.turn().and_then(|taken| {
-                let is_unwatched = self.builder.subscribers.is_empty();
-                if taken > 0
-                    && is_unwatched
-                    && may_sleep_unwatched(self.consumer.lag(), self.consumer.capacity())
-                {
-                    rest.rest_unwatched();
-                } else if taken > 0 {
-                    rest.worked();
-                } else {
-                    let longest = match (is_unwatched, self.builder.owes()) {
-                        (true, _) => QUIET,
-                        (false, true) => ROOM,
-                        (false, false) => SLEEP,
-                    };
-                    rest.rest(longest, || self.turn().map(|taken| taken > 0))?;
-                }
-                Ok(())
-            });
-            match turned {
-                Ok(()) => {}
-                Err(PollError::Closed) => break,
-                Err(PollError::Failed(failed)) => return Err(StreamFailure::Ring(failed)),
-            }
-        }
-        self.builder.catch_up(&self.hub.counters);
+    fn events(&mut self, _first: u64, events: &[Event]) -> Result<(), StreamFailure> {
+        self.builder.events(events, &self.hub.counters);
         Ok(())
     }
 
-    /// Takes what the ring has, and gives clients what they are to have. Returns the number of events.
-    fn turn(&mut self) -> Result<usize, PollError> {
-        let is_late = self.consumer.lag() > self.behind;
-        let Self { consumer, buffer, .. } = self;
-        buffer.clear();
-        let taken = consumer.poll(|event, _, _| buffer.push(*event))?;
-        if is_late {
-            self.builder.fall_behind(&self.hub.counters);
-        }
-        self.builder.events(&self.buffer, &self.hub.counters);
-        self.admit();
-        self.builder.catch_up(&self.hub.counters);
-        Ok(taken)
+    fn go_live(&mut self, _first: u64) {
+        self.is_live = true;
     }
 
-    fn admit(&mut self) {
-        if !self.is_live {
-            self.is_live = self.begin.is_over_at(self.builder.market.next);
+    fn fall_behind(&mut self) {
+        self.builder.fall_behind(&self.hub.counters);
+    }
+
+    /// Admits new clients, and gives clients with room again what waits for them.
+    fn serve(&mut self, wait: Duration) -> Result<(), StreamFailure> {
+        if !wait.is_zero() {
+            std::thread::park_timeout(wait);
         }
         if self.is_live && self.hub.has_newcomers.load(Ordering::Acquire) {
             for newcomer in self.hub.take() {
                 self.builder.admit(newcomer);
             }
         }
+        self.builder.catch_up(&self.hub.counters);
+        Ok(())
+    }
+
+    fn patience(&self) -> Duration {
+        match (self.is_urgent(), self.builder.owes()) {
+            (false, _) => QUIET,
+            (true, true) => ROOM,
+            (true, false) => SLEEP,
+        }
+    }
+
+    fn is_urgent(&self) -> bool {
+        !self.builder.subscribers.is_empty()
     }
 }
 
-/// When and by what event an instrument's NBBO changed last.
+/// The last change of an instrument's NBBO.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Change {
     event: u64,
@@ -277,7 +239,7 @@ fn signed(time: u64) -> i64 {
     i64::try_from(time).unwrap_or(i64::MAX)
 }
 
-/// A record in the encodings that somebody wants, each made once.
+/// A record in the requested encodings, each made once.
 struct Encoded<'a> {
     record: &'a Record,
     json: Option<Message>,
@@ -338,7 +300,7 @@ fn trade_record(instruments: &Instruments, event: u64, update: &NbboUpdate<'_>) 
     Some(Record { event, kind: Some(kind) })
 }
 
-/// Events in, records into the queues of those who want them.
+/// Events in, records into the queues of the clients that subscribed to them.
 struct RecordBuilder {
     market: Market,
     /// By instrument.
@@ -352,7 +314,7 @@ impl RecordBuilder {
         Self { market: Market::new(books), changes: Vec::new(), subscribers: Vec::new(), made: Vec::new() }
     }
 
-    /// Goes on from a state. When each NBBO changed before it is not known: the last event before it stands for that.
+    /// Continues from a state. It does not say when each NBBO last changed: the last event before it stands for that.
     fn restore(&mut self, start: Start) {
         let (event, now) = (start.first_event().saturating_sub(1), start.time().0);
         self.market.restore(start);
@@ -434,17 +396,17 @@ impl RecordBuilder {
         self.subscribers.push(subscriber);
     }
 
-    /// Whether a client is still to be given something.
+    /// Whether records wait for a client whose queue was full.
     fn owes(&self) -> bool {
         self.subscribers.iter().any(Subscriber::is_owed)
     }
 
-    /// All clients have missed what comes now, and get the last of it later.
+    /// Marks all clients as lagging: they miss the next events, and later get the last NBBOs of them.
     fn fall_behind(&mut self, counters: &StreamCounters) {
         self.subscribers.iter_mut().for_each(|subscriber| subscriber.fall_behind(counters));
     }
 
-    /// Gives those with room again what waits for them; those who are gone are forgotten.
+    /// Sends what waits to the clients that have room again, and removes the clients that have left.
     fn catch_up(&mut self, counters: &StreamCounters) {
         let Self { market, changes, subscribers, .. } = self;
         for subscriber in &mut *subscribers {

@@ -1,7 +1,7 @@
 //! A client of the DBN live protocol: what `tapeworks subscribe` and the plant's own measurements use.
 //!
-//! It speaks as Databento's public clients do (a challenge, an answer, subscriptions, a start), blocks, and gives record
-//! after record. Source of the protocol: the public client libraries of Databento.
+//! It speaks as Databento's public clients do (a challenge, an answer, subscriptions, a start). It blocks, and returns one record
+//! after the other. Source of the protocol: the public client libraries of Databento.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ use tapeworks_packet::stop;
 
 use tapeworks_runtime::keys::{Key, KeyError};
 
-/// What to ask for.
+/// What to subscribe to, and where.
 #[derive(Clone, Debug)]
 pub struct SubscriberOptions {
     /// The server.
@@ -35,7 +35,7 @@ pub struct SubscriberOptions {
     pub slow_reader: Option<String>,
     /// Whether each record has the time at which it was sent.
     pub ts_out: bool,
-    /// How long a read may wait; [`SubscribeError::is_timeout`] tells of it.
+    /// How long a read may wait; see [`SubscribeError::is_timeout`].
     pub timeout: Option<Duration>,
     /// How long connecting and each answer before the first record may take.
     pub patience: Duration,
@@ -50,21 +50,21 @@ pub enum SubscribeError {
     Connection {
         /// The server.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// What is no key.
+    /// A text that is no key.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The server said no, or what no server says.
+    /// The server refused, or sent something that no live server sends.
     #[error("{address}: {said}")]
     Refused {
         /// The server.
         address: SocketAddr,
-        /// What it said.
+        /// Its message.
         said: String,
     },
-    /// What came is not DBN.
+    /// The stream is not DBN.
     #[error("{address}: not DBN: {source}")]
     Decode {
         /// The server.
@@ -75,7 +75,7 @@ pub enum SubscribeError {
 }
 
 impl SubscribeError {
-    /// Whether nothing came for as long as was to be waited; the subscription goes on.
+    /// Whether nothing came in time; the subscription continues.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         let kind = match self {
@@ -88,7 +88,7 @@ impl SubscribeError {
         matches!(kind, io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
     }
 
-    /// Whether the process was [asked to stop](tapeworks_packet::stop) meanwhile.
+    /// Whether the process got a [request to stop](tapeworks_packet::stop) meanwhile.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         match self {
@@ -100,9 +100,9 @@ impl SubscribeError {
     }
 }
 
-/// Whatever records come from: a subscription, or a receiver of the multicast.
+/// A source of records: a subscription, or a receiver of the multicast.
 pub trait Records {
-    /// Whether records are there already, so that the next read does not wait.
+    /// Whether the next read has a record without waiting.
     fn has_more(&self) -> bool;
 
     /// The next record; `None` when the other side has ended the session.
@@ -119,7 +119,7 @@ pub struct Subscriber {
     session: String,
 }
 
-/// A connection of which each read waits as long as it may, and no longer than until the process is asked to stop.
+/// A connection whose reads wait as long as they may, or until the process gets a request to stop.
 struct Patient {
     stream: TcpStream,
     /// Until the first record; from then on the stream's own time limit counts.
@@ -171,7 +171,7 @@ fn line(reader: &mut impl BufRead, address: SocketAddr) -> Result<String, Subscr
     }
 }
 
-/// Connects, and hears a request to stop meanwhile.
+/// Connects, and returns at a request to stop.
 fn connect(address: SocketAddr, patience: Duration) -> io::Result<TcpStream> {
     let began = Instant::now();
     loop {
@@ -265,7 +265,7 @@ impl Subscriber {
         Ok(Self { address, decoder, session })
     }
 
-    /// The session's number, as the server says it.
+    /// The session's number, as the server sent it.
     pub fn session(&self) -> &str {
         &self.session
     }

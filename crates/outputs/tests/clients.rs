@@ -13,7 +13,7 @@ use dbn::decode::{DbnDecoder, DbnMetadata, DecodeRecordRef};
 use dbn::{Compression, ErrorMsg, MboMsg, Record, RecordRef, SymbolMappingMsg, SystemMsg};
 use proptest::prelude::*;
 use session::{DATASET, KEY, Plant, events, scenario};
-use tapeworks_engine::history::{History, HistoryError, HistoryReader, MemoryHistory};
+use tapeworks_engine::history::{History, HistoryError, HistoryReader, MemoryHistory, Read as Piece};
 use tapeworks_market::{Event, Nanos};
 use tapeworks_outputs::clients::control::{Reason, SlowReader};
 use tapeworks_outputs::clients::distributor::{Dataset, Distributor, Options};
@@ -31,7 +31,7 @@ struct Client {
 
 /// What a session brought.
 #[derive(Default)]
-struct Told {
+struct Received {
     /// Records of data, as bytes.
     records: Vec<Vec<u8>>,
     symbols: BTreeMap<u32, String>,
@@ -40,13 +40,13 @@ struct Told {
     has_ts_out: bool,
 }
 
-impl Told {
+impl Received {
     /// Takes a record; returns what it says, if it is a message.
     fn take(&mut self, record: RecordRef<'_>) -> Option<String> {
         if let Some(mapping) = record.get::<SymbolMappingMsg>() {
             let symbol = mapping.stype_out_symbol().unwrap().to_owned();
             let number = mapping.hd.instrument_id;
-            assert_eq!(self.symbols.insert(number, symbol), None, "a symbol is told once");
+            assert_eq!(self.symbols.insert(number, symbol), None, "a symbol comes once");
         } else if let Some(message) = record.get::<SystemMsg>() {
             self.system.push(message.msg().unwrap().to_owned());
             return self.system.last().cloned();
@@ -97,15 +97,15 @@ impl Client {
         };
         let decoder = DbnDecoder::new(reader).unwrap();
         assert_eq!(decoder.metadata().dataset, DATASET);
-        let told = Told { has_ts_out: decoder.metadata().ts_out, ..Told::default() };
-        let mut stream = Stream { decoder, told, writer: self.writer };
+        let received = Received { has_ts_out: decoder.metadata().ts_out, ..Received::default() };
+        let mut stream = Stream { decoder, received, writer: self.writer };
         if !until.is_empty() {
             stream.read(until);
         }
         stream
     }
 
-    /// The stream of a session that was told to start.
+    /// The stream of a session that was started.
     fn began(self) -> Stream {
         self.stream_of("")
     }
@@ -120,7 +120,7 @@ impl Client {
 struct Stream {
     writer: TcpStream,
     decoder: DbnDecoder<Box<dyn Read + Send>>,
-    told: Told,
+    received: Received,
 }
 
 impl Stream {
@@ -133,7 +133,7 @@ impl Stream {
     /// Reads until a message says `until`. Returns whether one did before the end.
     fn read(&mut self, until: &str) -> bool {
         while let Some(record) = self.decoder.decode_record_ref().unwrap() {
-            if self.told.take(record).is_some_and(|message| message.contains(until)) {
+            if self.received.take(record).is_some_and(|message| message.contains(until)) {
                 return true;
             }
         }
@@ -141,10 +141,10 @@ impl Stream {
     }
 
     /// Reads to the end in a thread of its own.
-    fn rest(mut self) -> std::thread::JoinHandle<Told> {
+    fn rest(mut self) -> std::thread::JoinHandle<Received> {
         std::thread::spawn(move || {
             self.read("no message says this");
-            self.told
+            self.received
         })
     }
 }
@@ -180,7 +180,7 @@ fn u64_at(record: &[u8], offset: usize) -> u64 {
 }
 
 /// The time of receipt.
-fn received(record: &[u8]) -> u64 {
+fn received_at(record: &[u8]) -> u64 {
     let offset = match record[1] {
         0xA0 => std::mem::offset_of!(MboMsg, ts_recv),
         0xB1 => std::mem::offset_of!(dbn::Cmbp1Msg, ts_recv),
@@ -189,17 +189,18 @@ fn received(record: &[u8]) -> u64 {
     u64_at(record, offset)
 }
 
-fn same(what: &str, told: &[Vec<u8>], expected: &[Vec<u8>]) {
-    let differs = told.iter().zip(expected).position(|(one, other)| one != other);
+fn same(what: &str, received: &[Vec<u8>], expected: &[Vec<u8>]) {
+    let differs = received.iter().zip(expected).position(|(one, other)| one != other);
     assert_eq!(differs, None, "{what}: the first record that differs");
-    assert_eq!(told.len(), expected.len(), "{what}: records");
+    assert_eq!(received.len(), expected.len(), "{what}: records");
 }
 
-/// Of a schema, what was told is what came of these events from this time on.
-fn same_from(time: Nanos, schema: Schema, told: &Told, events: &[Event]) {
-    let whole: Vec<_> = expected(events, schema).into_iter().filter(|one| received(one) >= time.0).collect();
+/// A client has received the records of a schema that these events give from this time on.
+fn same_from(time: Nanos, schema: Schema, received: &Received, events: &[Event]) {
+    let whole: Vec<_> =
+        expected(events, schema).into_iter().filter(|one| received_at(one) >= time.0).collect();
     let kind = dbn::RType::from(schema.as_str().parse::<dbn::Schema>().unwrap()) as u8;
-    let records: Vec<_> = told.records.iter().filter(|one| one[1] == kind).cloned().collect();
+    let records: Vec<_> = received.records.iter().filter(|one| one[1] == kind).cloned().collect();
     same(schema.as_str(), &records, &whole);
 }
 
@@ -232,16 +233,16 @@ fn every_schema_brings_what_a_file_holds_alone_and_beside_others() {
     let many = many.join().unwrap();
     let mut total = 0;
     for (schema, client) in alone {
-        let told = client.join().unwrap();
-        assert_eq!((told.symbols.len(), &told.errors), (12, &vec![]), "{schema}");
+        let received = client.join().unwrap();
+        assert_eq!((received.symbols.len(), &received.errors), (12, &vec![]), "{schema}");
         let mut expected = expected(&events, schema);
         if schema.as_str().contains("bbo-1") || schema.as_str().starts_with("ohlcv") {
             // The end of a file ends its last interval; a live interval ends when the next event shows that it is over.
-            assert!(expected.len() - told.records.len() <= 36, "{schema}");
-            expected.truncate(told.records.len());
+            assert!(expected.len() - received.records.len() <= 36, "{schema}");
+            expected.truncate(received.records.len());
         }
         assert!(!expected.is_empty(), "{schema}");
-        same(schema.as_str(), &told.records, &expected);
+        same(schema.as_str(), &received.records, &expected);
         total += expected.len();
     }
     assert_eq!(many.records.len(), total);
@@ -250,7 +251,7 @@ fn every_schema_brings_what_a_file_holds_alone_and_beside_others() {
         .records
         .iter()
         .filter(|record| matches!(record[1], 0xA0 | 0x00..=0x02))
-        .map(|one| received(one))
+        .map(|one| received_at(one))
         .collect();
     assert!(times.is_sorted());
     let of = |schema, number| {
@@ -258,7 +259,7 @@ fn every_schema_brings_what_a_file_holds_alone_and_beside_others() {
     };
     let twice = twice.join().unwrap().records;
     let (trades, orders): (Vec<_>, Vec<_>) = twice.into_iter().partition(|one| one[1] == 0x00);
-    same("asked for twice", &orders, &of(Schema::Mbo, 5));
+    same("subscribed to twice", &orders, &of(Schema::Mbo, 5));
     same("beside it", &trades, &of(Schema::Trades, 6));
     let of_mbo: Vec<_> = many.records.iter().filter(|record| record[1] == 0xA0).cloned().collect();
     same("mbo beside others", &of_mbo, &expected(&events, Schema::Mbo));
@@ -276,14 +277,14 @@ fn a_list_brings_its_symbols_also_those_that_appear_later() {
     // By number, one of them far beyond any that there will be.
     let numbers = "schema=mbo|stype_in=instrument_id|symbols=3,10,16777215";
     let numbered = Client::connect(address, "").subscribe(numbers);
-    assert!(numbered.told.errors[0].contains("16777215"), "{:?}", numbered.told.errors);
-    assert_eq!(pending.told.errors.len(), 1, "nothing is known yet");
-    assert!(pending.told.errors[0].contains(&symbols[9]), "{:?}", pending.told.errors);
-    assert!(pending.told.symbols.is_empty());
+    assert!(numbered.received.errors[0].contains("16777215"), "{:?}", numbered.received.errors);
+    assert_eq!(pending.received.errors.len(), 1, "nothing is known yet");
+    assert!(pending.received.errors[0].contains(&symbols[9]), "{:?}", pending.received.errors);
+    assert!(pending.received.symbols.is_empty());
     plant.publish(&events[..1000]);
     let by_number = Client::connect(address, "");
     let by_number = by_number.subscribe("schema=mbo|stype_in=instrument_id|symbols=3,10");
-    assert_eq!(by_number.told.symbols.get(&10), Some(&symbols[9]));
+    assert_eq!(by_number.received.symbols.get(&10), Some(&symbols[9]));
     // One more symbol for a session that runs, then the first no more.
     let mut changing = Client::connect(address, "").subscribe(&format!("schema=mbo|symbols={}", symbols[2]));
     plant.publish(&events[1000..2000]);
@@ -329,7 +330,7 @@ fn a_snapshot_and_what_follows_it_are_the_whole() {
             let mut client = snapshot(schema);
             // What comes after the acknowledgement is the snapshot; what was unknown of the schema is not there.
             client.say("schema=status|symbols=ALL_SYMBOLS|id=9", "request 9");
-            (schema, std::mem::take(&mut client.told.records), client.rest())
+            (schema, std::mem::take(&mut client.received.records), client.rest())
         });
     plant.publish(&events[4000..]);
     plant.end();
@@ -351,7 +352,7 @@ fn a_snapshot_and_what_follows_it_are_the_whole() {
             Schema::Bbo1S | Schema::Cbbo1S => assert!(first.len() >= 10, "{schema}"),
             _ => {
                 same("after the snapshot", &rest, &whole[before.len()..]);
-                // The levels of the last record of each instrument of each feed: what a snapshot tells.
+                // The levels of the last record of each instrument of each feed: what a snapshot has.
                 let publisher = |one: &[u8]| {
                     if schema == Schema::Cmbp1 { 0 } else { u16::from(one[2]) | u16::from(one[3]) << 8 }
                 };
@@ -441,12 +442,12 @@ proptest! {
         }
         let client = client.began().rest();
         plant.end();
-        let told = client.join().unwrap();
+        let received = client.join().unwrap();
         for schema in &schemas {
-            same_from(time, *schema, &told, &events);
+            same_from(time, *schema, &received, &events);
         }
-        let finished = told.system.iter().filter(|message| message.contains("Finished")).count();
-        prop_assert_eq!((finished, told.symbols.len(), told.errors.len()), (schemas.len(), 6, 0));
+        let finished = received.system.iter().filter(|message| message.contains("Finished")).count();
+        prop_assert_eq!((finished, received.symbols.len(), received.errors.len()), (schemas.len(), 6, 0));
     }
 }
 
@@ -466,8 +467,8 @@ fn a_server_that_starts_amid_the_day_knows_what_was_before() {
     same("from the beginning", &replay.join().unwrap().records, &expected(&events, Schema::Cmbp1));
 }
 
-/// What the engine had published before it was started again is not told as if it happened now, and who has seen all of it
-/// is not told that it asks for the future.
+/// Events from before a restart are not sent as if they happened now, and a client that has seen all of them is not refused for a
+/// start in the future.
 #[test]
 fn who_resumes_while_the_journal_is_replayed_waits_for_the_present() {
     let events = events(&scenario(6_000, 6, 13));
@@ -489,7 +490,7 @@ fn who_resumes_while_the_journal_is_replayed_waits_for_the_present() {
         plant.reach(4_000);
         std::thread::sleep(Duration::from_millis(20));
         let counters = plant.server.stats().counters;
-        assert_eq!((counters.accepted, client.is_finished()), (0, false), "nobody is served yet");
+        assert_eq!((counters.accepted, client.is_finished()), (0, false), "no client is served yet");
         plant.live_from(4_000);
         while plant.server.stats().counters.accepted == 0 {
             std::thread::sleep(Duration::from_millis(5));
@@ -497,10 +498,10 @@ fn who_resumes_while_the_journal_is_replayed_waits_for_the_present() {
         plant.publish(rest);
         plant.reach(events.len() as u64);
         plant.end();
-        let told = client.join().unwrap();
-        assert!(told.errors.is_empty(), "{:?}", told.errors);
+        let received = client.join().unwrap();
+        assert!(received.errors.is_empty(), "{:?}", received.errors);
         for schema in [Schema::Mbo, Schema::Cmbp1] {
-            same_from(time, schema, &told, &events);
+            same_from(time, schema, &received, &events);
         }
     }
 }
@@ -517,40 +518,42 @@ fn a_history_may_lag_behind_the_ring() {
     late.append(&events[..1000]);
     let client =
         Client::connect(plant.server.address(), "").subscribe("schema=mbo|symbols=ALL_SYMBOLS|start=0");
-    // The replay has asked to join by then, or asks now: it waits for the events in between.
+    // The replay has requested to join by then, or does so now: it waits for the events in between.
     plant.publish(rest);
     std::thread::sleep(Duration::from_millis(50));
     late.append(&events[1000..]);
     let client = client.rest();
     plant.end();
-    let told = client.join().unwrap();
-    same("late", &told.records, &expected(&events, Schema::Mbo));
-    assert!(told.errors.is_empty(), "{:?}", told.errors);
+    let received = client.join().unwrap();
+    same("late", &received.records, &expected(&events, Schema::Mbo));
+    assert!(received.errors.is_empty(), "{:?}", received.errors);
 }
 
-/// A history whose disk fails after some events.
-struct Failing(Vec<Event>);
+/// A history whose disk fails after its events are read.
+struct Failing {
+    events: Vec<Event>,
+    is_read: bool,
+}
 
 impl History for Failing {
     fn open(&self, _from: Nanos) -> Result<Box<dyn HistoryReader>, HistoryError> {
-        Ok(Box::new(Self(self.0.clone())))
+        Ok(Box::new(Self { events: self.events.clone(), is_read: false }))
     }
 }
 
 impl HistoryReader for Failing {
-    fn read(&mut self, into: &mut Vec<Event>) -> Result<tapeworks_engine::history::Read, HistoryError> {
-        if self.0.is_empty() {
+    fn read(&mut self) -> Result<Piece<'_>, HistoryError> {
+        if std::mem::replace(&mut self.is_read, true) {
             return Err(HistoryError::unreadable("the disk is gone"));
         }
-        into.append(&mut self.0);
-        Ok(tapeworks_engine::history::Read::Events)
+        Ok(Piece::Events(&self.events))
     }
 }
 
 #[test]
 fn a_replay_that_fails_is_told_and_others_go_on() {
     let events = events(&scenario(60_000, 6, 11));
-    let history = Failing(events[..5_000].to_vec());
+    let history = Failing { events: events[..5_000].to_vec(), is_read: false };
     let mut plant = Plant::with(|options| {
         options.history = Some(Arc::new(history));
     });
@@ -562,8 +565,8 @@ fn a_replay_that_fails_is_told_and_others_go_on() {
         let client = Client::connect(address, "");
         client.subscribe(&format!("schema={schema}|symbols=ALL_SYMBOLS|start=0")).rest()
     };
-    let told = replay(Schema::Mbo).join().unwrap();
-    assert!(told.errors[0].contains("the disk is gone"), "{:?}", told.errors);
+    let received = replay(Schema::Mbo).join().unwrap();
+    assert!(received.errors[0].contains("the disk is gone"), "{:?}", received.errors);
     plant.publish(&events[50_000..]);
     plant.reach(events.len() as u64);
     assert_eq!(plant.server.stats().counters.replays_failed, 1);
@@ -576,22 +579,22 @@ fn replays_that_cannot_be_are_refused() {
     let mut plant = Plant::with(|options| options.history = None);
     let events = events(&scenario(500, 2, 1));
     plant.publish(&events);
-    let told = |plant: &Plant, line: &str| {
+    let received = |plant: &Plant, line: &str| {
         let mut client = Client::connect(plant.server.address(), "");
         client.say(line);
-        client.start("no message says this").told.errors
+        client.start("no message says this").received.errors
     };
-    let errors = told(&plant, "schema=mbo|symbols=ALL_SYMBOLS|start=0");
+    let errors = received(&plant, "schema=mbo|symbols=ALL_SYMBOLS|start=0");
     assert!(errors[0].contains("no history"), "{errors:?}");
     let mut plant = Plant::start();
     plant.publish(&events);
     plant.reach(events.len() as u64);
-    let errors = told(&plant, "schema=mbo|symbols=ALL_SYMBOLS|start=9000000000000000000");
+    let errors = received(&plant, "schema=mbo|symbols=ALL_SYMBOLS|start=9000000000000000000");
     assert!(errors[0].contains("later than the newest"), "{errors:?}");
     let busy = Plant::with(|options| options.max_replays = 0);
-    let errors = told(&busy, "schema=mbo|symbols=ALL_SYMBOLS|start=0");
+    let errors = received(&busy, "schema=mbo|symbols=ALL_SYMBOLS|start=0");
     assert!(errors[0].contains("as many as may be"), "{errors:?}");
-    let errors = told(&plant, "schema=mbo|symbols=A|start=0\nschema=mbo|symbols=B|start=1");
+    let errors = received(&plant, "schema=mbo|symbols=A|start=0\nschema=mbo|symbols=B|start=1");
     assert!(errors[0].contains("one start="), "{errors:?}");
 }
 
@@ -626,11 +629,11 @@ fn one_stalled_client_of_many_delays_nobody() {
             std::thread::sleep(Duration::from_millis(2));
         }
         rounds += 1;
-        assert!(Instant::now() < deadline, "nobody was too slow: {:?}", plant.server.stats());
+        assert!(Instant::now() < deadline, "no client was too slow: {:?}", plant.server.stats());
     }
     let stats = plant.server.stats();
     assert_eq!(stats.counters.ended_slow, 1, "{stats:?}");
-    // The one that skips is told how many when it reads again.
+    // The client that skips gets the number when it reads again.
     let skipping = skipping.rest();
     let stalled = stalled.rest();
     let repeated: Vec<Event> = (0..rounds).flat_map(|_| events.iter().copied()).collect();
@@ -643,19 +646,19 @@ fn one_stalled_client_of_many_delays_nobody() {
     }
     let all = expected(&repeated, Schema::Mbo);
     same("the quick one's orders", &whole.join().unwrap().records, &all);
-    let told = skipping.join().unwrap();
-    let skipped: u64 = told
+    let received = skipping.join().unwrap();
+    let skipped: u64 = received
         .errors
         .iter()
         .map(|error| error.split(' ').find_map(|word| word.parse::<u64>().ok()).unwrap())
         .sum();
     assert!(skipped > 0);
-    assert_eq!(told.records.len() as u64 + skipped, all.len() as u64, "{:?}", told.errors);
-    let told = stalled.join().unwrap();
-    assert!(told.system.iter().any(|message| message.contains("slow reader")), "{:?}", told.system);
-    assert!(told.errors.last().is_some_and(|error| error.contains("too slow")), "{:?}", told.errors);
-    assert!(told.records.len() < all.len());
-    same("what the stalled one got", &told.records, &all[..told.records.len()]);
+    assert_eq!(received.records.len() as u64 + skipped, all.len() as u64, "{:?}", received.errors);
+    let received = stalled.join().unwrap();
+    assert!(received.system.iter().any(|message| message.contains("slow reader")), "{:?}", received.system);
+    assert!(received.errors.last().is_some_and(|error| error.contains("too slow")), "{:?}", received.errors);
+    assert!(received.records.len() < all.len());
+    same("what the stalled one got", &received.records, &all[..received.records.len()]);
 }
 
 /// It got 24 stray bytes and the end of the connection, as both warning and reason waited behind what it had not read.
@@ -673,7 +676,7 @@ fn a_slow_client_reads_whole_records_then_why_its_session_ended_even_much_later(
             std::thread::sleep(Duration::from_millis(2));
         }
         rounds += 1;
-        assert!(Instant::now() < deadline, "nobody was too slow: {:?}", plant.server.stats());
+        assert!(Instant::now() < deadline, "no client was too slow: {:?}", plant.server.stats());
     }
     let evicted = plant.server.stats().evicted;
     assert!(
@@ -685,17 +688,17 @@ fn a_slow_client_reads_whole_records_then_why_its_session_ended_even_much_later(
     let repeated: Vec<Event> = (0..rounds).flat_map(|_| events.iter().copied()).collect();
     let all = expected(&repeated, Schema::Mbo);
     for (place, stalled) in stalled.into_iter().enumerate() {
-        let told = stalled.rest().join().unwrap();
-        same("what the stalled one got", &told.records, &all[..told.records.len()]);
-        assert!(!told.records.is_empty() && told.records.len() < all.len());
+        let received = stalled.rest().join().unwrap();
+        same("what the stalled one got", &received.records, &all[..received.records.len()]);
+        assert!(!received.records.is_empty() && received.records.len() < all.len());
         assert!(
-            told.errors.last().is_some_and(|error| error.contains("too slow")),
+            received.errors.last().is_some_and(|error| error.contains("too slow")),
             "{place} {:?}",
-            told.errors
+            received.errors
         );
         // In a compressed stream the warning waits with the rest.
-        let is_warned = told.system.iter().any(|message| message.contains("slow reader"));
-        assert!(is_warned || place == 1, "{:?}", told.system);
+        let is_warned = received.system.iter().any(|message| message.contains("slow reader"));
+        assert!(is_warned || place == 1, "{:?}", received.system);
     }
     plant.end();
 }
@@ -720,16 +723,17 @@ fn a_snapshot_that_is_larger_than_the_queue_makes_nobody_slow() {
     plant.reach(events.len() as u64);
     let client = client.rest();
     plant.end();
-    let told = client.join().unwrap();
-    assert_eq!((&told.errors, told.system.len()), (&vec![], 1), "{:?}", told.system);
-    let snapshot = told.records.iter().take_while(|one| flags_of(one) & dbn::flags::SNAPSHOT != 0).count();
+    let received = client.join().unwrap();
+    assert_eq!((&received.errors, received.system.len()), (&vec![], 1), "{:?}", received.system);
+    let snapshot =
+        received.records.iter().take_while(|one| flags_of(one) & dbn::flags::SNAPSHOT != 0).count();
     assert!(snapshot * 56 > 1 << 15, "{snapshot} records are no large snapshot");
     let before = expected(most, Schema::Mbo).len();
-    same("after it", &told.records[snapshot..], &expected(&events, Schema::Mbo)[before..]);
+    same("after it", &received.records[snapshot..], &expected(&events, Schema::Mbo)[before..]);
 
     let plant = at(1 << 10);
-    let told = Client::connect(plant.server.address(), "").subscribe(line).rest().join().unwrap();
-    assert!(told.errors[0].contains("more than 1024 bytes of snapshots"), "{:?}", told.errors);
+    let received = Client::connect(plant.server.address(), "").subscribe(line).rest().join().unwrap();
+    assert!(received.errors[0].contains("more than 1024 bytes of snapshots"), "{:?}", received.errors);
 }
 
 #[test]
@@ -753,14 +757,14 @@ fn who_conflates_has_the_last_quote_of_every_instrument() {
     plant.reach(published.len() as u64);
     let conflated = plant.server.stats().counters.conflated;
     plant.end();
-    let told = client.join().unwrap();
+    let received = client.join().unwrap();
     let all = expected(&published, Schema::Cmbp1);
-    assert_eq!(told.records.len() as u64 + conflated, all.len() as u64);
+    assert_eq!(received.records.len() as u64 + conflated, all.len() as u64);
     let last = |records: &[Vec<u8>]| -> BTreeMap<u32, Vec<u8>> {
         records.iter().map(|one| (number_of(one), one.clone())).collect()
     };
-    assert_eq!(last(&told.records), last(&all));
-    assert!(told.errors.is_empty(), "{:?}", told.errors);
+    assert_eq!(last(&received.records), last(&all));
+    assert!(received.errors.is_empty(), "{:?}", received.errors);
 }
 
 #[test]
@@ -777,9 +781,9 @@ fn times_of_sending_are_in_every_record_that_asks_for_them() {
     plant.end();
     let plain = plain.join().unwrap();
     assert!(!plain.has_ts_out);
-    for told in [whole, both].map(|client| client.join().unwrap()) {
-        assert!(told.has_ts_out);
-        let quotes: Vec<_> = told.records.iter().filter(|one| one[1] == 0x01).collect();
+    for received in [whole, both].map(|client| client.join().unwrap()) {
+        assert!(received.has_ts_out);
+        let quotes: Vec<_> = received.records.iter().filter(|one| one[1] == 0x01).collect();
         assert_eq!(quotes.len(), plain.records.len());
         for (one, other) in quotes.iter().zip(&plain.records) {
             assert_eq!(usize::from(one[0]) * 4, other.len() + 8);
@@ -792,8 +796,8 @@ fn times_of_sending_are_in_every_record_that_asks_for_them() {
 
 #[test]
 fn strangers_are_refused_counted_and_told_of_once_and_others_do_not_notice() {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let log = Arc::clone(&told);
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&received);
     let mut plant = Plant::with(|options| {
         options.on_refusal = Some(Arc::new(move |refused| log.lock().unwrap().push(refused.clone())));
         options.limits.authentication_ns = 300_000_000;
@@ -824,13 +828,13 @@ fn strangers_are_refused_counted_and_told_of_once_and_others_do_not_notice() {
         let reply = ends(bytes);
         assert!(reply.contains("success=0|error=") && reply.contains(why), "{why}: {reply}");
     }
-    // Of those who are admitted errors are told in DBN.
+    // Admitted clients get errors in DBN.
     let mut admitted = Client::connect(address, "");
     admitted.say("schema=mbo|symbols=ALL_SYMBOLS|stype_in=parent");
-    let told_errors = admitted.start("no message says this").told.errors;
+    let received_errors = admitted.start("no message says this").received.errors;
     assert!(
-        told_errors[0].contains("stype_in=parent: expected raw_symbol or instrument_id"),
-        "{told_errors:?}"
+        received_errors[0].contains("stype_in=parent: expected raw_symbol or instrument_id"),
+        "{received_errors:?}"
     );
     drop(idle);
     plant.publish(&events[1000..]);
@@ -847,8 +851,8 @@ fn strangers_are_refused_counted_and_told_of_once_and_others_do_not_notice() {
     assert_eq!((counters.refused(Reason::Limit), counters.refused(Reason::Authentication)), (1, 1));
     assert!(counters.evicted >= 900 && counters.refused(Reason::Late) >= 1, "{counters:?}");
     assert_eq!(counters.accepted, counters.closed + 1, "only the good one is left: {counters:?}");
-    let told = told.lock().unwrap();
-    assert_eq!(told.len(), 1, "all came from one address within a minute");
+    let received = received.lock().unwrap();
+    assert_eq!(received.len(), 1, "all came from one address within a minute");
 }
 
 #[test]
@@ -973,7 +977,7 @@ fn nobody_sleeps_while_a_client_takes_more_than_a_turn_writes() {
     same("all", &client.join().unwrap().records, &expected(&events, Schema::Mbo));
 }
 
-/// Four of them, that had asked for a replay and did not read, kept everybody else from theirs, for ever.
+/// Four clients that had requested a replay and did not read kept all others from theirs, for ever.
 #[test]
 fn who_does_not_take_its_replay_makes_room_for_others() {
     let events = events(&scenario(60_000, 20, 2));
@@ -993,10 +997,10 @@ fn who_does_not_take_its_replay_makes_room_for_others() {
     // It has some seconds to read why.
     let stalled = stalled.rest();
     let mut next = Client::connect(address, "").subscribe("schema=mbo|symbols=ALL_SYMBOLS|start=0");
-    assert!(next.read("Finished mbo replay"), "{:?}", next.told.errors);
-    same("the next", &next.told.records, &expected(&events, Schema::Mbo));
-    let told = stalled.join().unwrap();
-    assert!(told.errors[0].contains("took nothing of its replay"), "{:?}", told.errors);
+    assert!(next.read("Finished mbo replay"), "{:?}", next.received.errors);
+    same("the next", &next.received.records, &expected(&events, Schema::Mbo));
+    let received = stalled.join().unwrap();
+    assert!(received.errors[0].contains("took nothing of its replay"), "{:?}", received.errors);
     assert_eq!(plant.server.stats().counters.ended_slow, 1);
     plant.end();
 }
@@ -1013,11 +1017,11 @@ fn a_gap_is_told_and_marks_what_follows() {
         Client::connect(plant.server.address(), "").subscribe("schema=mbp-1|symbols=ALL_SYMBOLS").rest();
     plant.publish(&events);
     plant.end();
-    let told = client.join().unwrap();
-    same("with gaps", &told.records, &expected(&events, Schema::Mbp1));
-    let messages: Vec<_> = told.system.iter().filter(|message| message.starts_with("gap: ")).collect();
+    let received = client.join().unwrap();
+    same("with gaps", &received.records, &expected(&events, Schema::Mbp1));
+    let messages: Vec<_> = received.system.iter().filter(|message| message.starts_with("gap: ")).collect();
     assert_eq!(messages.len(), gaps, "{messages:?}");
-    assert!(told.records.iter().any(|one| flags_of(one) & dbn::flags::MAYBE_BAD_BOOK != 0));
+    assert!(received.records.iter().any(|one| flags_of(one) & dbn::flags::MAYBE_BAD_BOOK != 0));
 }
 
 #[test]
@@ -1084,11 +1088,11 @@ mod tls {
             let mut stream = TcpStream::connect(plant.server.address()).unwrap();
             stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
             stream.write_all(said.as_bytes()).unwrap();
-            let mut told = Vec::new();
+            let mut received = Vec::new();
             // After what it has said it may be a reset.
-            let _ended = stream.read_to_end(&mut told);
-            let told = String::from_utf8_lossy(&told);
-            assert!(told.contains("error=this port speaks TLS"), "{said:?}: {told:?}");
+            let _ended = stream.read_to_end(&mut received);
+            let received = String::from_utf8_lossy(&received);
+            assert!(received.contains("error=this port speaks TLS"), "{said:?}: {received:?}");
         }
         plant.end();
     }
@@ -1123,21 +1127,21 @@ mod tls {
         writeln!(stream.get_mut(), "auth={answer}-00000|dataset={DATASET}").unwrap();
         assert!(read_line(&mut stream).starts_with("success=1"));
         writeln!(stream.get_mut(), "schema=mbp-10|symbols=ALL_SYMBOLS\nstart_session").unwrap();
-        // Somebody who does not speak TLS does not disturb.
+        // A client without TLS does not disturb the others.
         let mut plain = TcpStream::connect(address).unwrap();
         plain.write_all(b"auth=0-00000|dataset=X\n").unwrap();
         let events = events(&scenario(4_000, 6, 3));
         let mut decoder = DbnDecoder::new(stream).unwrap();
-        let mut told = Told::default();
-        while told.system.is_empty() {
-            told.take(decoder.decode_record_ref().unwrap().unwrap());
+        let mut received = Received::default();
+        while received.system.is_empty() {
+            received.take(decoder.decode_record_ref().unwrap().unwrap());
         }
         let reader = std::thread::spawn(move || {
             // The server closes without saying so in TLS: what was read up to there counts.
             while let Ok(Some(record)) = decoder.decode_record_ref() {
-                told.take(record);
+                received.take(record);
             }
-            told
+            received
         });
         plant.publish(&events);
         plant.end();

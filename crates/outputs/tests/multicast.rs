@@ -39,10 +39,10 @@ struct Plant {
 
 impl Plant {
     fn start(setting: MulticastSetting) -> Self {
-        Self::telling(setting, None)
+        Self::reporting(setting, None)
     }
 
-    fn telling(setting: MulticastSetting, on_refusal: Option<OnRefusal>) -> Self {
+    fn reporting(setting: MulticastSetting, on_refusal: Option<OnRefusal>) -> Self {
         let blank = Event::new(EventKind::Other, Default::default(), Default::default());
         let mut ring = Builder::new(1 << 14, || blank, Yielding::default);
         let reader = ring.consumer("multicast", &[]);
@@ -112,13 +112,13 @@ fn setting(group: SocketAddrV4) -> MulticastSetting {
 
 /// Records by their kind, each as bytes; mappings as the symbols of the instruments.
 #[derive(Default, PartialEq, Eq, Debug)]
-struct Told {
+struct Received {
     records: BTreeMap<u8, Vec<Vec<u8>>>,
     symbols: BTreeMap<u32, String>,
     mappings: usize,
 }
 
-impl Told {
+impl Received {
     fn take(&mut self, record: RecordRef<'_>) {
         if let Some(mapping) = record.get::<SymbolMappingMsg>() {
             self.mappings += 1;
@@ -133,30 +133,30 @@ impl Told {
 }
 
 /// What files of the schemas hold, made by the writers of files.
-fn expected(events: &[Event], name: &str) -> Told {
-    let mut told = Told::default();
+fn expected(events: &[Event], name: &str) -> Received {
+    let mut received = Received::default();
     for schema in SCHEMAS {
         let path = std::env::temp_dir().join(format!("tapeworks-{name}-{}-{schema}.dbn", std::process::id()));
         session::write(events, schema, &path);
         let mut decoder = Decoder::from_file(&path).unwrap();
         while let Some(record) = decoder.decode_ref().unwrap() {
-            told.take(record);
+            received.take(record);
         }
         std::fs::remove_file(path).unwrap();
     }
     let symbols = events.iter().filter_map(|event| event.symbol().map(|symbol| (event.instrument, symbol)));
-    told.symbols =
+    received.symbols =
         symbols.map(|(instrument, symbol)| (instrument.0 + 1, symbol.as_str().to_owned())).collect();
-    told
+    received
 }
 
-fn receive(receiver: &mut Receiver) -> Told {
-    let mut told = Told::default();
+fn receive(receiver: &mut Receiver) -> Received {
+    let mut received = Received::default();
     let began = Instant::now();
     loop {
         match receiver.next_record() {
-            Ok(Some(record)) => told.take(record),
-            Ok(None) => return told,
+            Ok(Some(record)) => received.take(record),
+            Ok(None) => return received,
             Err(error) if error.is_timeout() => {
                 assert!(began.elapsed() < Duration::from_secs(60), "no end: {:?}", receiver.counters());
             }
@@ -165,7 +165,7 @@ fn receive(receiver: &mut Receiver) -> Told {
     }
 }
 
-/// Who wants the session from its first message on.
+/// The options of a receiver from the session's first message on.
 fn open(group: SocketAddr, retransmission: Option<SocketAddr>) -> Receiver {
     join(group, retransmission, true)
 }
@@ -192,12 +192,12 @@ fn a_multicast_group_gets_every_record_that_files_would_hold() {
     let reader = std::thread::spawn(move || (receive(&mut receiver), receiver.counters()));
     plant.publish(&events);
     let multicast = plant.end();
-    let (told, counters) = reader.join().unwrap();
+    let (received, counters) = reader.join().unwrap();
     assert_eq!(counters.missing + counters.not_records + counters.malformed, 0, "{counters:?}");
     let expected = expected(&events, "group");
     assert!(expected.records.len() == 4 && expected.records[&(RType::Cmbp1 as u8)].len() > 500);
-    assert_eq!(told.records, expected.records);
-    assert_eq!(told.symbols, expected.symbols);
+    assert_eq!(received.records, expected.records);
+    assert_eq!(received.symbols, expected.symbols);
     let stats = ended(multicast);
     assert_eq!((stats.unsent, stats.too_long, stats.session.len()), (0, 0, 10));
     assert_eq!(counters.session, stats.session);
@@ -230,7 +230,7 @@ fn lossy(to: SocketAddr, every: usize) -> (SocketAddr, std::thread::JoinHandle<u
 #[test]
 fn what_is_lost_on_the_way_is_had_again() {
     let events = session::events(&session::scenario(4_000, 10, 42));
-    // The receiver's port is known before the plant sends to it, and the plant's retransmission before the receiver asks.
+    // The receiver's port is known before the plant sends to it, and the plant's retransmission before the receiver's requests.
     let line = UdpSocket::bind(loopback()).unwrap().local_addr().unwrap();
     let (relay, lost) = lossy(line, 5);
     let mut plant = Plant::start(setting(v4(relay)));
@@ -239,7 +239,7 @@ fn what_is_lost_on_the_way_is_had_again() {
     let reader = std::thread::spawn(move || (receive(&mut receiver), receiver.counters()));
     plant.publish(&events);
     let multicast = plant.end();
-    let (told, counters) = reader.join().unwrap();
+    let (received, counters) = reader.join().unwrap();
     assert!(lost.join().unwrap() > 20);
     let stats = ended(multicast);
     assert_eq!(counters.missing, 0, "{counters:?} {stats:?}");
@@ -249,8 +249,8 @@ fn what_is_lost_on_the_way_is_had_again() {
         "{counters:?}"
     );
     let expected = expected(&events, "lossy");
-    assert_eq!(told.records, expected.records);
-    assert_eq!(told.symbols, expected.symbols);
+    assert_eq!(received.records, expected.records);
+    assert_eq!(received.symbols, expected.symbols);
     assert!(stats.requests >= counters.filled && stats.answered_messages > 20, "{stats:?}");
 }
 
@@ -262,7 +262,7 @@ fn who_joins_late_misses_nothing_of_before_unless_it_wants_the_beginning() {
     plant.go_live(0);
     let (early, late) = events.split_at(events.len() / 2);
     plant.publish(early);
-    // What was published is sent before somebody joins.
+    // What was published is sent before a receiver joins.
     let began = Instant::now();
     let mut sent = 0;
     while began.elapsed() < Duration::from_secs(20) {
@@ -283,12 +283,12 @@ fn who_joins_late_misses_nothing_of_before_unless_it_wants_the_beginning() {
     let multicast = plant.end();
     let [alone, served, whole] = readers.map(|reader| reader.join().unwrap());
     let stats = ended(multicast);
-    for (told, counters) in [&alone, &served, &whole] {
+    for (received, counters) in [&alone, &served, &whole] {
         assert_eq!((counters.missing, &counters.session), (0, &stats.session), "{counters:?}");
         assert_eq!(counters.next, stats.next);
         assert_eq!(counters.first + counters.messages, counters.next);
         assert_eq!(
-            told.records.values().map(Vec::len).sum::<usize>() + told.mappings,
+            received.records.values().map(Vec::len).sum::<usize>() + received.mappings,
             counters.messages as usize
         );
     }
@@ -301,7 +301,7 @@ fn who_joins_late_misses_nothing_of_before_unless_it_wants_the_beginning() {
 #[test]
 fn events_of_before_the_session_are_not_sent_and_count_for_the_books() {
     let events = session::events(&session::scenario(3_000, 8, 43));
-    // Where an interval of a second is open that has something to tell: a file that ends there has one record more.
+    // Where an interval of a second with a record is open: a file that ends there has one record more.
     let is_open = |at: &usize| {
         let count = |events: &[Event]| {
             expected(events, "open").records.get(&(RType::Bbo1S as u8)).map_or(0, Vec::len)
@@ -313,32 +313,32 @@ fn events_of_before_the_session_are_not_sent_and_count_for_the_books() {
     let mut plant = Plant::start(setting(v4(line)));
     let mut receiver = open(line, plant.multicast.retransmission());
     let reader = std::thread::spawn(move || (receive(&mut receiver), receiver.counters()));
-    // The number is told late, when events of the session wait already.
+    // The number is set late, when events of the session wait already.
     plant.publish(old);
     plant.go_live(old.len() as u64);
     plant.publish(new);
     let multicast = plant.end();
-    let (told, _) = reader.join().unwrap();
+    let (received, _) = reader.join().unwrap();
     multicast.join().unwrap();
     let (all, before) = (expected(&events, "all"), expected(old, "old"));
     for (kind, records) in &all.records {
         let skipped = before.records.get(kind).map_or(0, Vec::len);
-        let told = told.records.get(kind).map_or(&[][..], Vec::as_slice);
+        let received = received.records.get(kind).map_or(&[][..], Vec::as_slice);
         if *kind == RType::Bbo1S as u8 {
             // A file that ends with the old events has the intervals that were open, and so has the session: they end in it.
-            let place = records.iter().position(|record| Some(record) == told.first());
+            let place = records.iter().position(|record| Some(record) == received.first());
             assert!(
-                told.len() > records.len() - skipped,
+                received.len() > records.len() - skipped,
                 "{} of {}, {skipped}, {place:?}",
-                told.len(),
+                received.len(),
                 records.len()
             );
-            assert_eq!(told, &records[records.len() - told.len()..]);
+            assert_eq!(received, &records[records.len() - received.len()..]);
         } else {
-            assert_eq!(told, &records[skipped..], "{kind}");
+            assert_eq!(received, &records[skipped..], "{kind}");
         }
     }
-    assert_eq!(told.symbols, all.symbols, "all symbols, those of before too");
+    assert_eq!(received.symbols, all.symbols, "all symbols, those of before too");
 }
 
 #[test]
@@ -349,17 +349,17 @@ fn symbols_are_told_again_for_who_joins_late() {
     plant.go_live(0);
     plant.publish(&events);
     plant.reach(1_000);
-    // Nobody has listened so far.
+    // No receiver has listened so far.
     let mut receiver = open(line, None);
     let began = Instant::now();
-    let mut told = Told::default();
-    while told.symbols.len() < 10 {
-        assert!(began.elapsed() < Duration::from_secs(20), "{told:?}");
+    let mut received = Received::default();
+    while received.symbols.len() < 10 {
+        assert!(began.elapsed() < Duration::from_secs(20), "{received:?}");
         if let Ok(Some(record)) = receiver.next_record() {
-            told.take(record);
+            received.take(record);
         }
     }
-    assert!(told.records.is_empty(), "nothing happened since");
+    assert!(received.records.is_empty(), "nothing happened since");
     plant.end().join().unwrap();
 }
 
@@ -427,13 +427,13 @@ fn soupbintcp_gives_the_same_messages_from_any_number() {
     let (five_hundred, rest) = from_the_middle.join().unwrap();
     assert_eq!((one, five_hundred), (1, 500));
     assert_eq!(rest, all[499..]);
-    let (told, counters) = reader.join().unwrap();
+    let (received, counters) = reader.join().unwrap();
     assert_eq!(counters.messages, all.len() as u64);
     let mut records: BTreeMap<u8, Vec<Vec<u8>>> = BTreeMap::new();
     for message in all.iter().filter(|message| message[1] != RType::SymbolMapping as u8) {
         records.entry(message[1]).or_default().push(message.clone());
     }
-    assert_eq!(records, told.records);
+    assert_eq!(records, received.records);
     let stats = ended(multicast);
     assert_eq!((stats.connections, stats.slow_clients, stats.rejected_logins), (2, 0, 0));
     assert_eq!(stats.tcp_messages, (all.len() + rest.len()) as u64);
@@ -444,9 +444,9 @@ fn who_is_refused_is_counted_and_told_of_once() {
     let line = UdpSocket::bind(loopback()).unwrap().local_addr().unwrap();
     let mut setting = setting(v4(line));
     setting.login = Some(Credentials { user: "me".to_owned(), password: "another".to_owned() });
-    let (tell, told) = channel();
+    let (tell, received) = channel();
     let on_refusal: OnRefusal = Arc::new(move |refused| tell.send(refused.clone()).unwrap());
-    let plant = Plant::telling(setting, Some(on_refusal));
+    let plant = Plant::reporting(setting, Some(on_refusal));
     plant.go_live(0);
     let address = plant.multicast.soupbintcp().unwrap();
     for _ in 0..3 {
@@ -468,10 +468,14 @@ fn who_is_refused_is_counted_and_told_of_once() {
         stats = plant.multicast.stats();
     }
     plant.end().join().unwrap();
-    let told: Vec<_> = told.iter().map(|one| (one.what, one.reason)).collect();
-    assert_eq!(told.len(), 2, "each server tells of an address once: {told:?}");
-    assert!(told.iter().any(|(what, reason)| *what == "SoupBinTCP client" && reason.contains("rejected")));
-    assert!(told.iter().any(|(what, reason)| *what == "retransmission" && reason.contains("not a request")));
+    let received: Vec<_> = received.iter().map(|one| (one.what, one.reason)).collect();
+    assert_eq!(received.len(), 2, "each server reports an address once: {received:?}");
+    assert!(
+        received.iter().any(|(what, reason)| *what == "SoupBinTCP client" && reason.contains("rejected"))
+    );
+    assert!(
+        received.iter().any(|(what, reason)| *what == "retransmission" && reason.contains("not a request"))
+    );
 }
 
 #[test]

@@ -55,7 +55,7 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// A server of HTTP that understands as much of QuestDB as it is asked.
+/// An HTTP server with the part of QuestDB that the tests use.
 struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -63,7 +63,7 @@ struct Server {
 }
 
 impl Server {
-    /// Serves at an address until it is told to stop.
+    /// Serves at an address until it is stopped.
     fn listen(address: SocketAddr, shared: &Arc<Shared>) -> (SocketAddr, JoinHandle<()>) {
         let began = Instant::now();
         let listener = loop {
@@ -173,12 +173,14 @@ fn serve(stream: TcpStream, shared: &Shared) {
                 Err(_) => {}
             }
         }
-        let Some((status, told)) = answer(shared, &first, &body, authorization.as_deref()) else { return };
-        let told = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{told}",
-            told.len()
+        let Some((status, received)) = answer(shared, &first, &body, authorization.as_deref()) else {
+            return;
+        };
+        let received = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{received}",
+            received.len()
         );
-        if (&stream).write_all(told.as_bytes()).is_err() {
+        if (&stream).write_all(received.as_bytes()).is_err() {
             return;
         }
         (first, length, authorization) = (String::new(), 0, None);
@@ -328,9 +330,9 @@ impl Plant {
 
     fn end(self) -> QuestDbStatus {
         drop(self.producer);
-        let told = self.questdb.status_handle();
+        let received = self.questdb.status_handle();
         let status = self.questdb.join().unwrap();
-        assert_eq!(*told.lock().unwrap(), status, "the last is told");
+        assert_eq!(*received.lock().unwrap(), status, "the last is published");
         status
     }
 }
@@ -382,7 +384,7 @@ fn expected(events: &[Event], name: &str) -> BTreeMap<String, Values> {
             } else if let Some(row) = record.get::<TradeMsg>() {
                 (row.ts_recv, symbol, decimal(row.price), row.size, None)
             } else if let Some(row) = record.get::<BboMsg>() {
-                // A file ends the intervals that are open at its end; the plant tells one when it is over.
+                // A file ends the intervals that are open at its end; the plant sends one when it is over.
                 if row.ts_recv > last[&row.hd.publisher_id] {
                     continue;
                 }
@@ -420,14 +422,14 @@ fn count(values: &BTreeMap<String, Values>) -> u64 {
 }
 
 /// Compares, and names the first difference.
-fn assert_same(told: &BTreeMap<String, Values>, expected: &BTreeMap<String, Values>) {
-    assert_eq!(told.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+fn assert_same(received: &BTreeMap<String, Values>, expected: &BTreeMap<String, Values>) {
+    assert_eq!(received.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
     for (table, values) in expected {
-        let place = values.iter().zip(&told[table]).position(|(one, other)| one != other);
+        let place = values.iter().zip(&received[table]).position(|(one, other)| one != other);
         if let Some(place) = place {
-            panic!("{table}, row {place}: {:?}, expected {:?}", told[table][place], values[place]);
+            panic!("{table}, row {place}: {:?}, expected {:?}", received[table][place], values[place]);
         }
-        assert_eq!(told[table].len(), values.len(), "{table}");
+        assert_eq!(received[table].len(), values.len(), "{table}");
     }
 }
 

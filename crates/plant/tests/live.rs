@@ -213,7 +213,9 @@ fn check_sequences(events: &[Event]) {
 fn history(options: &PlantOptions) -> Vec<Event> {
     let mut reader = options.history().unwrap().open(Nanos(0)).unwrap();
     let mut events = Vec::new();
-    while reader.read(&mut events).unwrap() == Read::Events {}
+    while let Read::Events(more) = reader.read().unwrap() {
+        events.extend_from_slice(more);
+    }
     events
 }
 

@@ -1,9 +1,10 @@
 //! What every process with threads needs once: [workers](worker), [waiting and wake-ups](waiting), [configuration](config) with line and
-//! column, [keys], TLS, and [who was turned away](refusals).
+//! column, [keys], TLS, a [pump] between sockets and sessions, and [who was turned away](refusals).
 
 pub mod config;
 pub mod counters;
 pub mod keys;
+pub mod pump;
 pub mod refusals;
 pub mod rhythm;
 #[cfg(feature = "tls")]

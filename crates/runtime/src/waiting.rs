@@ -159,60 +159,6 @@ pub const fn may_sleep_unwatched(lag: usize, capacity: usize) -> bool {
     lag < capacity / 16 && lag < 1_024
 }
 
-/// How a thread that reads the ring rests when there is nothing in it.
-#[derive(Debug)]
-pub struct Rest {
-    /// It wakes the thread, where the plant's threads park.
-    wake_up: Option<Arc<WakeUp>>,
-    idle_sleep: Duration,
-    looks: u32,
-}
-
-/// Looks in vain before a thread that nothing wakes sleeps.
-const LOOKS_BEFORE_NAP: u32 = 100;
-
-impl Rest {
-    /// Rests of this thread.
-    pub fn new(wake_up: Option<Arc<WakeUp>>, idle_sleep: Duration) -> Self {
-        wake_up.iter().for_each(|wake_up| wake_up.is_for_this_thread());
-        Self { wake_up, idle_sleep, looks: 0 }
-    }
-
-    /// There was something.
-    pub const fn worked(&mut self) {
-        self.looks = 0;
-    }
-
-    /// There was nothing. Where the thread is woken, it looks once more and sleeps for `longest` at most unless there was something
-    /// then; otherwise it sleeps.
-    pub fn rest<E>(&mut self, longest: Duration, look: impl FnOnce() -> Result<bool, E>) -> Result<(), E> {
-        let Some(wake_up) = &self.wake_up else {
-            self.looks = self.looks.saturating_add(1);
-            if self.looks > LOOKS_BEFORE_NAP {
-                std::thread::sleep(self.idle_sleep);
-            } else {
-                std::thread::yield_now();
-            }
-            return Ok(());
-        };
-        wake_up.arm();
-        let looked = look();
-        if matches!(looked, Ok(false)) {
-            std::thread::park_timeout(longest);
-        }
-        wake_up.disarm();
-        looked.map(|_| ())
-    }
-
-    /// There was little, and nobody wants what comes of it.
-    pub fn rest_unwatched(&self) {
-        match self.wake_up {
-            Some(_) => std::thread::sleep(UNWATCHED),
-            None => std::thread::sleep(self.idle_sleep),
-        }
-    }
-}
-
 /// Rests of a thread that waits for several things at once, none of which wakes it.
 #[derive(Debug)]
 pub struct Idle {

@@ -10,29 +10,15 @@
 
 use std::sync::Arc;
 
-use subtle::ConstantTimeEq;
 use tapeworks_wire::nasdaq::glimpse50::EndOfSnapshotFields;
-use tapeworks_wire::nasdaq::soupbintcp::{
-    LoginAccepted, LoginAcceptedFields, LoginRejectedFields, LoginRequestFields, Message, Packets,
-    RejectReasonCode,
-};
+use tapeworks_wire::nasdaq::soupbintcp::{LoginRequestFields, Message, RejectReasonCode, ServerHeartbeat};
 use tapeworks_wire::{Ascii, AsciiNumber};
 
+use crate::login::{
+    Credentials, HEARTBEAT_NS, LOGIN_TIMEOUT_NS, PacketReader, STALL_TIMEOUT_NS, accepted, is_known,
+    is_session, rejected,
+};
 use crate::transport::SessionId;
-
-const SECOND_NS: u64 = 1_000_000_000;
-
-/// How long a client may take to log in, in nanoseconds.
-pub const LOGIN_TIMEOUT_NS: u64 = 10 * SECOND_NS;
-
-/// How long a client may take nothing of what is sent, in nanoseconds: SoupBinTCP's own limit.
-pub const STALL_TIMEOUT_NS: u64 = 15 * SECOND_NS;
-
-/// After so long without another packet a heartbeat goes, in nanoseconds.
-const HEARTBEAT_NS: u64 = SECOND_NS;
-
-/// The longest packet that a client may send, in bytes with its length: a login has 49.
-const LONGEST_PACKET_BYTES: usize = 256;
 
 /// What a client may send in all, in bytes: who sends more wants something else.
 const MOST_RECEIVED_BYTES: usize = 64 << 10;
@@ -115,25 +101,6 @@ pub fn end_of_snapshot(message: &[u8]) -> Option<u64> {
     AsciiNumber(*<&[u8; 20]>::try_from(digits).ok()?).value()
 }
 
-/// Who may log in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Credentials {
-    /// Up to 6 characters.
-    pub user: String,
-    /// Up to 10 characters.
-    pub password: String,
-}
-
-impl Credentials {
-    /// Whether a login names this user with this password, blanks around them aside. The time it takes tells nothing of how much
-    /// of them was right.
-    #[must_use]
-    pub fn admit(&self, user: &[u8], password: &[u8]) -> bool {
-        let is_same = |one: &[u8], other: &str| one.trim_ascii().ct_eq(other.as_bytes().trim_ascii());
-        bool::from(is_same(user, &self.user) & is_same(password, &self.password))
-    }
-}
-
 /// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -170,8 +137,7 @@ enum State {
 pub struct SnapshotServer {
     state: State,
     credentials: Option<Credentials>,
-    /// The start of a packet whose end is still to come.
-    received: Vec<u8>,
+    packets: PacketReader,
     received_bytes: usize,
     /// What goes before the image.
     head: Vec<u8>,
@@ -191,7 +157,7 @@ impl SnapshotServer {
         Self {
             state: State::Fresh,
             credentials,
-            received: Vec::new(),
+            packets: PacketReader::new(),
             received_bytes: 0,
             head: Vec::new(),
             sent: 0,
@@ -207,30 +173,18 @@ impl SnapshotServer {
             return;
         }
         self.received_bytes += bytes.len();
-        self.received.extend_from_slice(bytes);
-        let received = std::mem::take(&mut self.received);
-        let mut packets = Packets::new(&received);
-        for packet in packets.by_ref().filter_map(Result::ok) {
-            self.packet(packet, now_ns);
-        }
-        let rest = packets.rest();
-        let is_too_long = rest
-            .first_chunk::<2>()
-            .is_some_and(|length| 2 + usize::from(u16::from_be_bytes(*length)) > LONGEST_PACKET_BYTES);
-        if is_too_long || self.received_bytes > MOST_RECEIVED_BYTES {
+        let mut packets = std::mem::take(&mut self.packets);
+        let read = packets.read(bytes, |packet| self.packet(packet, now_ns));
+        self.packets = packets;
+        if read.is_err() || self.received_bytes > MOST_RECEIVED_BYTES {
             self.end(SnapshotEnd::Malformed);
         }
-        self.received.extend_from_slice(rest);
     }
 
     fn packet(&mut self, packet: &[u8], now_ns: u64) {
         match (Message::decode(packet), &self.state) {
             (Ok(Message::LoginRequest(login)), State::Fresh) => {
-                let is_known = self
-                    .credentials
-                    .as_ref()
-                    .is_none_or(|wanted| wanted.admit(&login.username().0, &login.password().0));
-                if is_known {
+                if is_known(self.credentials.as_ref(), &login) {
                     self.moved_ns = now_ns;
                     self.state = State::Waiting(login.requested_session().0);
                 } else {
@@ -245,8 +199,7 @@ impl SnapshotServer {
     }
 
     fn reject(&mut self, reason: RejectReasonCode, now_ns: u64) {
-        let fields = LoginRejectedFields { packet_length: 2, reject_reason_code: reason };
-        self.head.extend_from_slice(&fields.encode());
+        self.head.extend_from_slice(&rejected(reason));
         self.moved_ns = now_ns;
         self.state = State::Rejecting;
     }
@@ -266,18 +219,11 @@ impl SnapshotServer {
     /// Gives the image: it must be of a time after the login. A client that asked for another session is rejected.
     pub fn give(&mut self, image: Arc<Image>, now_ns: u64) {
         let State::Waiting(requested) = &self.state else { return };
-        let requested = Ascii(*requested);
-        let is_blank = requested.0.iter().all(|byte| matches!(byte, b' ' | 0));
-        if !is_blank && requested.0.trim_ascii() != image.session.login_name().0.trim_ascii() {
+        let session = image.session.login_name().0;
+        if !is_session(requested, &session) {
             return self.reject(RejectReasonCode::SessionNotAvailable, now_ns);
         }
-        let fields = LoginAcceptedFields {
-            packet_length: (LoginAccepted::LENGTH - 2) as u16,
-            session: image.session.login_name(),
-            // One has 20 digits or fewer.
-            sequence_number: AsciiNumber::new(1).unwrap_or(AsciiNumber([b' '; 20])),
-        };
-        self.head.extend_from_slice(&fields.encode());
+        self.head.extend_from_slice(&accepted(session, 1));
         self.moved_ns = now_ns;
         self.image_messages = image.messages;
         self.state = State::Sending(image);
@@ -337,11 +283,7 @@ impl SnapshotServer {
             }
             State::Waiting(_) if now_ns.saturating_sub(self.told_ns) >= HEARTBEAT_NS => {
                 self.told_ns = now_ns;
-                self.head.extend_from_slice(&[
-                    0,
-                    1,
-                    tapeworks_wire::nasdaq::soupbintcp::ServerHeartbeat::TAG,
-                ]);
+                self.head.extend_from_slice(&[0, 1, ServerHeartbeat::TAG]);
             }
             _ => {}
         }
@@ -361,8 +303,12 @@ impl SnapshotServer {
 mod tests {
     use proptest::prelude::*;
     use tapeworks_wire::nasdaq::glimpse50;
+    use tapeworks_wire::nasdaq::soupbintcp::Packets;
 
     use super::*;
+    use crate::login::LONGEST_PACKET_BYTES;
+
+    const SECOND_NS: u64 = 1_000_000_000;
 
     fn image() -> Arc<Image> {
         let session = SessionId::MoldUdp64(*b"AA00000007");
@@ -464,7 +410,7 @@ mod tests {
             let mut server = SnapshotServer::new(None, 0);
             for (number, chunk) in chunks.iter().enumerate() {
                 server.receive(chunk, number as u64);
-                prop_assert!(server.received.len() <= LONGEST_PACKET_BYTES + 300);
+                prop_assert!(server.packets.kept() <= LONGEST_PACKET_BYTES);
                 let is_login = server.wants_image();
                 server.give(image(), number as u64);
                 prop_assert!(is_login || server.output().len() <= 3);

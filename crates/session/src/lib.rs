@@ -2,6 +2,7 @@
 
 pub mod glimpse;
 mod iex_tp;
+mod login;
 mod memoir;
 mod moldudp64;
 pub mod retransmission;
@@ -11,8 +12,8 @@ pub mod stream;
 mod table;
 pub mod transport;
 
-pub use glimpse::Credentials;
 pub use iex_tp::IexTp;
+pub use login::Credentials;
 pub use memoir::Memoir;
 pub use moldudp64::MoldUdp64;
 pub use retransmission::{Made, Refusal, Store};

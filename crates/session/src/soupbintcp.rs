@@ -7,20 +7,15 @@
 //! not kept any more is too slow, and is sent away.
 
 use tapeworks_wire::nasdaq::soupbintcp::{
-    EndOfSession, LoginAccepted, LoginAcceptedFields, LoginRejectedFields, LoginRequest, Message, Packets,
-    RejectReasonCode, SequencedData, ServerHeartbeat,
+    EndOfSession, LoginRequest, Message, RejectReasonCode, SequencedData, ServerHeartbeat,
 };
-use tapeworks_wire::{Ascii, AsciiNumber};
 
-use crate::glimpse::{Credentials, LOGIN_TIMEOUT_NS, STALL_TIMEOUT_NS};
+use crate::login::{
+    Credentials, HEARTBEAT_NS, LOGIN_TIMEOUT_NS, PacketReader, STALL_TIMEOUT_NS, accepted, is_known,
+    is_session, rejected,
+};
 use crate::retransmission::Refusal;
 use crate::sequence::Sequence;
-
-/// After so long without another packet a heartbeat goes, in nanoseconds.
-const HEARTBEAT_NS: u64 = 1_000_000_000;
-
-/// The longest packet that a client may send, in bytes with its length: a login has 49.
-const LONGEST_PACKET_BYTES: usize = 256;
 
 /// Bytes that are copied for one client at a time, or a packet more.
 const OUTPUT_BYTES: usize = 32 << 10;
@@ -73,8 +68,7 @@ enum State {
 pub struct SoupClient {
     state: State,
     credentials: Option<Credentials>,
-    /// The start of a packet whose end is still to come.
-    received: Vec<u8>,
+    packets: PacketReader,
     output: Vec<u8>,
     sent: usize,
     scratch: Vec<u8>,
@@ -95,7 +89,7 @@ impl SoupClient {
         Self {
             state: State::Fresh,
             credentials,
-            received: Vec::new(),
+            packets: PacketReader::new(),
             output: Vec::new(),
             sent: 0,
             scratch: Vec::new(),
@@ -113,20 +107,11 @@ impl SoupClient {
             return;
         }
         self.heard_ns = now_ns;
-        self.received.extend_from_slice(bytes);
-        let received = std::mem::take(&mut self.received);
-        let mut packets = Packets::new(&received);
-        for packet in packets.by_ref().filter_map(Result::ok) {
-            self.packet(packet, sequence, now_ns);
-        }
-        let rest = packets.rest();
-        let is_too_long = rest
-            .first_chunk::<2>()
-            .is_some_and(|length| 2 + usize::from(u16::from_be_bytes(*length)) > LONGEST_PACKET_BYTES);
-        if is_too_long {
+        let mut packets = std::mem::take(&mut self.packets);
+        let read = packets.read(bytes, |packet| self.packet(packet, sequence, now_ns));
+        self.packets = packets;
+        if read.is_err() {
             self.end(SoupEnd::Malformed);
-        } else {
-            self.received.extend_from_slice(rest);
         }
     }
 
@@ -141,14 +126,8 @@ impl SoupClient {
     }
 
     fn login(&mut self, login: &LoginRequest<'_>, sequence: &Sequence, now_ns: u64) {
-        let is_known = self
-            .credentials
-            .as_ref()
-            .is_none_or(|wanted| wanted.admit(&login.username().0, &login.password().0));
-        let requested = login.requested_session();
-        let is_here = requested.0.iter().all(|byte| matches!(byte, b' ' | 0))
-            || requested.0.trim_ascii() == sequence.session().trim_ascii();
-        let reason = match (is_known, is_here) {
+        let is_here = is_session(&login.requested_session().0, &sequence.session());
+        let reason = match (is_known(self.credentials.as_ref(), login), is_here) {
             (false, _) => RejectReasonCode::NotAuthorised,
             (true, false) => RejectReasonCode::SessionNotAvailable,
             (true, true) => {
@@ -159,19 +138,12 @@ impl SoupClient {
                 // What is not kept any more cannot be had, and what is not there yet is waited for: the answer says where
                 // it begins.
                 let first = if wanted == 0 { kept.end } else { wanted.clamp(kept.start, kept.end) };
-                let fields = LoginAcceptedFields {
-                    packet_length: (LoginAccepted::LENGTH - 2) as u16,
-                    session: Ascii(sequence.session()),
-                    // Every 64-bit number has at most 20 digits.
-                    sequence_number: AsciiNumber::new(first).unwrap_or(AsciiNumber([b' '; 20])),
-                };
-                self.put(&fields.encode(), now_ns);
+                self.put(&accepted(sequence.session(), first), now_ns);
                 self.state = State::Sending(first);
                 return;
             }
         };
-        let fields = LoginRejectedFields { packet_length: 2, reject_reason_code: reason };
-        self.put(&fields.encode(), now_ns);
+        self.put(&rejected(reason), now_ns);
         self.state = State::Closing(SoupEnd::Rejected);
     }
 
@@ -290,9 +262,11 @@ impl SoupClient {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use tapeworks_wire::nasdaq::soupbintcp::LoginRequestFields;
+    use tapeworks_wire::nasdaq::soupbintcp::{LoginRequestFields, Packets};
+    use tapeworks_wire::{Ascii, AsciiNumber};
 
     use super::*;
+    use crate::login::LONGEST_PACKET_BYTES;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -440,7 +414,7 @@ mod tests {
             let mut client = SoupClient::new(None, 0);
             for (number, chunk) in chunks.iter().enumerate() {
                 client.receive(chunk, &sequence, number as u64);
-                prop_assert!(client.received.len() <= LONGEST_PACKET_BYTES + 300);
+                prop_assert!(client.packets.kept() <= LONGEST_PACKET_BYTES);
                 client.fill(&sequence, number as u64);
                 prop_assert!(client.is_admitted() || client.output().len() <= 4);
                 client.tick(number as u64);

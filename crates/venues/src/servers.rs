@@ -1,23 +1,22 @@
-//! The venues' servers: retransmission by UDP and snapshots by TCP, all on one thread that sleeps while nobody asks.
+//! The venues' servers: retransmission by UDP and snapshots by TCP, all on one thread that sleeps while there are no requests.
 //!
-//! What a client can do to others is bounded: each turn takes some datagrams or some bytes of each, a connection that does
-//! nothing is closed in time, and where there are too many the oldest that has not logged in goes.
+//! No client can hold up the others: each turn takes some datagrams or some bytes of each, an idle connection is closed in time, and
+//! where there are too many connections the oldest without a login is closed.
 
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::net::Shutdown;
+use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use mio::net::{TcpListener, TcpStream, UdpSocket};
+use mio::net::{TcpListener, UdpSocket};
 use mio::{Events, Interest, Poll, Token, Waker};
 use tapeworks_exchange::random::Random;
-use tapeworks_session::Store;
-use tapeworks_session::glimpse::{Credentials, Image, SnapshotEnd, SnapshotServer};
-
 use tapeworks_runtime::now;
+use tapeworks_runtime::pump::{ByteSession, Pump};
+use tapeworks_session::glimpse::{Image, SnapshotEnd, SnapshotServer};
+use tapeworks_session::{Credentials, Store};
 
 use crate::report::{Counters, add};
 
@@ -25,11 +24,7 @@ use crate::report::{Counters, add};
 const MOST_CONNECTIONS: usize = 512;
 /// Datagrams or connections that a socket gives in one turn.
 const MOST_IN_TURN: usize = 64;
-/// Bytes that a connection gets in one turn.
-const MOST_BYTES_IN_TURN: usize = 256 << 10;
-/// How long a client may take to close a connection that is over, in nanoseconds.
-const CLOSING_NS: u64 = 2_000_000_000;
-/// How often connections are looked at for the time.
+/// How often the time limits of connections are checked.
 const TICK: Duration = Duration::from_millis(100);
 
 const WAKER: Token = Token(0);
@@ -60,12 +55,35 @@ pub(crate) struct Listening {
 #[derive(Debug)]
 struct Connection {
     venue: usize,
-    stream: TcpStream,
+    pump: Pump,
     server: SnapshotServer,
-    is_asked: bool,
-    /// All was sent; what the client still sends is thrown away until it closes too, or this time. A connection that is
-    /// closed with something unread takes away what the client has not read.
-    closing_ns: Option<u64>,
+    /// Its image was requested.
+    is_requested: bool,
+}
+
+/// A client of a snapshot server.
+struct Served<'s>(&'s mut SnapshotServer);
+
+impl ByteSession for Served<'_> {
+    fn receive(&mut self, bytes: &[u8], now_ns: u64) {
+        self.0.receive(bytes, now_ns);
+    }
+
+    fn output(&self) -> &[u8] {
+        self.0.output()
+    }
+
+    fn sent(&mut self, bytes: usize, now_ns: u64) {
+        self.0.sent(bytes, now_ns);
+    }
+
+    fn closed(&mut self) {
+        self.0.closed();
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.over().is_some()
+    }
 }
 
 /// The thread's state.
@@ -141,7 +159,13 @@ impl Servers {
                 _ => {}
             }
             let mut ready = std::mem::take(&mut self.again);
-            ready.extend(events.iter().map(|event| event.token()));
+            for event in &events {
+                let Token(number) = event.token();
+                if let Some(client) = self.connections.get_mut(&number) {
+                    client.pump.note(event);
+                }
+                ready.push(event.token());
+            }
             ready.sort_unstable();
             ready.dedup();
             for token in ready {
@@ -255,15 +279,16 @@ impl Servers {
                 continue;
             }
             let server = SnapshotServer::new(self.credentials.clone(), self.now_ns());
-            self.connections
-                .insert(number, Connection { venue, stream, server, is_asked: false, closing_ns: None });
+            let pump = Pump::new(stream);
+            self.connections.insert(number, Connection { venue, pump, server, is_requested: false });
         }
         self.again.push(token);
     }
 
     /// Closes the oldest connection that has not logged in.
     fn drop_a_stranger(&mut self) -> bool {
-        let oldest = self.connections.iter().find(|(_, client)| !client.is_asked).map(|(number, _)| *number);
+        let oldest =
+            self.connections.iter().find(|(_, client)| !client.is_requested).map(|(number, _)| *number);
         let Some(client) = oldest.and_then(|number| self.connections.remove(&number)) else { return false };
         add(&self.venues[client.venue].counters.refused, 1);
         true
@@ -273,24 +298,22 @@ impl Servers {
     fn move_bytes(&mut self, number: usize) {
         let now_ns = self.now_ns();
         let Some(client) = self.connections.get_mut(&number) else { return };
-        if let Some(until_ns) = client.closing_ns {
-            if now_ns < until_ns && is_open(client, &mut self.buffer) {
-                return;
+        if client.pump.is_finished() {
+            if !client.pump.drain(&mut self.buffer, now_ns) {
+                self.close(number);
             }
-            self.close(number);
             return;
         }
-        let mut has_more = read(client, &mut self.buffer, now_ns);
-        if client.server.wants_image() && !client.is_asked {
-            client.is_asked = true;
+        client.pump.turn(&mut Served(&mut client.server), &mut self.buffer, now_ns);
+        if client.server.wants_image() && !client.is_requested {
+            client.is_requested = true;
             let request = ImageRequest { connection: number, venue: client.venue };
             if self.requests.send(request).is_err() {
                 client.server.closed();
             }
         }
-        has_more |= write(client, now_ns);
         let Some(end) = client.server.over() else {
-            if has_more {
+            if client.pump.has_work(client.server.output()) {
                 self.again.push(Token(number));
             }
             return;
@@ -301,8 +324,7 @@ impl Servers {
             add(&counters.snapshot_messages, client.server.image_messages());
         }
         let has_all = matches!(end, SnapshotEnd::Served | SnapshotEnd::Rejected);
-        if has_all && client.stream.shutdown(Shutdown::Write).is_ok() {
-            client.closing_ns = Some(now_ns + CLOSING_NS);
+        if has_all && client.pump.finish(now_ns) {
             self.again.push(Token(number));
         } else {
             self.close(number);
@@ -312,62 +334,7 @@ impl Servers {
     fn close(&mut self, number: usize) {
         if let Some(mut client) = self.connections.remove(&number) {
             // It goes with the connection in any case.
-            let _ = self.poll.registry().deregister(&mut client.stream);
-        }
-    }
-}
-
-/// Throws away what a client sends; whether it may send more.
-fn is_open(client: &mut Connection, buffer: &mut [u8]) -> bool {
-    for _ in 0..MOST_IN_TURN {
-        match client.stream.read(buffer) {
-            Ok(0) => return false,
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => return false,
-        }
-    }
-    // Who sends so much has not come for a snapshot.
-    false
-}
-
-/// Whether there may be more to read.
-fn read(client: &mut Connection, buffer: &mut [u8], now_ns: u64) -> bool {
-    match client.stream.read(buffer) {
-        Ok(0) => client.server.closed(),
-        Ok(length) => {
-            client.server.receive(buffer.get(..length).unwrap_or_default(), now_ns);
-            return true;
-        }
-        Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-        Err(error) if error.kind() == ErrorKind::Interrupted => return true,
-        Err(_) => client.server.closed(),
-    }
-    false
-}
-
-/// Whether there is more to write and may be room for it.
-fn write(client: &mut Connection, now_ns: u64) -> bool {
-    let mut left = MOST_BYTES_IN_TURN;
-    loop {
-        let output = client.server.output();
-        if output.is_empty() {
-            return false;
-        }
-        let part = output.get(..left).unwrap_or(output);
-        match client.stream.write(part) {
-            Ok(0) => client.server.closed(),
-            Ok(length) => {
-                client.server.sent(length, now_ns);
-                left -= length;
-                if left == 0 {
-                    return true;
-                }
-            }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => client.server.closed(),
+            let _ = self.poll.registry().deregister(client.pump.stream());
         }
     }
 }

@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use tapeworks_exchange::live::{Live, LiveOptions, LivePacket, LiveVenue, Outlet};
 use tapeworks_exchange::{LineFaults, Popularity, USUAL_MOST_ORDERS, VenueKind};
-use tapeworks_session::glimpse::{Credentials, Image, SnapshotServer};
-use tapeworks_session::{MAX_PAYLOAD_BYTES, Made, SessionId, Store, Stream};
+use tapeworks_session::glimpse::{Image, SnapshotServer};
+use tapeworks_session::{Credentials, MAX_PAYLOAD_BYTES, Made, SessionId, Store, Stream};
 
 /// The session of the stores.
 pub(crate) const SESSION: [u8; 10] = *b"AA00000007";

@@ -116,7 +116,7 @@ pub fn newest(folder: &Path, opened: &Opened, options: &EngineOptions) -> (Optio
             Err(why) => refused.push(format!("{}: {why}", path.display())),
         }
         if record > opened.next {
-            // Its number will be that of another record: it keeps a name by which nobody takes it for that one's state.
+            // Its number will be that of another record: under its new name it is not taken for that record's state.
             let _not_used = fs::rename(&path, path.with_extension(format!("{ENDING}.unused")));
         }
     }
@@ -167,7 +167,7 @@ pub fn check(folder: &Path) -> io::Result<Vec<CheckedCheckpoint>> {
     Ok(list(folder)?.into_iter().map(check).collect())
 }
 
-/// Renames the checkpoints in a journal's folder that [`check`] calls damaged, so that nobody looks at them again: `.damaged` is added
+/// Renames the checkpoints in a journal's folder that [`check`] calls damaged, so that they are not read again: `.damaged` is added
 /// to their names. Answers the new names.
 ///
 /// # Errors

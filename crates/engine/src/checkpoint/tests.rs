@@ -281,11 +281,7 @@ proptest! {
         prop_assert!(from.is_some() || left.records > 0 || left.segments == 0);
         // A replay for a client comes to an end, or waits for the state behind the loss.
         if let Ok(mut reader) = JournalHistory::new(options(), folder.path()).open(Nanos(0)) {
-            let mut events = Vec::new();
-            while reader.read(&mut events).unwrap() == Read::Events {
-                reader.start();
-                events.clear();
-            }
+            while !matches!(reader.read().unwrap(), Read::CaughtUp) {}
         }
     }
 }

@@ -55,7 +55,9 @@ pub(crate) fn options() -> EngineOptions {
         arbiter: Default::default(),
         snapshot: None,
     };
-    let capacity = Capacity::for_orders(1 << 16);
+    // As large as the session: an event of a whole venue walks all instruments that the tables have room for, and every replay
+    // makes tables of its own.
+    let capacity = Capacity { instruments: 64, orders: 1 << 12, levels: 1 << 12 };
     let feeds = KINDS.map(|(_, _, publisher)| (publisher, capacity)).to_vec();
     let books = BookOptions { feeds, capacity, ..BookOptions::default() };
     EngineOptions { channels: KINDS.map(channel).to_vec(), symbols: None, books, keeps_last_trades: true }

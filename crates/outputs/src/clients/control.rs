@@ -11,8 +11,8 @@
 //! server  DBN, for ever; more subscriptions may come
 //! ```
 //!
-//! The form is that of Databento's raw live API, as its public clients (Python and Rust) write and read it. Keys that are
-//! not known are passed over, as clients add to them. Everything is bounded: see [`Limits`].
+//! The form is that of Databento's raw live API, as its public clients (Python and Rust) write and read it. Unknown keys are
+//! ignored: clients add to them. Everything is bounded: see [`Limits`].
 
 use std::str::FromStr;
 
@@ -20,7 +20,7 @@ use tapeworks_market::{InstrumentId, Nanos, Symbol};
 use tapeworks_store::Schema;
 use tapeworks_store::live::instrument_of;
 
-/// What a client may ask of a session.
+/// The limits of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Bytes of a line, its end included.
@@ -40,7 +40,7 @@ impl Default for Limits {
     }
 }
 
-/// Why a session ends. The text is what the client is told.
+/// Why a session ends. The client gets the text.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -115,7 +115,7 @@ pub enum Refusal {
         /// What the limit is of, in the plant's configuration.
         of: &'static str,
     },
-    /// Too many symbols were asked for.
+    /// There are too many symbols in the subscriptions.
     #[error("more than {limit} symbols in a session")]
     TooManySymbols {
         /// The limit.
@@ -199,9 +199,10 @@ pub enum SlowReader {
     /// It is warned, and when its queue is full the session ends.
     #[default]
     Warn,
-    /// Records are left out, and their number is told.
+    /// Records are left out, and the client gets their number.
     Skip,
-    /// Of quotes only the last of each instrument is kept; other records are as with [`SlowReader::Warn`]. Ours alone.
+    /// Of quotes only the last of each instrument is kept; other records are as with [`SlowReader::Warn`]. Databento's gateway does not
+    /// have it.
     Conflate,
 }
 
@@ -235,7 +236,7 @@ pub struct Admitted {
     pub client: String,
 }
 
-/// What is asked for, by name.
+/// The instruments of a subscription.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wanted {
     /// Every instrument.
@@ -263,7 +264,7 @@ pub struct Subscription {
     pub is_last: bool,
 }
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
     /// The client has shown its key, and may subscribe.
@@ -276,18 +277,18 @@ pub enum Request {
     Start,
 }
 
-/// The heartbeat interval when none is asked for.
+/// The heartbeat interval when the client names none.
 const HEARTBEAT_S: u64 = 30;
 
-/// The longest heartbeat interval that may be asked for: the official gateway's.
+/// The longest heartbeat interval that a client may name: the official gateway's.
 const MAX_HEARTBEAT_S: u64 = 1800;
 
-/// How much of a line or value is told in an error.
-const TOLD_BYTES: usize = 40;
+/// Bytes of a line or value that an error quotes.
+const QUOTED_BYTES: usize = 40;
 
-/// The beginning of a text from outside, without control characters or what would end a value.
-fn told(text: &str) -> String {
-    let text = text.get(..text.floor_char_boundary(TOLD_BYTES)).unwrap_or_default();
+/// The beginning of a client's text, without control characters and without the character that ends a value.
+fn quoted(text: &str) -> String {
+    let text = text.get(..text.floor_char_boundary(QUOTED_BYTES)).unwrap_or_default();
     text.chars().map(|one| if one.is_control() || one == '|' { '?' } else { one }).collect()
 }
 
@@ -311,9 +312,9 @@ pub struct Session {
     symbols: usize,
 }
 
-/// Who decides whether a client may connect, and to what.
+/// Decides whether a client may connect, and to which datasets.
 pub trait Authenticator {
-    /// The number of the key that gives this answer to `challenge`. `bucket` is what the client tells of its key.
+    /// The number of the key that gives this answer to `challenge`. `bucket` is the part of the key that the client sends.
     fn find(&self, challenge: &str, answer: &[u8; 32], bucket: &str) -> Option<usize>;
 
     /// Whether the key with this number may have one more connection, to `dataset`.
@@ -337,24 +338,24 @@ impl Session {
         }
     }
 
-    /// What the server says first.
+    /// The server's first lines.
     pub fn greeting(&self) -> String {
         format!("lsg_version=tapeworks-{}\ncram={}\n", env!("CARGO_PKG_VERSION"), self.challenge)
     }
 
-    /// What the server says to an admitted client.
+    /// The answer to an admitted client.
     pub fn admission(session_id: u64) -> String {
         format!("success=1|session_id={session_id}\n")
     }
 
-    /// What the server says to a client that is not admitted.
+    /// The answer to a client that is not admitted.
     pub fn refusal(refusal: &Refusal) -> String {
         // A value cannot hold what ends it.
         let reason = refusal.to_string().replace(['|', '\n', '\r'], "?");
         format!("success=0|error={reason}\n")
     }
 
-    /// Whether the client has shown its key: then errors are told in DBN, before in a line.
+    /// Whether the client has shown its key. From then on errors are sent in DBN, before that in a line.
     pub const fn is_admitted(&self) -> bool {
         matches!(self.state, State::Admitted | State::Started)
     }
@@ -371,10 +372,10 @@ impl Session {
         Ok(())
     }
 
-    /// Takes bytes from the client, cut anywhere, and appends what they ask for to `requests`.
+    /// Takes bytes from the client, cut anywhere, and appends its requests to `requests`.
     ///
     /// # Errors
-    /// [`Refusal`] when the session ends; what was asked before stands in `requests`. Whatever comes later is passed over.
+    /// [`Refusal`] when the session ends; earlier requests stand in `requests`, and later bytes are ignored.
     pub fn receive(
         &mut self,
         bytes: &[u8],
@@ -421,9 +422,9 @@ impl Session {
             _ => "subscription (schema=...|symbols=...) or start_session",
         };
         let text = std::str::from_utf8(line)
-            .map_err(|_| Refusal::Unexpected { line: told(&String::from_utf8_lossy(line)), expected })?;
+            .map_err(|_| Refusal::Unexpected { line: quoted(&String::from_utf8_lossy(line)), expected })?;
         let fields = Fields::parse(text.trim_end_matches('\r'))?;
-        let unexpected = || Refusal::Unexpected { line: told(text), expected };
+        let unexpected = || Refusal::Unexpected { line: quoted(text), expected };
         match self.state {
             State::Challenged if fields.has("auth") => {
                 let admitted = self.authenticate(&fields, authenticator)?;
@@ -477,7 +478,7 @@ impl Session {
             has_ts_out,
             heartbeat_ns: heartbeat_s * Nanos::SECOND,
             slow_reader,
-            client: told(fields.get("client").unwrap_or_default()),
+            client: quoted(fields.get("client").unwrap_or_default()),
         })
     }
 
@@ -487,7 +488,7 @@ impl Session {
             let names: Vec<_> = Schema::ALL.iter().map(|schema| schema.as_str()).collect();
             Refusal::BadValue {
                 key: "schema",
-                value: told(name),
+                value: quoted(name),
                 expected: format!("one of {}", names.join(", ")),
             }
         })?;
@@ -525,7 +526,7 @@ impl Session {
         }
         let bad = |one: &str, expected: &str| Refusal::BadValue {
             key: "symbols",
-            value: told(one),
+            value: quoted(one),
             expected: expected.to_owned(),
         };
         if is_by_number {
@@ -556,7 +557,7 @@ impl<'a> Fields<'a> {
         for part in line.splitn(32, '|') {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             if pairs.iter().any(|(known, _)| *known == key) {
-                return Err(Refusal::Twice { key: told(key) });
+                return Err(Refusal::Twice { key: quoted(key) });
             }
             pairs.push((key, value));
         }
@@ -585,7 +586,7 @@ impl<'a> Fields<'a> {
         let value = self.get(key).or(otherwise).ok_or(Refusal::Missing { key })?;
         values.iter().find(|(name, _)| *name == value).map(|(_, value)| *value).ok_or_else(|| {
             let names: Vec<_> = values.iter().map(|(name, _)| *name).collect();
-            Refusal::BadValue { key, value: told(value), expected: names.join(" or ") }
+            Refusal::BadValue { key, value: quoted(value), expected: names.join(" or ") }
         })
     }
 
@@ -597,7 +598,7 @@ impl<'a> Fields<'a> {
         let Some(value) = self.get(key) else { return Ok(None) };
         value.parse().map(Some).map_err(|_| Refusal::BadValue {
             key,
-            value: told(value),
+            value: quoted(value),
             expected: "a whole number that is not negative".to_owned(),
         })
     }
@@ -706,14 +707,14 @@ mod tests {
         let options = ["SPX   260117C05000000", "BRK.B 260117P00300500"];
         let line = format!("schema=mbo|symbols={}\n", options.join(","));
         let requests = receive(&mut admitted(), &line).unwrap();
-        let [Request::Subscribe(asked)] = &requests[..] else { panic!("{requests:?}") };
+        let [Request::Subscribe(subscription)] = &requests[..] else { panic!("{requests:?}") };
         let symbols = options.map(|one| Symbol::from_bytes(one.as_bytes()).unwrap()).to_vec();
-        assert_eq!(asked.wanted, Wanted::Symbols(symbols));
+        assert_eq!(subscription.wanted, Wanted::Symbols(symbols));
     }
 
     #[test]
     fn values_that_cannot_be_used_are_named() {
-        for (line, told) in [
+        for (line, reason) in [
             ("schema=mbp-2|symbols=A", "schema=mbp-2: expected one of mbo"),
             ("schema=mbo|symbols=A|stype_in=parent", "stype_in=parent: expected raw_symbol or instrument_id"),
             ("schema=mbo", "'symbols' is missing"),
@@ -726,7 +727,7 @@ mod tests {
             ("hello", "'hello' is no subscription"),
         ] {
             let refusal = receive(&mut admitted(), &format!("{line}\n")).unwrap_err().to_string();
-            assert!(refusal.contains(told), "{line}: {refusal}");
+            assert!(refusal.contains(reason), "{line}: {refusal}");
             assert!(
                 !Session::refusal(&Refusal::Unexpected { line: refusal, expected: "x|y\n" })
                     .contains("y\n\n")

@@ -1,13 +1,13 @@
-//! Events in, records out: to every client what it wants, each at its own speed.
+//! Events in, records out: every client gets its subscriptions at its own speed.
 //!
 //! One thread owns a [`Distributor`] and calls [`Distributor::events`] with what the engine published and
 //! [`Distributor::serve`] as often as it can. Neither blocks. A record is made once for each schema, and its bytes are
-//! shared by the clients that take all of a schema; for the others a table tells by schema and instrument who wants it, so
+//! shared by the clients that take all of a schema; for the others a table has the subscribers by schema and instrument, so
 //! that a client costs something only for the records that it gets.
 //!
 //! # Cost
 //! Per event the books and the NBBO once more (the distributor has a replica, from which snapshots come), and what the
-//! schemas that anybody wants cost. Per client and record 56 to 520 bytes copied, for a client that takes all of one schema
+//! subscribed schemas cost. Per client and record 56 to 520 bytes copied, for a client that takes all of one schema
 //! none; per client and turn one system call.
 
 mod client;
@@ -41,7 +41,7 @@ pub use tapeworks_market::BookOptions;
 use tapeworks_runtime::keys::Keys;
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
 
-/// A dataset that clients can ask for.
+/// A dataset that clients can subscribe to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dataset {
     /// Its name, of at most 15 bytes.
@@ -50,19 +50,19 @@ pub struct Dataset {
     pub publishers: Vec<u16>,
 }
 
-/// What a distributor serves, and to whom.
+/// The datasets, keys and limits of a distributor.
 pub struct Options {
     /// The keys.
     pub keys: Keys,
     /// The datasets.
     pub datasets: Vec<Dataset>,
-    /// What a session may ask for.
+    /// The limits of a session.
     pub limits: Limits,
-    /// How the books are to be.
+    /// The options of the books.
     pub books: BookOptions,
     /// Bytes that may wait for one client.
     pub queue_bytes: usize,
-    /// Bytes of snapshots that may wait for one client besides.
+    /// Bytes of snapshots that may wait for one client in addition.
     pub snapshot_bytes: usize,
     /// Connections at once.
     pub max_connections: usize,
@@ -70,19 +70,19 @@ pub struct Options {
     pub max_unauthenticated: usize,
     /// Replays at once.
     pub max_replays: usize,
-    /// A client that has taken no byte of its replay for so long is sent away, so that others can have theirs.
+    /// A client that has taken no byte of its replay for so long is disconnected, so that others can have theirs.
     pub replay_stall: Duration,
     /// Where replays come from; without it `start=` is refused.
     pub history: Option<Arc<dyn History>>,
-    /// Told of clients that are refused.
+    /// Gets the clients that are refused.
     pub on_refusal: Option<OnRefusal>,
-    /// By this clients speak TLS.
+    /// The configuration of TLS; without it clients connect in plain text.
     #[cfg(feature = "tls")]
     pub tls: Option<Arc<rustls::ServerConfig>>,
 }
 
 impl Default for Options {
-    /// Nobody and nothing; 16 MiB a client and 1 GiB of snapshots, 1,024 connections of which 256 without a key, 4 replays, of
+    /// No keys and no datasets; 16 MiB a client and 1 GiB of snapshots, 1,024 connections of which 256 without a key, 4 replays, of
     /// which one may stand still for a minute.
     fn default() -> Self {
         Self {
@@ -113,7 +113,7 @@ impl std::fmt::Debug for Options {
     }
 }
 
-/// What a distributor has done.
+/// The counters of a distributor.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counters {
     /// Events taken.
@@ -134,7 +134,7 @@ pub struct Counters {
     pub records: u64,
     /// Bytes written to sockets.
     pub bytes: u64,
-    /// Records left out for clients that asked for it.
+    /// Records left out for clients that have chosen so.
     pub skipped: u64,
     /// Records that gave way to a later one of the same instrument.
     pub conflated: u64,
@@ -146,7 +146,7 @@ pub struct Counters {
     pub replays_failed: u64,
     /// Replays that have joined the present.
     pub replays_joined: u64,
-    /// Gaps told to clients.
+    /// Gaps sent to clients.
     pub gaps: u64,
     /// Sessions refused, by [`Reason`].
     refused: [u64; Reason::ALL.len()],
@@ -159,7 +159,7 @@ impl Counters {
     }
 }
 
-/// Why a distributor cannot be made.
+/// Why a distributor does not start.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum DistributorError {
@@ -184,22 +184,22 @@ pub struct MissingEvents {
 /// The listener's token; clients have their places.
 const LISTENER: Token = Token(usize::MAX);
 
-/// Whoever wakes the thread that serves.
+/// What wakes the thread that serves.
 const WAKER: Token = Token(usize::MAX - 1);
 
-/// How long a client that is told to go may take to read why.
+/// How long a client may take to read why its session ends.
 const FAREWELL_NS: u64 = 5 * Nanos::SECOND;
 
-/// The same of one that was too slow: it reads some day, or never.
+/// The same for a client that was too slow: it may not read for a long time.
 const SLOW_FAREWELL_NS: u64 = 30 * Nanos::SECOND;
 
-/// Sessions of slow clients that are remembered with the reason.
+/// Ended sessions of slow clients that are kept with the reason.
 const MOST_EVICTED: usize = 64;
 
-/// How often times are checked: heartbeats, answers that do not come.
+/// How often times are checked: heartbeats, missing answers.
 const CHECK_NS: u64 = 50_000_000;
 
-/// How often is looked for what replays bring: of one there wait two megabytes at most.
+/// How often the messages of replays are taken: of one replay at most two megabytes wait.
 const REPLAY_LOOK: Duration = Duration::from_millis(1);
 
 /// Bytes of one read.
@@ -208,7 +208,7 @@ const READ_BYTES: usize = 1 << 16;
 /// Reads of one client in a turn.
 const READS: usize = 4;
 
-/// Who wants the records of a schema.
+/// The subscribers of a schema.
 #[derive(Debug, Default)]
 struct Watchers {
     /// Clients that take all of this schema and nothing else: they share its bytes.
@@ -251,7 +251,7 @@ pub struct Evicted {
     pub session: u64,
     /// Where the client was.
     pub address: SocketAddr,
-    /// What it was told.
+    /// The reason that it got.
     pub reason: String,
 }
 
@@ -359,7 +359,7 @@ impl Distributor {
         Ok(())
     }
 
-    /// Goes on from a state, as if every event before it had been taken. To be called before any event is.
+    /// Continues from a state, as if every event before it had been taken. Called before the first event.
     pub(super) fn restore(&mut self, start: Start) {
         self.replica.restore(start);
         self.live.store(self.replica.market.next, Ordering::Release);
@@ -370,7 +370,7 @@ impl Distributor {
         self.replica.market.next
     }
 
-    /// What was done.
+    /// Its counters.
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -415,30 +415,29 @@ impl Distributor {
             }
             self.distribute();
             if let Some(Special::Gap(event, gap)) = special {
-                self.tell_gap(&event, gap);
+                self.send_gap(&event, gap);
             }
         }
         self.live.store(self.replica.market.next, Ordering::Release);
         Ok(())
     }
 
-    /// The events have ended: records that waited for the end of their group are told as they are.
+    /// The events have ended: records that waited for the end of their group are sent as they are.
     pub fn finish(&mut self) {
         self.replica.release();
         self.distribute();
     }
 
-    /// Tells every client that nothing more comes.
+    /// Shuts the sending side of every connection.
     pub fn hang_up(&mut self) {
         for client in self.clients.iter_mut().flatten() {
-            // Who is gone already needs not be told.
+            // A client that has left needs no message.
             let _ = client.transport.finish();
         }
     }
 
-    /// How long [`Distributor::serve`] may wait before there is something to do that no socket tells of, `longest` at most. A turn
-    /// ends before all is written or read, so that nobody waits for one client, and readiness is told once; and a replay comes
-    /// from a thread of its own, which wakes nobody.
+    /// How long [`Distributor::serve`] may wait, `longest` at most. It must not wait when a turn has left bytes to read or write, since
+    /// readiness is reported once, and only shortly when a replay runs, since its thread does not wake this one.
     pub fn patience(&self, longest: Duration) -> Duration {
         if self.clients.iter().flatten().any(Client::has_work) {
             return Duration::ZERO;
@@ -453,7 +452,7 @@ impl Distributor {
         self.evicted.iter().cloned().collect()
     }
 
-    /// Whether anybody is connected.
+    /// Whether there are connections.
     pub fn has_clients(&self) -> bool {
         self.clients.iter().any(Option::is_some)
     }
@@ -467,7 +466,7 @@ impl Distributor {
         self.clients.get_mut(place)?.as_mut()
     }
 
-    /// Puts the records that were made into the queues of those who want them.
+    /// Puts the records that were made into the queues of their subscribers.
     fn distribute(&mut self) {
         if !self.replica.has_records() {
             return;
@@ -522,14 +521,14 @@ impl Distributor {
         self.replica.clear();
     }
 
-    /// Tells an instrument's number to those who want its records.
+    /// Sends an instrument's number to the subscribers of its records.
     fn instrument_appears(&mut self, event: u64, instrument: InstrumentId, symbol: Symbol) {
         let now = self.replica.market.now;
         for place in 0..self.clients.len() {
             let Some(client) = self.client(place).filter(|client| client.is_started()) else { continue };
             let (wanting, by_schema) = client.resolve(event, instrument, symbol);
             if let Some(wanting) = wanting {
-                client.tell_mapping(wanting, now, instrument, symbol);
+                client.send_mapping(wanting, now, instrument, symbol);
             }
             let is_changed = !by_schema.is_empty();
             for of_schema in by_schema {
@@ -543,7 +542,7 @@ impl Distributor {
         }
     }
 
-    fn tell_gap(&mut self, event: &Event, gap: Gap) {
+    fn send_gap(&mut self, event: &Event, gap: Gap) {
         let feed = event
             .publisher
             .feed()
@@ -558,7 +557,7 @@ impl Distributor {
         };
         for client in self.clients.iter_mut().flatten() {
             if client.is_started() && client.sees(event.publisher.0) {
-                client.tell(|bytes| live::system(event.ts_recv, SystemCode::Other, &text, bytes));
+                client.notify(|bytes| live::system(event.ts_recv, SystemCode::Other, &text, bytes));
                 self.counters.gaps += 1;
             }
         }
@@ -580,14 +579,14 @@ impl Distributor {
         if open >= self.options.max_connections {
             let refusal =
                 Refusal::TooManyConnections { limit: self.options.max_connections, of: "[clients]" };
-            // It has nothing to read yet, so this goes into the buffer of a fresh socket.
+            // The buffer of a fresh socket is empty, so there is room for it.
             let _ = io::Write::write(&mut stream, Session::refusal(&refusal).as_bytes());
             self.counters.closed += 1;
             self.refused(address, &refusal);
             return Ok(());
         }
         if self.unauthenticated >= self.options.max_unauthenticated {
-            self.displace();
+            self.evict_oldest_unauthenticated();
         }
         let mut challenge = [0; 16];
         getrandom::fill(&mut challenge).map_err(io::Error::other)?;
@@ -626,19 +625,19 @@ impl Distributor {
     }
 
     /// Closes the oldest connection that has not shown a key.
-    fn displace(&mut self) {
-        let strangers = self.clients.iter().enumerate().filter_map(|(place, client)| {
+    fn evict_oldest_unauthenticated(&mut self) {
+        let unauthenticated = self.clients.iter().enumerate().filter_map(|(place, client)| {
             client.as_ref().filter(|client| client.key().is_none()).map(|client| (client.id(), place))
         });
-        if let Some((_, place)) = strangers.min() {
+        if let Some((_, place)) = unauthenticated.min() {
             self.counters.evicted += 1;
             self.close(place);
         }
     }
 
-    /// Reads, answers and writes what can be done at once; waits for sockets up to `wait`. `now` is the wall clock's time, which
-    /// records and messages tell; `steady` is that of a clock that cannot be set, from any beginning, by which is measured what
-    /// lasts: heartbeats, answers that do not come.
+    /// Reads, answers and writes what can be done at once; waits for sockets up to `wait`. `now` is the wall clock's time, for
+    /// records and messages. `steady` is the time of a clock that cannot be set, from any beginning, for durations: heartbeats, missing
+    /// answers.
     ///
     /// # Errors
     /// When the system cannot wait for sockets at all; what concerns one client ends its connection only.
@@ -667,7 +666,7 @@ impl Distributor {
         if self.now.steady.since(self.checked) >= CHECK_NS {
             self.checked = self.now.steady;
             self.check_times();
-            // Where there were no more descriptors it is tried again: the listener tells once.
+            // Tried again after a lack of descriptors: the listener is reported once.
             self.accept_all();
         }
         for place in 0..self.clients.len() {
@@ -694,8 +693,8 @@ impl Distributor {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
                     self.counters.accept_errors += 1;
-                    // Of one connection that is gone again; otherwise (no more file descriptors) there is nothing to
-                    // gain from trying at once.
+                    // A connection that was closed before it was taken does not concern the next one. After another error,
+                    // such as no more file descriptors, the listener is tried at the next check of times.
                     if error.kind() != io::ErrorKind::ConnectionAborted {
                         return;
                     }
@@ -706,8 +705,8 @@ impl Distributor {
 
     fn read(&mut self, place: usize) {
         let mut input = std::mem::take(&mut self.input);
-        // Readiness is told once for what is there, so what is left now is read in the next turn: who never stops must not
-        // keep the others waiting.
+        // Readiness is reported once, so what is left is read in the next turn: a client that sends without end must not keep
+        // the others waiting.
         for _ in 0..READS {
             let Some(client) = self.client(place) else { break };
             match client.transport.read(&mut input) {
@@ -847,12 +846,12 @@ impl Distributor {
                 ),
             };
             let text = format!("{what}: {}{more}", names.join(", "));
-            client.tell(|bytes| live::error(*now, ErrorCode::SymbolResolutionFailed, &text, bytes));
+            client.notify(|bytes| live::error(*now, ErrorCode::SymbolResolutionFailed, &text, bytes));
         }
         if subscription.is_last {
             let id = subscription.id.map_or_else(String::new, |id| format!(" {id}"));
             let text = format!("Subscription request{id} for {schema} data succeeded");
-            client.tell(|bytes| live::system(*now, SystemCode::SubscriptionAcknowledged, &text, bytes));
+            client.notify(|bytes| live::system(*now, SystemCode::SubscriptionAcknowledged, &text, bytes));
         }
         if subscription.has_snapshot {
             let batch = replica.snapshot(schema, &|instrument| chosen.contains(instrument));
@@ -873,12 +872,12 @@ impl Distributor {
         client.unsubscribe(subscription, &replica.market.instruments);
         if client.is_started() && subscription.is_last {
             let text = format!("Unsubscribed from {} data", subscription.schema);
-            client.tell(|bytes| live::system(now, SystemCode::UnsubscribeAcknowledged, &text, bytes));
+            client.notify(|bytes| live::system(now, SystemCode::UnsubscribeAcknowledged, &text, bytes));
         }
         self.watch(place);
     }
 
-    /// Enters a client into the tables of who wants what, anew.
+    /// Enters a client into the tables of subscribers, anew.
     fn watch(&mut self, place: usize) {
         self.unwatch(place);
         let Self { clients, watchers, .. } = self;
@@ -900,7 +899,7 @@ impl Distributor {
         self.set_modes();
     }
 
-    /// Takes a client out of the tables, where it is by what it wants now: to be called before that changes.
+    /// Takes a client out of the tables of subscribers. Called before its subscriptions change.
     fn unwatch(&mut self, place: usize) {
         let Self { clients, watchers, .. } = self;
         let Some(client) = clients.get(place).and_then(Option::as_ref) else { return };
@@ -913,7 +912,7 @@ impl Distributor {
         self.set_modes();
     }
 
-    /// Makes records of the schemas that somebody wants.
+    /// Makes records of the schemas that have subscribers.
     fn set_modes(&mut self) {
         for schema in Schema::ALL {
             let is_wanted = self.watchers.get(place_of(schema)).is_some_and(|watchers| !watchers.is_empty());
@@ -952,7 +951,7 @@ impl Distributor {
         Ok(())
     }
 
-    /// Takes what a client's replay has told, as far as there is room.
+    /// Takes the messages of a client's replay, as far as there is room.
     fn replay(&mut self, place: usize) {
         let (now, limit, next) = (self.now.wall, self.options.queue_bytes, self.replica.market.next);
         loop {
@@ -989,7 +988,7 @@ impl Distributor {
         }
     }
 
-    /// Heartbeats, answers that do not come, clients that were told to go.
+    /// Heartbeats, missing answers, clients that do not close after the end of their session.
     fn check_times(&mut self) {
         let (now, stall) = (self.now, self.options.replay_stall);
         let stall_ns = u64::try_from(stall.as_nanos()).unwrap_or(u64::MAX);
@@ -1033,7 +1032,7 @@ impl Distributor {
         }
     }
 
-    /// Counts a refusal and tells of it, now and then.
+    /// Counts a refusal and reports it, at a bounded rate.
     fn refused(&mut self, address: SocketAddr, refusal: &Refusal) {
         if let Some(count) = self.counters.refused.get_mut(refusal.reason() as usize) {
             *count += 1;
@@ -1041,7 +1040,7 @@ impl Distributor {
         self.refusals.refused(address, refusal, self.now.steady.0);
     }
 
-    /// Tells a client why its session ends, and ends it.
+    /// Sends a client why its session ends, and ends it.
     fn refuse(&mut self, place: usize, refusal: Refusal) {
         let until = self.now_plus_farewell();
         let Some(client) = self.client(place) else { return };
@@ -1087,11 +1086,11 @@ impl Distributor {
     fn end(&mut self, place: usize, code: ErrorCode, text: &str, until: Nanos) {
         let now = self.now;
         let Some(client) = self.client(place) else { return };
-        // Without a head nobody could read the error.
+        // Without a head the client could not read the error.
         if client.begin(now).is_err() {
             return self.close(place);
         }
-        client.tell(|bytes| live::error(now.wall, code, text, bytes));
+        client.notify(|bytes| live::error(now.wall, code, text, bytes));
         self.unwatch(place);
         if let Some(client) = self.client(place) {
             client.leave(until);
@@ -1109,7 +1108,7 @@ impl Distributor {
             }
             None => self.unauthenticated = self.unauthenticated.saturating_sub(1),
         }
-        // It goes with its socket anyway.
+        // Closing the socket deregisters it in any case.
         let _ = self.poll.registry().deregister(client.transport.stream());
         self.counters.closed += 1;
         self.free.push(place);

@@ -1,20 +1,20 @@
-//! What waits to be sent to one client.
+//! The bytes that wait to be sent to one client.
 //!
-//! Bytes that many clients get are shared: a chunk is a reference to one buffer. What is a client's own is gathered in one.
-//! A turn ends with [`Outbox::seal`], which hands the turn's bytes to the compressor, if there is one.
+//! Bytes for many clients are shared: a chunk is a reference to one buffer. Bytes for this client alone are gathered in one buffer.
+//! A turn ends with [`Outbox::seal`], which gives the turn's bytes to the compressor, if there is one.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 
 use bytes::{Buf, Bytes};
 
-/// Chunks handed to the system at once.
+/// The most chunks of one write.
 const SLICES: usize = 64;
 
 /// The most bytes of one write: one client must not keep the others waiting.
 const WRITE_BYTES: usize = 1 << 18;
 
-/// How small compressed streams are made: fast before small.
+/// The level of compression: fast rather than small.
 const ZSTD_LEVEL: i32 = 1;
 
 type Compressor = zstd::stream::write::Encoder<'static, Vec<u8>>;
@@ -26,12 +26,12 @@ const BLOCK_BYTES: usize = 128 << 10;
 pub(super) struct Outbox {
     queue: VecDeque<Bytes>,
     queued: usize,
-    /// Chunks behind the first that were put before those that waited.
+    /// Chunks after the first that were put ahead of the others.
     put_before: usize,
     /// Bytes of this turn that are this client's alone.
     own: Vec<u8>,
     compressor: Option<Box<Compressor>>,
-    /// The compressed stream was cut: what is put ends it, as a block that refers to nothing before it.
+    /// The compressed stream was cut: the next bytes end it, in a block that does not refer to earlier ones.
     is_cut: bool,
 }
 
@@ -53,14 +53,14 @@ impl Outbox {
         }
     }
 
-    /// Whatever is put from now on is compressed.
+    /// Compresses what is put from now on.
     pub(super) fn compress(&mut self) -> io::Result<()> {
         self.seal()?;
         self.compressor = Some(Box::new(Compressor::new(Vec::new(), ZSTD_LEVEL)?));
         Ok(())
     }
 
-    /// Bytes that wait, as far as they are known: those of a compressed stream before they are compressed.
+    /// Bytes that wait. Those of this turn count as they are before compression.
     pub(super) fn len(&self) -> usize {
         self.queued + self.own.len()
     }
@@ -74,7 +74,7 @@ impl Outbox {
         &mut self.own
     }
 
-    /// Appends bytes that others get too.
+    /// Appends bytes that other clients get, too.
     pub(super) fn share(&mut self, bytes: &Bytes) -> io::Result<()> {
         if self.compressor.is_some() {
             self.own.extend_from_slice(bytes);
@@ -235,11 +235,11 @@ mod tests {
             assert!(dropped > 0 && dropped < waiting);
             outbox.own().extend_from_slice(b"too slow");
             outbox.seal().unwrap();
-            let told = all_of(&mut outbox, slow, is_compressed);
+            let received = all_of(&mut outbox, slow, is_compressed);
             let mut expected = vec![0; 300];
             expected.extend(0..100);
             expected.extend_from_slice(b"too slow");
-            assert_eq!(told, expected, "compressed: {is_compressed}");
+            assert_eq!(received, expected, "compressed: {is_compressed}");
         }
     }
 
@@ -289,16 +289,16 @@ mod tests {
             outbox.seal().unwrap();
             while outbox.write(&mut slow).unwrap() > 0 {}
             prop_assert!(outbox.is_empty());
-            let mut told = slow.0;
+            let mut received = slow.0;
             if is_compressed {
                 let mut plain = Vec::new();
                 let mut decoder = zstd::stream::write::Decoder::new(&mut plain).unwrap();
-                decoder.write_all(&told).unwrap();
+                decoder.write_all(&received).unwrap();
                 decoder.flush().unwrap();
                 drop(decoder);
-                told = plain;
+                received = plain;
             }
-            prop_assert_eq!(told, expected);
+            prop_assert_eq!(received, expected);
         }
     }
 }

@@ -1,13 +1,13 @@
-//! The replay of a session: the day from the beginning, or from a state that was kept, in a thread of its own, then a hand-over
-//! to the distributor.
+//! The replay of a client's session: the day from the beginning or from a checkpoint, in a separate thread, then a hand-over to the
+//! distributor.
 //!
-//! A state is early enough when every record that is wanted is made of events after it alone: records of an interval need
-//! the whole interval. What they carry on from before is in the state.
+//! A checkpoint is early enough when every wanted record is made only of events after it: records of an interval need the whole
+//! interval. Values that records carry from earlier events are in the checkpoint.
 //!
-//! The replay makes records of the history with a replica of its own. When it is near the present it asks to join; the
-//! distributor names an event, from which on it makes the client's records itself and keeps them; the replay makes those of
-//! the events before it and says that it is done; then what was kept follows. As both number their events alike, nothing is
-//! missing and nothing comes twice.
+//! The replay makes records of the history with a private replica. Near the present it sends a request to join. The distributor answers
+//! with the number of an event. From that event on it makes the client's records itself and keeps them. The replay makes the records of
+//! the events before it, and ends. Then the client gets the kept records. Both number their events alike, so no record is missing and
+//! none comes twice.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ use tapeworks_engine::history::{History, HistoryError, Read};
 use tapeworks_engine::replica::{Mode, Replica, Special, place_of};
 use tapeworks_market::BookOptions;
 
-/// How long before its time the making of a record may begin, in ns: the interval before the one that ends then, so that it
-/// is of no account when the first begins; for records without interval, more than a group of events stays open.
+/// How long before its time the making of a record may begin, in ns. For records of an interval it is two intervals, so that the first
+/// one is whole; for the others it is longer than a group of events stays open.
 const fn reach(schema: Schema) -> u64 {
     match schema {
         Schema::Bbo1M | Schema::Cbbo1M => LONGEST_REACH,
@@ -34,28 +34,28 @@ const fn reach(schema: Schema) -> u64 {
     }
 }
 
-/// No event: the distributor has not named one yet.
+/// The distributor has not named an event yet.
 const NOT_YET: u64 = u64::MAX;
 
-/// A replay this near to the present asks to join.
+/// A replay that is so many events from the present requests to join.
 const NEAR: u64 = 20_000;
 
-/// Chunks that wait for the distributor at most.
+/// The most chunks that wait for the distributor.
 const CHUNKS: usize = 16;
 
-/// Bytes of a chunk, or a little more.
+/// Bytes of a chunk; the last record may exceed them.
 const CHUNK_BYTES: usize = 1 << 17;
 
-/// How long a reader rests when it has read everything.
+/// The pause after everything was read.
 const REST: Duration = Duration::from_millis(1);
 
-/// How long the history may lag behind the distributor, once the two are to meet.
+/// How long the history may lag behind the event that the distributor has named.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a group of events that began before the meeting may stay open.
+/// How long a group of events that began before that event may stay open.
 const GROUP_PATIENCE: Duration = Duration::from_millis(100);
 
-/// What a replay is to give.
+/// What a replay sends of one schema.
 #[derive(Clone, Debug)]
 pub(super) struct Selection {
     pub(super) schema: Schema,
@@ -63,24 +63,24 @@ pub(super) struct Selection {
     pub(super) wanted: Vec<Wanted>,
 }
 
-/// What a replay tells.
+/// From a replay to the distributor.
 pub(super) enum Message {
     /// Records, one after the other.
     Records { bytes: Vec<u8>, count: u64 },
     /// An instrument appears, before its records.
     Symbol(Nanos, InstrumentId, Symbol),
-    /// It is near the present; its next event has this number.
+    /// A request to join: the replay is near the present, and its next event has this number.
     Join(u64),
-    /// Every record of the events before the one named was told.
+    /// Every record of the events before the named one was sent.
     Done,
-    /// It ended before.
+    /// It failed.
     Failed(HistoryError),
 }
 
 #[derive(Debug)]
 struct Shared {
     is_cancelled: AtomicBool,
-    /// The event from which on the distributor makes the records.
+    /// The event from which on the distributor makes the records, as it has named it.
     join: AtomicU64,
 }
 
@@ -104,14 +104,14 @@ pub(super) struct Begin {
     pub(super) selections: Vec<Selection>,
     /// The only feeds whose records are wanted; empty for all.
     pub(super) publishers: Vec<u16>,
-    /// Instruments of which the client has been told.
+    /// The client has the symbols of instruments with lower numbers.
     pub(super) named: usize,
-    /// Where the distributor is.
+    /// The number of the distributor's next event.
     pub(super) live: Arc<AtomicU64>,
 }
 
 impl Replay {
-    /// Begins a replay in a thread of its own.
+    /// Starts the thread of a replay.
     pub(super) fn begin(begin: Begin) -> std::io::Result<Self> {
         let shared = Arc::new(Shared { is_cancelled: AtomicBool::new(false), join: AtomicU64::new(NOT_YET) });
         let (sender, messages) = sync_channel(CHUNKS);
@@ -203,7 +203,7 @@ impl Run {
         self.shared.is_cancelled.load(Ordering::Acquire)
     }
 
-    /// Hands over a message, waiting for room. Returns whether anybody still listens.
+    /// Sends a message, waiting for room. `false` when the distributor has dropped the replay.
     fn send(&self, message: Message) -> bool {
         let mut message = message;
         while !self.is_cancelled() {
@@ -223,7 +223,7 @@ impl Run {
         bytes.is_empty() || self.send(Message::Records { bytes, count })
     }
 
-    /// Returns whether it came to its end; otherwise nobody listens any more.
+    /// `false` when the distributor has dropped the replay before its end.
     fn run(&mut self, begin: &Begin) -> Result<bool, HistoryError> {
         let reach =
             begin.selections.iter().map(|selection| reach(selection.schema)).max().unwrap_or_default();
@@ -235,14 +235,6 @@ impl Run {
             }
             other => other,
         })?;
-        if let Some(start) = reader.start() {
-            let symbols: Vec<_> = start.symbols().collect();
-            self.replica.restore(start);
-            for (instrument, symbol) in symbols {
-                self.appears(begin, instrument, symbol, true);
-            }
-        }
-        let mut events = Vec::new();
         let mut join = NOT_YET;
         let mut progressed = Instant::now();
         let mut met: Option<Instant> = None;
@@ -250,18 +242,25 @@ impl Run {
             if self.is_cancelled() {
                 return Ok(false);
             }
-            events.clear();
-            let read = reader.read(&mut events)?;
-            self.take(&events, begin, join);
-            if let Some(start) = reader.start() {
-                self.go_on_from(start, begin, join);
-                progressed = Instant::now();
+            let mut is_caught_up = false;
+            match reader.read()? {
+                Read::Start(start) => {
+                    self.go_on_from(*start, begin, join);
+                    progressed = Instant::now();
+                }
+                Read::Events(events) => {
+                    self.take(events, begin, join);
+                    if !events.is_empty() {
+                        progressed = Instant::now();
+                    }
+                }
+                Read::CaughtUp => is_caught_up = true,
             }
             if self.chunk.len() >= CHUNK_BYTES && !self.flush() {
                 return Ok(false);
             }
             let is_near = self.replica.market.next.saturating_add(NEAR) >= begin.live.load(Ordering::Acquire);
-            if join == NOT_YET && (read == Read::CaughtUp || is_near) {
+            if join == NOT_YET && (is_caught_up || is_near) {
                 if !self.flush() || !self.send(Message::Join(self.replica.market.next)) {
                     return Ok(false);
                 }
@@ -271,7 +270,7 @@ impl Run {
             }
             if join != NOT_YET && self.replica.market.next >= join {
                 let since = *met.get_or_insert_with(Instant::now);
-                if self.is_all_told(join) {
+                if self.is_all_sent(join) {
                     return Ok(self.flush());
                 }
                 if since.elapsed() >= GROUP_PATIENCE {
@@ -279,14 +278,14 @@ impl Run {
                     self.collect(begin, join);
                     return Ok(self.flush());
                 }
-            } else if !events.is_empty() {
-                progressed = Instant::now();
             } else if join != NOT_YET && progressed.elapsed() >= PATIENCE {
-                let reason =
-                    format!("they end at {}, and {join} have been published", self.replica.market.next);
+                let reason = format!(
+                    "the history ends at event {}, and {join} are published",
+                    self.replica.market.next
+                );
                 return Err(HistoryError::unreadable(reason));
             }
-            if events.is_empty() {
+            if is_caught_up {
                 std::thread::sleep(REST);
             }
         }
@@ -303,7 +302,7 @@ impl Run {
     }
 
     /// Whether no record of an event before `join` is held.
-    fn is_all_told(&self, join: u64) -> bool {
+    fn is_all_sent(&self, join: u64) -> bool {
         let mut held = self.chosen.iter().filter_map(|one| self.replica.held(one.selection.schema));
         held.all(|event| event >= join)
     }
@@ -324,7 +323,7 @@ impl Run {
         }
     }
 
-    /// Goes on from a state behind events that are missing.
+    /// Continues from a state: the one that the history begins with, or one after events that are missing.
     fn go_on_from(&mut self, start: Start, begin: &Begin, join: u64) {
         self.replica.release();
         self.collect(begin, join);
@@ -336,7 +335,7 @@ impl Run {
         }
     }
 
-    /// An instrument appears, of which the distributor does not tell if `is_ours`.
+    /// A new instrument. The replay sends its symbol if `is_ours`, else the distributor does.
     fn appears(&mut self, begin: &Begin, instrument: InstrumentId, symbol: Symbol, is_ours: bool) {
         let now = self.replica.market.now;
         let mut is_chosen = false;
@@ -350,7 +349,7 @@ impl Run {
         }
     }
 
-    /// Moves the records that were made into the chunk, those that are wanted.
+    /// Moves the wanted ones of the records that were made into the chunk.
     fn collect(&mut self, begin: &Begin, join: u64) {
         if !self.replica.has_records() {
             return;
@@ -381,19 +380,19 @@ pub(crate) mod tests {
     use super::*;
 
     /// Instruments by name, and records.
-    pub(crate) type Told = (Vec<(InstrumentId, Symbol)>, Vec<u8>);
+    pub(crate) type Received = (Vec<(InstrumentId, Symbol)>, Vec<u8>);
 
     fn all_of(schema: Schema, start: Nanos) -> Selection {
         Selection { schema, start, wanted: vec![Wanted::All] }
     }
 
-    /// What a client is told that asks for all of these schemas from `start` on: the instruments by name, and the records.
+    /// What a client receives that subscribes to all of these schemas from `start` on.
     pub(crate) fn replayed(
         history: Arc<dyn History>,
         books: &BookOptions,
         schemas: &[Schema],
         start: Nanos,
-    ) -> Result<Told, HistoryError> {
+    ) -> Result<Received, HistoryError> {
         let replay = Replay::begin(Begin {
             history,
             books: books.clone(),

@@ -1,42 +1,42 @@
-//! The listener, and the thread between the engine's ring and the sockets.
+//! The clients' server: the listener, and the distributor as an output of the ring.
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tapeworks_engine::Start;
+use tapeworks_engine::history::HistoryError;
 use tapeworks_market::{Event, Nanos};
-use tapeworks_ring::disruptor::{Consumer, PollError, Single};
+use tapeworks_ring::disruptor::{Consumer, Failed, Single};
 use tapeworks_ring::wait::WaitStrategy;
-
 use tapeworks_runtime::now;
 use tapeworks_runtime::rhythm::Rhythm;
-use tapeworks_runtime::waiting::{QUIET, UNWATCHED, WakeUp, may_sleep_unwatched};
+use tapeworks_runtime::waiting::QUIET;
 use tapeworks_runtime::worker::Worker;
 
 use super::distributor::{
     ClientView, Counters, Distributor, DistributorError, Evicted, MissingEvents, Options,
 };
 use super::warm::ClientWarmer;
-use crate::begin::{Begin, Past, catch_up};
-use tapeworks_engine::history::HistoryError;
+use crate::begin::Begin;
+use crate::output::Output;
+use crate::reader::Reader;
 
 /// Where and what to serve.
 #[derive(Debug)]
 pub struct ServerOptions {
     /// Where to listen; port 0 lets the system choose.
     pub address: SocketAddr,
-    /// What is served, and to whom.
+    /// The datasets, keys and limits.
     pub distributor: Options,
-    /// Where the ring begins. Events before it, of a day that had begun before the plant was started, are read from the history
-    /// before anybody is served, and so are those of the past that the ring brings: whoever resumes would be told of them as
-    /// if they happened now.
+    /// Where the ring begins. Clients are served when all events of the past are taken: before that, a client that resumes would
+    /// get them as if they happened now.
     pub begin: Begin,
-    /// How long the thread sleeps when there is nothing to do: what a message may wait for at most, by and large.
+    /// How long the thread sleeps at most when there are no events and it has no wake-up.
     pub idle_sleep: Duration,
     /// How long clients may take to read what waits for them when the engine has ended.
     pub linger: Duration,
-    /// Keeps the way to a client in the caches while there is nothing to do: the thread then sleeps half a millisecond at most.
+    /// Keeps the code that sends to a client in the caches: the thread then sleeps half a millisecond at most.
     pub warm: bool,
 }
 
@@ -52,7 +52,7 @@ impl ServerOptions {
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// The address cannot be had: another program has the port, or it is not ours.
+    /// The address cannot be used: another program has the port, or it is not an address of this machine.
     #[error("cannot listen on {address} for clients: {source}")]
     Bind {
         /// The address.
@@ -60,27 +60,27 @@ pub enum ServerError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// The distributor cannot be made.
+    /// The distributor fails to start.
     #[error(transparent)]
     Distributor(#[from] DistributorError),
-    /// There are no connections to keep the way to a client warm.
+    /// The private connections that keep the sending code in the caches cannot be made.
     #[error("the way to a client cannot be kept warm: {0}")]
     Warm(std::io::Error),
-    /// There is no thread for it.
+    /// The thread cannot be started.
     #[error("no thread for the clients' server: {0}")]
     Thread(std::io::Error),
 }
 
-/// Why a server ended before it was told to.
+/// Why a server ended before it was stopped.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The system cannot wait for sockets any more.
+    /// Waiting for sockets fails.
     #[error("the clients' server cannot wait for sockets: {0}")]
     Poll(std::io::Error),
     /// The ring stands still.
     #[error("the clients' server gets no more events: {0}")]
-    Ring(tapeworks_ring::disruptor::Failed),
+    Ring(#[from] Failed),
     /// Events are missing.
     #[error("the clients' server cannot go on: {0}")]
     Missing(#[from] MissingEvents),
@@ -92,10 +92,10 @@ pub enum ServeError {
     Panicked,
 }
 
-/// What a server is doing, some times a second.
+/// What a server has done and its connections, published five times a second.
 #[derive(Clone, Default, Debug)]
 pub struct Stats {
-    /// What was done so far.
+    /// Its counters.
     pub counters: Counters,
     /// Every connection.
     pub clients: Vec<ClientView>,
@@ -109,7 +109,7 @@ pub struct Stats {
     pub queued_bytes: usize,
 }
 
-/// A server that runs in a thread of its own. Dropping it stops it.
+/// A running server. Dropping it stops it.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -123,7 +123,7 @@ impl Server {
         self.address
     }
 
-    /// What it is doing, as of some tenths of a second ago.
+    /// Its statistics, at most some tenths of a second old.
     pub fn stats(&self) -> Stats {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -133,15 +133,15 @@ impl Server {
         Arc::clone(&self.stats)
     }
 
-    /// Whether the thread has ended: as it was told to, as the engine has ended, or with an error.
+    /// Whether the thread has ended: it was stopped, the engine has ended, or it failed.
     pub fn is_finished(&self) -> bool {
         self.worker.is_finished()
     }
 
-    /// Waits until the engine has ended and clients have read what was left for them, or took too long.
+    /// Waits until the engine has ended and clients have read what waits for them or had their time.
     ///
     /// # Errors
-    /// [`ServeError`] when it ended otherwise.
+    /// [`ServeError`] when it failed.
     pub fn join(self) -> Result<(), ServeError> {
         self.worker.join(ServeError::Panicked)
     }
@@ -149,22 +149,16 @@ impl Server {
     /// Stops it now.
     ///
     /// # Errors
-    /// [`ServeError`] when it had ended before, and why.
+    /// [`ServeError`] when it had failed before.
     pub fn stop(self) -> Result<(), ServeError> {
         self.worker.stop(ServeError::Panicked)
     }
 }
 
-/// Looks for work in vain before the thread sleeps.
-const LOOKS: u32 = 100;
-
-/// The longest sleep of a thread that is woken.
+/// The longest sleep while there are clients: replays and heartbeats do not wake the thread.
 const SLEEP: Duration = Duration::from_millis(20);
 
-/// How often the statistics are told.
-const STATS_EVERY: Duration = Duration::from_millis(200);
-
-/// Starts a server of the events that `consumer` gives: the first has the number that [`ServerOptions::begin`] tells.
+/// Starts a server of the events that `consumer` brings; [`ServerOptions::begin`] has the number of the first.
 ///
 /// # Errors
 /// [`ServerError`].
@@ -175,7 +169,7 @@ pub fn start<W: WaitStrategy + 'static>(
     start_on(bind(options.address)?, options, consumer)
 }
 
-/// Takes an address for a server that is started later.
+/// Binds the address of a server that is started later.
 ///
 /// # Errors
 /// [`ServerError::Bind`].
@@ -183,7 +177,7 @@ pub fn bind(address: SocketAddr) -> Result<TcpListener, ServerError> {
     TcpListener::bind(address).map_err(|source| ServerError::Bind { address, source })
 }
 
-/// As [`start`], on a listener that is there already.
+/// As [`start`], on a listener that is bound already.
 ///
 /// # Errors
 /// [`ServerError`].
@@ -193,206 +187,108 @@ pub fn start_on<W: WaitStrategy + 'static>(
     consumer: Consumer<Event, W, Single>,
 ) -> Result<Server, ServerError> {
     let ServerOptions { address, distributor, begin, idle_sleep, linger, warm } = options;
-    let wake_up = begin.wake_up.clone();
     let bind = |source| ServerError::Bind { address, source };
     let bound = listener.local_addr().map_err(bind)?;
     let mut distributor = Distributor::new(distributor)?;
     distributor.listen(listener).map_err(bind)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let stats = Arc::new(Mutex::new(Stats::default()));
-    let mut work = Work {
-        distributor,
-        consumer,
-        buffer: Vec::new(),
-        stop: Arc::clone(&stop),
-        stats: Arc::clone(&stats),
-        told: Instant::now(),
-        began: Instant::now(),
-        begin,
-        idle_sleep,
-        linger,
-        wake_up: wake_up.clone(),
-        warm: warm.then(ClientWarmer::new).transpose().map_err(ServerError::Warm)?,
-    };
-    if let Some(wake_up) = wake_up {
-        wake_up
-            .is_for_poll(work.distributor.waker().map_err(|source| ServerError::Bind { address, source })?);
+    if let Some(wake_up) = &begin.wake_up {
+        wake_up.is_for_poll(distributor.waker().map_err(bind)?);
     }
-    let worker = Worker::start("clients", stop, move || work.run()).map_err(ServerError::Thread)?;
+    let stats = Arc::new(Mutex::new(Stats::default()));
+    let clients = Clients {
+        distributor,
+        stats: Arc::clone(&stats),
+        began: Instant::now(),
+        linger,
+        linger_until: None,
+        warmer: warm.then(ClientWarmer::new).transpose().map_err(ServerError::Warm)?,
+    };
+    let reader = Reader::new(clients, consumer, begin, idle_sleep);
+    let worker = reader.start("clients", |clients, _| clients.hang_up()).map_err(ServerError::Thread)?;
     Ok(Server { address: bound, stats, worker })
 }
 
-struct Work<W: WaitStrategy> {
+/// The distributor as an output.
+struct Clients {
     distributor: Distributor,
-    consumer: Consumer<Event, W, Single>,
-    buffer: Vec<Event>,
-    stop: Arc<AtomicBool>,
     stats: Arc<Mutex<Stats>>,
-    told: Instant,
     began: Instant,
-    begin: Begin,
-    idle_sleep: Duration,
     linger: Duration,
-    wake_up: Option<Arc<WakeUp>>,
-    warm: Option<ClientWarmer>,
+    /// Until when clients may read what waits for them; set when the ring has ended.
+    linger_until: Option<Instant>,
+    warmer: Option<ClientWarmer>,
 }
 
-impl<W: WaitStrategy> Work<W> {
-    fn run(&mut self) -> Result<(), ServeError> {
-        self.catch_up()?;
-        self.reach_the_present()?;
-        let mut looks = 0;
-        let result = loop {
-            if self.stop.load(Ordering::Acquire) {
-                break Ok(());
-            }
-            let turned = self.turn();
-            let has_events = matches!(turned, Ok(Some(1..)));
-            match turned {
-                Ok(Some(0)) => self.warm_up(),
-                Ok(Some(_)) => looks = 0,
-                Ok(None) => break self.say_farewell(),
-                Err(error) => break Err(error),
-            }
-            if self.told.elapsed() >= STATS_EVERY {
-                self.tell();
-            }
-            if let Some(wake_up) = self.wake_up.clone() {
-                match self.sleep(&wake_up, has_events) {
-                    Ok(true) => continue,
-                    Ok(false) => break self.say_farewell(),
-                    Err(error) => break Err(error),
-                }
-            }
-            if let Err(error) = self.distributor.serve(now(), self.steady(), Duration::ZERO) {
-                break Err(ServeError::Poll(error));
-            }
-            looks += 1;
-            if looks > LOOKS {
-                std::thread::sleep(self.idle_sleep);
-            } else {
-                std::thread::yield_now();
-            }
-        };
-        self.tell();
-        result
-    }
-
-    /// Serves the sockets, and sleeps until there is something: events or what a client sends. `has_events` is whether there were events
-    /// just now. `false` when no more will come.
-    fn sleep(&mut self, wake_up: &WakeUp, has_events: bool) -> Result<bool, ServeError> {
-        let serve = |work: &mut Self, wait| {
-            work.distributor.serve(now(), work.steady(), wait).map_err(ServeError::Poll)
-        };
-        let is_idle = !self.distributor.has_clients() && self.warm.is_none();
-        if is_idle && has_events && may_sleep_unwatched(self.consumer.lag(), self.consumer.capacity()) {
-            serve(self, UNWATCHED)?;
-            return Ok(true);
-        }
-        wake_up.arm();
-        // Once more: what came before the wake-up was armed rings nothing.
-        let taken = self.turn()?;
-        let longest = match (is_idle, &self.warm) {
-            (true, _) => QUIET,
-            (false, Some(_)) => Rhythm::EVERY,
-            (false, None) => SLEEP,
-        };
-        let wait = if taken == Some(0) { self.distributor.patience(longest) } else { Duration::ZERO };
-        serve(self, wait)?;
-        wake_up.disarm();
-        Ok(taken.is_some())
-    }
-
-    /// Runs the code that sends to a client while there is nothing to do, so that it is in the caches when it is needed.
-    fn warm_up(&mut self) {
-        if self.warm.as_mut().is_some_and(|warmer| warmer.turn().is_err()) {
-            // Without its connections it is of no use, and nobody else's are in danger.
-            self.warm = None;
-        }
-    }
-
-    /// The time since the start, which nobody can set.
+impl Clients {
+    /// The time since the start, by a clock that cannot be set.
     fn steady(&self) -> Nanos {
         Nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Takes the day so far, of which no client is told: it is there for snapshots and replays.
-    fn catch_up(&mut self) -> Result<(), ServeError> {
-        let Self { begin, distributor, consumer, stop, .. } = self;
-        catch_up(begin, consumer, stop, |past| {
-            match past {
-                Past::Start(start) => distributor.restore(*start),
-                Past::Events(next, events) => distributor.events(next, events, now())?,
-            }
-            Ok(())
-        })
-    }
-
-    /// Takes the events of the past that the ring brings.
-    fn reach_the_present(&mut self) -> Result<(), ServeError> {
-        while !self.stop.load(Ordering::Acquire) && !self.begin.is_over_at(self.distributor.next_event()) {
-            match self.turn()? {
-                Some(0) => std::thread::sleep(self.idle_sleep),
-                Some(_) => {}
-                // Said again when the ring is read in earnest.
-                None => return Ok(()),
-            }
-            if self.told.elapsed() >= STATS_EVERY {
-                self.tell();
-            }
+    /// Closes the connections after the end of the ring.
+    fn hang_up(mut self) {
+        if self.linger_until.is_some() {
+            self.distributor.hang_up();
         }
-        Ok(())
+    }
+}
+
+impl Output for Clients {
+    type Failure = ServeError;
+
+    const REPORT_EVERY: Duration = Duration::from_millis(200);
+
+    fn restore(&mut self, start: Start) {
+        self.distributor.restore(start);
     }
 
-    /// Takes what the ring has; `None` when there will be nothing more.
-    fn turn(&mut self) -> Result<Option<usize>, ServeError> {
-        let Self { consumer, buffer, .. } = self;
-        buffer.clear();
-        let mut first = 0;
-        let polled = consumer.poll(|event, sequence, _| {
-            if buffer.is_empty() {
-                first = sequence;
-            }
-            buffer.push(*event);
-        });
-        let taken = match polled {
-            Ok(taken) => taken,
-            Err(PollError::Closed) => return Ok(None),
-            Err(PollError::Failed(failed)) => return Err(ServeError::Ring(failed)),
+    fn events(&mut self, first: u64, events: &[Event]) -> Result<(), ServeError> {
+        Ok(self.distributor.events(first, events, now())?)
+    }
+
+    fn serve(&mut self, wait: Duration) -> Result<(), ServeError> {
+        let steady = self.steady();
+        self.distributor.serve(now(), steady, wait).map_err(ServeError::Poll)
+    }
+
+    fn patience(&self) -> Duration {
+        let longest = match (self.is_urgent(), &self.warmer) {
+            (false, _) => QUIET,
+            (true, Some(_)) => Rhythm::EVERY,
+            (true, None) => SLEEP,
         };
-        if taken > 0 {
-            self.distributor.events(self.begin.first_event + first as u64, &self.buffer, now())?;
-        }
-        Ok(Some(taken))
+        self.distributor.patience(longest)
     }
 
-    /// The engine has ended: what waits is still sent.
-    fn say_farewell(&mut self) -> Result<(), ServeError> {
-        let until = Instant::now() + self.linger;
+    fn is_urgent(&self) -> bool {
+        self.distributor.has_clients() || self.warmer.is_some()
+    }
+
+    /// Runs the code that sends to a client, so that it is in the caches when events come.
+    fn spare_time(&mut self) {
+        if self.warmer.as_mut().is_some_and(|warmer| warmer.turn().is_err()) {
+            // Without its connections it has no effect. The clients' own connections are not concerned.
+            self.warmer = None;
+        }
+    }
+
+    fn end(&mut self) {
         self.distributor.finish();
-        while Instant::now() < until && !self.stop.load(Ordering::Acquire) {
-            self.distributor
-                .serve(now(), self.steady(), self.distributor.patience(Duration::from_millis(1)))
-                .map_err(ServeError::Poll)?;
-            if self.distributor.is_idle() {
-                break;
-            }
-            if self.told.elapsed() >= STATS_EVERY {
-                self.tell();
-            }
-        }
-        self.distributor.hang_up();
-        Ok(())
+        self.linger_until = Some(Instant::now() + self.linger);
     }
 
-    fn tell(&mut self) {
-        self.told = Instant::now();
+    fn linger(&self) -> Option<Duration> {
+        let has_time = self.linger_until.is_some_and(|until| Instant::now() < until);
+        (has_time && !self.distributor.is_idle()).then(|| self.distributor.patience(Duration::from_millis(1)))
+    }
+
+    fn report(&mut self, ring_lag: usize) {
         let stats = Stats {
             counters: *self.distributor.counters(),
             clients: self.distributor.clients(),
             evicted: self.distributor.evicted(),
             next_event: self.distributor.next_event(),
-            ring_lag: self.consumer.lag(),
+            ring_lag,
             queued_bytes: self.distributor.queued_bytes(),
         };
         *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;

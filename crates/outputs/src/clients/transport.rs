@@ -31,13 +31,13 @@ impl Transport {
         }
     }
 
-    /// Tells the other side that nothing more comes.
+    /// Shuts the sending side.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         #[cfg(feature = "tls")]
         if let Self::Tls(encrypted) = self {
             if encrypted.session.is_handshaking() {
                 // It waits for a greeting, as a client without TLS does.
-                encrypted.tell_plainly();
+                encrypted.refuse_plainly();
             } else {
                 encrypted.session.send_close_notify();
                 encrypted.settle()?;
@@ -84,7 +84,7 @@ impl Write for Transport {
     }
 }
 
-/// What a client that does not speak TLS reads: a line as the authentication's answers are.
+/// The line for a client that does not speak TLS, in the form of the authentication's answers.
 #[cfg(feature = "tls")]
 const PLAIN_CLIENT: &[u8] = b"success=0|error=this port speaks TLS, and the client does not\n";
 
@@ -107,9 +107,9 @@ impl Encrypted {
         Ok(Self { stream, session })
     }
 
-    /// Tells a client that does not speak TLS what it has come to.
-    fn tell_plainly(&mut self) {
-        // A client that takes not even a line learns nothing.
+    /// Sends a client that does not speak TLS a line that says so.
+    fn refuse_plainly(&mut self) {
+        // Without room for a line the client gets none.
         let _taken = self.stream.write(PLAIN_CLIENT);
     }
 
@@ -136,10 +136,10 @@ impl Encrypted {
             if let Err(rustls::Error::InvalidMessage(_)) = processed
                 && self.session.is_handshaking()
             {
-                self.tell_plainly();
+                self.refuse_plainly();
                 return Err(io::ErrorKind::InvalidData.into());
             }
-            // An alert that tells the other side what was wrong.
+            // Sends the alert with the error.
             self.settle()?;
             processed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
             if count == 0 {

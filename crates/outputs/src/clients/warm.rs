@@ -1,12 +1,10 @@
-//! Keeping the way to a client warm.
+//! Keeps the code that sends to a client in the caches.
 //!
-//! The first record after a while goes through code, of ours and of the kernel's, that has left the caches meanwhile: books, records, the
-//! client's queue, the socket. A [`ClientWarmer`] has a [`Distributor`] and two private connections, and sends them a
-//! record while nothing else is to be done: one takes all of a schema, the other the records of a symbol. It shares code with the live
-//! distributor and no data.
+//! After a pause the code of the first record has left the caches, Tapeworks' and the kernel's: books, records, the client's queue, the
+//! socket. A [`ClientWarmer`] has a private [`Distributor`] with two private connections, and sends them a record in spare time: one
+//! takes all of a schema, the other the records of a symbol. It shares code with the live distributor and no data.
 //!
-//! Cost: some 20 us for each turn, at most once in 500 us, and four sockets. `cargo xtask bench plant --part warm` measures what it
-//! brings.
+//! Cost: some 20 us for each turn, at most once in 500 us, and four sockets. `cargo xtask bench plant --part warm` measures the gain.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -22,7 +20,7 @@ use tapeworks_runtime::keys::{Key, Keys};
 use tapeworks_runtime::now;
 use tapeworks_runtime::rhythm::Rhythm;
 
-/// Of connections that no other program can make: their listener is gone when they are there.
+/// The key of the private connections. No other program can connect: the listener is closed when they are made.
 const SECRET: &str = "db-OfTheConnectionsThatAreNobody";
 
 const DATASET: &str = "WARM";
@@ -31,10 +29,10 @@ const SYMBOL: &str = "WARM";
 
 const PUBLISHER: Publisher = Publisher::XNAS_ITCH;
 
-/// How long the connections may take to be there.
+/// How long the connections may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What the two connections ask for.
+/// The subscriptions of the two connections.
 const REQUESTS: [&str; 2] =
     ["schema=mbo|stype_in=raw_symbol|symbols=ALL_SYMBOLS", "schema=cmbp-1|stype_in=raw_symbol|symbols=WARM"];
 
@@ -54,7 +52,7 @@ impl ClientWarmer {
     /// With its connections, over the loopback interface.
     ///
     /// # Errors
-    /// When there are no sockets for them, or they are not there in two seconds.
+    /// When there are no sockets for them, or they take more than two seconds.
     pub fn new() -> io::Result<Self> {
         let key = Key::new("warm", SECRET).map_err(io::Error::other)?;
         let capacity = Capacity { instruments: 4, orders: 64, levels: 64 };
@@ -82,7 +80,7 @@ impl ClientWarmer {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let mut client = TcpStream::connect(listener.local_addr()?)?;
         let stream = loop {
-            // Whoever else has found the port meanwhile is sent away.
+            // Another program's connection is closed.
             let (stream, peer) = listener.accept()?;
             if peer == client.local_addr()? {
                 break stream;
@@ -90,7 +88,7 @@ impl ClientWarmer {
         };
         self.distributor.accept(stream)?;
         client.set_nonblocking(true)?;
-        let greeting = self.heard(&mut client, |text| text.matches('\n').count() == 2)?;
+        let greeting = self.read_until(&mut client, |text| text.matches('\n').count() == 2)?;
         let (_, challenge) = greeting.trim_end().rsplit_once('=').ok_or(ErrorKind::InvalidData)?;
         let lines = format!(
             "auth={}-{}|dataset={DATASET}|encoding=dbn|ts_out=0\n{request}|is_last=1\nstart_session\n",
@@ -99,12 +97,12 @@ impl ClientWarmer {
         );
         client.write_all(lines.as_bytes())?;
         // The head of the stream.
-        self.heard(&mut client, |text| text.contains("DBN"))?;
+        self.read_until(&mut client, |text| text.contains("DBN"))?;
         Ok(client)
     }
 
-    /// What comes by a connection until it is enough.
-    fn heard(&mut self, client: &mut TcpStream, is_enough: impl Fn(&str) -> bool) -> io::Result<String> {
+    /// Reads a connection until it is enough.
+    fn read_until(&mut self, client: &mut TcpStream, is_enough: impl Fn(&str) -> bool) -> io::Result<String> {
         let (began, mut heard) = (Instant::now(), String::new());
         while !is_enough(&heard) {
             if began.elapsed() > PATIENCE {
@@ -134,7 +132,7 @@ impl ClientWarmer {
         Ok(())
     }
 
-    /// Sends a record, if the last is a while ago.
+    /// Sends a record, if the last one is long enough ago.
     ///
     /// # Errors
     /// As [`ClientWarmer::publish`].
@@ -149,7 +147,7 @@ impl ClientWarmer {
     /// Sends a record to each of the connections: of an order that comes, and next time of its going.
     ///
     /// # Errors
-    /// What the operating system says of the sockets.
+    /// The operating system's error of a socket.
     pub fn publish(&mut self) -> io::Result<()> {
         let kind = if self.next % 2 == 1 { EventKind::Add } else { EventKind::Delete };
         let mut event = Event::new(kind, PUBLISHER, InstrumentId(0));
@@ -161,7 +159,7 @@ impl ClientWarmer {
         self.serve(Duration::ZERO)
     }
 
-    /// Reads what has come by the connections. Returns how many bytes.
+    /// Reads the connections. Returns how many bytes.
     ///
     /// # Errors
     /// As [`ClientWarmer::publish`].

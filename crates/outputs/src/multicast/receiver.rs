@@ -1,8 +1,8 @@
-//! A receiver of the plant's multicast: packets in, records out, what was lost asked for again.
+//! A receiver of the plant's multicast: packets in, records out, requests for lost messages.
 //!
-//! It follows the sequence as the plant follows a venue's ([`tapeworks_feed::arbitration`]): a sequence gap is waited out, asked
-//! for, and given up only then, which is counted. It begins with the first packet that it hears, or with the session's first message if
-//! that is wanted: what was before is then a gap as any other.
+//! It follows the sequence as the plant follows a venue's ([`tapeworks_feed::arbitration`]): it waits for a missing
+//! message, requests it, and only then gives it up and counts it. It begins with the first packet that it receives, or, if chosen, with
+//! the session's first message: then the messages before are a gap like any other.
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,7 +26,7 @@ use tapeworks_runtime::now;
 /// Datagrams without headers have no link type; this is one for private use.
 const BARE: LinkType = LinkType(147);
 
-/// Bytes asked of the kernel for the socket's buffer.
+/// Bytes of the socket's buffer, as requested from the kernel.
 const BUFFER_BYTES: usize = 16 << 20;
 
 /// Packets that may be held at once, and the longest of them.
@@ -40,20 +40,20 @@ pub struct ReceiverOptions {
     pub group: SocketAddr,
     /// The address of the interface that the group is joined on; the kernel's choice unless given.
     pub interface: Option<Ipv4Addr>,
-    /// Where messages are asked for again.
+    /// The server that answers requests for messages.
     pub retransmission: Option<SocketAddr>,
-    /// Whether the session is wanted from its first message on, however late it is joined; otherwise from the first packet heard.
+    /// Whether to request the session from its first message on. Otherwise the receiver begins with the first packet.
     pub from_beginning: bool,
-    /// How long a read may wait; [`SubscribeError::is_timeout`] tells of it.
+    /// How long a read may wait; see [`SubscribeError::is_timeout`].
     pub timeout: Duration,
 }
 
-/// What came.
+/// The counters of a receiver.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct ReceiverCounters {
     /// The session.
     pub session: String,
-    /// The number of the first message that was listened for, in the first session.
+    /// The number of the first message that was expected, in the first session.
     pub first: u64,
     /// The number of the next message.
     pub next: u64,
@@ -63,23 +63,23 @@ pub struct ReceiverCounters {
     pub gaps_opened: u64,
     /// Sequence gaps that were filled by requests.
     pub filled: u64,
-    /// Messages that were brought by asking again.
+    /// Messages that came as answers to requests.
     pub recovered: u64,
     /// Requests for messages.
     pub requests: u64,
     /// Requests that the system did not take.
     pub unsent_requests: u64,
-    /// Messages that were not to be had.
+    /// Messages that were given up.
     pub missing: u64,
     /// Messages that are no records of DBN.
     pub not_records: u64,
-    /// Packets whose header cannot be read, or that are longer than any.
+    /// Packets whose header cannot be read, or that are too long.
     pub malformed: u64,
-    /// Datagrams that the kernel dropped because nobody took them in time.
+    /// Datagrams that the kernel dropped because they were not read in time.
     pub kernel_drops: u64,
 }
 
-/// Messages that wait to be read as records: what an arbiter delivers goes in, records come out. Has no socket.
+/// A queue between an arbiter, which delivers messages, and a reader of records. It has no socket.
 #[derive(Debug)]
 pub struct RecordQueue {
     decoder: RecordDecoder<VecDeque<u8>>,
@@ -104,7 +104,7 @@ pub struct Receiver {
     unsent_requests: u64,
 }
 
-/// Whether a message is one whole record of a kind that plants send. The decoder takes a record's own word for its length.
+/// Whether a message is one whole record of a kind that plants send. The decoder trusts a record's length.
 fn is_record(message: &[u8]) -> bool {
     let Some(&[length, kind]) = message.first_chunk::<2>() else { return false };
     let Ok(kind) = RType::try_from(kind) else { return false };
@@ -238,12 +238,12 @@ impl Receiver {
         })
     }
 
-    /// Where it listens, with the port that the kernel chose if it was asked to.
+    /// Where it listens; for port 0, with the port that the kernel chose.
     pub fn address(&self) -> SocketAddr {
         self.lines.local_address()
     }
 
-    /// What came so far.
+    /// Its counters.
     pub fn counters(&mut self) -> ReceiverCounters {
         let counters = self.arbiter.counters();
         ReceiverCounters {
@@ -282,7 +282,7 @@ impl Receiver {
             });
             match received {
                 Ok(_) => {}
-                // Nobody is where the request went: it goes unanswered.
+                // No server there: the request is not answered.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 Err(source) => {
                     return Err(SubscribeError::Connection { address: options.group, source });
@@ -304,7 +304,7 @@ impl Receiver {
         let due = self.arbiter.deadline().map(|deadline| Duration::from_nanos(deadline.since(now())));
         let longest = due.map_or(longest, |due| due.min(longest));
         let mut sockets = [&self.lines, &self.answers].map(|socket| PollFd::new(socket, PollFlags::IN));
-        // Without it the sockets are looked at in vain, and all is well.
+        // After an error the sockets are read in vain, which is harmless.
         let _looked = poll(&mut sockets, Timespec::try_from(longest).ok().as_ref());
     }
 }
@@ -392,14 +392,14 @@ mod tests {
             let records = messages.iter().filter(|message| is_record(message)).count();
             prop_assert_eq!(queue.len(), records);
             prop_assert_eq!(queue.not_records() as usize, messages.len() - records);
-            let mut told = 0;
+            let mut received = 0;
             while let Ok(Some(record)) = queue.pop() {
-                told += 1;
+                received += 1;
                 let _time = dbn::Record::raw_index_ts(&record);
                 // Fields that mean nothing are an error, not a panic.
                 let _text = Encoder::new(Vec::new(), false, true, true).encode_ref_with_sym(record, None);
             }
-            prop_assert_eq!(told, records);
+            prop_assert_eq!(received, records);
         }
     }
 

@@ -1,30 +1,32 @@
 //! The thread between the ring of events and the multicast group, and its sockets.
 
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use mio::net::{TcpListener, TcpStream, UdpSocket};
+use mio::net::{TcpListener, UdpSocket};
 use mio::{Events, Interest, Poll, Token, Waker};
 use tapeworks_market::{Event, InstrumentId, Nanos, Symbol};
 use tapeworks_packet::live::{Sender, Sent};
-use tapeworks_ring::disruptor::{Consumer, Failed, PollError, Single};
+use tapeworks_ring::disruptor::{Consumer, Failed, Single};
 use tapeworks_ring::wait::WaitStrategy;
 use tapeworks_session::soupbintcp::{SoupClient, SoupEnd};
 use tapeworks_session::{Credentials, Sequence};
 use tapeworks_store::Schema;
 use tapeworks_store::live;
 
-use crate::begin::{Begin, Past, catch_up};
+use crate::begin::Begin;
+use crate::output::Output;
+use crate::reader::Reader;
+use tapeworks_engine::Start;
 use tapeworks_engine::history::HistoryError;
 use tapeworks_engine::replica::{Mode, Replica, Special};
 use tapeworks_market::BookOptions;
 use tapeworks_runtime::now;
+use tapeworks_runtime::pump::{ByteSession, Pump};
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
-use tapeworks_runtime::waiting::WakeUp;
 use tapeworks_runtime::worker::Worker;
 
 /// The name of a session that starts at `started`: the day (UTC) as six digits, and the tenths of a second since its
@@ -45,7 +47,7 @@ fn session_name(started: Nanos) -> [u8; 10] {
     name
 }
 
-/// What is sent where.
+/// What is sent, and where.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MulticastSetting {
     /// The group and its port; an address of one machine works too.
@@ -54,15 +56,15 @@ pub struct MulticastSetting {
     pub interface: Ipv4Addr,
     /// How many routers the packets may pass; 0 keeps them on this machine.
     pub hops: u32,
-    /// Where requests for messages are taken (UDP).
+    /// Where requests for messages are served (UDP).
     pub retransmission: Option<SocketAddr>,
     /// Where SoupBinTCP is served (TCP).
     pub soupbintcp: Option<SocketAddr>,
-    /// Who may log in there: user (at most 6 letters) and password (at most 10); everybody unless given.
+    /// The login there: user (at most 6 letters) and password (at most 10). Without it every login is accepted.
     pub login: Option<Credentials>,
     /// The schemas whose records are sent.
     pub schemas: Vec<Schema>,
-    /// In this time every symbol mapping is sent once more.
+    /// Every symbol mapping is sent again in this time.
     pub mappings_every: Duration,
     /// Bytes of messages and their lengths that are kept for retransmission.
     pub store_bytes: usize,
@@ -70,8 +72,8 @@ pub struct MulticastSetting {
     pub max_connections: usize,
     /// How long the thread sleeps when there is nothing to do.
     pub idle_sleep: Duration,
-    /// How long the end of the session is told, what is asked for again answered, and TCP clients waited for; ten times as long
-    /// while messages are asked for again.
+    /// How long, after the end of the session, the end is sent, requests are answered and TCP clients are served; up to ten times as
+    /// long while there are requests.
     pub linger: Duration,
 }
 
@@ -109,7 +111,7 @@ pub enum MulticastError {
         /// What the system said.
         source: io::Error,
     },
-    /// An address cannot be had.
+    /// An address cannot be used.
     #[error("cannot listen on {address} for {what}: {source}")]
     Bind {
         /// For whom.
@@ -119,21 +121,21 @@ pub enum MulticastError {
         /// What the system said.
         source: io::Error,
     },
-    /// There is no thread, or it cannot wait for sockets.
+    /// The thread cannot be started, or cannot wait for sockets.
     #[error("no thread for the multicast: {0}")]
     Thread(io::Error),
 }
 
-/// Why it ended before it was told to.
+/// Why it ended before it was stopped.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum MulticastFailure {
-    /// The system cannot wait for sockets any more.
+    /// Waiting for sockets fails.
     #[error("the multicast cannot wait for sockets: {0}")]
     Poll(io::Error),
     /// The ring stands still.
     #[error("the multicast gets no more events: {0}")]
-    Ring(Failed),
+    Ring(#[from] Failed),
     /// The events of the day so far cannot be read.
     #[error("the multicast cannot begin: {0}")]
     History(#[from] HistoryError),
@@ -157,7 +159,7 @@ pub struct MulticastStats {
     pub bytes: u64,
     /// Packets that the system did not take. Their messages can be requested again.
     pub unsent: u64,
-    /// What the system said last of one that it did not take.
+    /// The system's error for the last packet that it did not take.
     pub error: Option<String>,
     /// Messages longer than a packet, which were left out.
     pub too_long: u64,
@@ -167,7 +169,7 @@ pub struct MulticastStats {
     pub answers: u64,
     /// Messages in the answers.
     pub answered_messages: u64,
-    /// Requests that were refused: not kept any more, of another session, or no requests.
+    /// Requests that were refused: for messages that are no longer kept, of another session, or malformed.
     pub refused_requests: u64,
     /// Answers that the system did not take.
     pub unsent_answers: u64,
@@ -175,13 +177,13 @@ pub struct MulticastStats {
     pub clients: u64,
     /// TCP connections so far.
     pub connections: u64,
-    /// Of them, those turned away because there were too many.
+    /// Of them, those refused because there were too many.
     pub refused_connections: u64,
     /// Logins rejected.
     pub rejected_logins: u64,
-    /// Clients sent away because they did not keep up, or said nothing for too long.
+    /// Clients disconnected because they did not keep up, or were silent for too long.
     pub slow_clients: u64,
-    /// Clients sent away for what no client says.
+    /// Clients disconnected because they sent something other than packets of a client.
     pub malformed_clients: u64,
     /// Messages copied for TCP clients.
     pub tcp_messages: u64,
@@ -199,7 +201,7 @@ pub struct Multicast {
 }
 
 impl Multicast {
-    /// Where requests for messages are taken.
+    /// Where requests for messages are served.
     pub const fn retransmission(&self) -> Option<SocketAddr> {
         self.retransmission
     }
@@ -209,7 +211,7 @@ impl Multicast {
         self.soupbintcp
     }
 
-    /// What was done, as of some tenths of a second ago.
+    /// Its statistics, at most some tenths of a second old.
     pub fn stats(&self) -> MulticastStats {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -224,18 +226,18 @@ impl Multicast {
         self.worker.is_finished()
     }
 
-    /// Waits until the engine has ended and the end of the session was told.
+    /// Waits until the engine has ended and the end of the session was sent.
     ///
     /// # Errors
-    /// [`MulticastFailure`] when it ended otherwise.
+    /// [`MulticastFailure`] when it failed.
     pub fn join(self) -> Result<(), MulticastFailure> {
         self.worker.join(MulticastFailure::Panicked)
     }
 
-    /// Stops it now, without an end of the session.
+    /// Stops it now. The end of the session is not sent.
     ///
     /// # Errors
-    /// [`MulticastFailure`] when it had ended before, and why.
+    /// [`MulticastFailure`] when it had failed before.
     pub fn stop(self) -> Result<(), MulticastFailure> {
         self.worker.stop(MulticastFailure::Panicked)
     }
@@ -249,7 +251,7 @@ pub struct Sockets {
     soupbintcp: Option<TcpListener>,
 }
 
-/// Takes the addresses, so that one that cannot be had is told before anything starts.
+/// Binds the addresses, so that one that cannot be used is reported before anything starts.
 ///
 /// # Errors
 /// [`MulticastError`].
@@ -266,7 +268,7 @@ pub fn bind(setting: &MulticastSetting) -> Result<Sockets, MulticastError> {
     Ok(Sockets { sender, retransmission: retransmission.transpose()?, soupbintcp: soupbintcp.transpose()? })
 }
 
-/// Starts sending the records of the events that `consumer` gives. `on_refusal` is told of clients and requests that are refused.
+/// Starts sending the records of the events that `consumer` brings. `on_refusal` gets the clients and requests that are refused.
 ///
 /// # Errors
 /// [`MulticastError`].
@@ -298,19 +300,15 @@ pub fn start<W: WaitStrategy + 'static>(
         wake_up.is_for_poll(Waker::new(registry, WAKER).map_err(MulticastError::Thread)?);
     }
     let mut replica = Replica::new(books);
-    // Records need to know what was before; those of before the session are not sent.
+    // Records depend on earlier events; records from before the session are not sent.
     setting.schemas.iter().for_each(|schema| replica.set_mode(*schema, Mode::idle(*schema)));
-    let stop = Arc::new(AtomicBool::new(false));
     let stats = Arc::new(Mutex::new(MulticastStats::default()));
-    let began = Instant::now();
-    let work = Work {
+    let (began, idle_sleep) = (Instant::now(), setting.idle_sleep);
+    let group = Group {
         sequence: Sequence::new(session_name(now()), setting.store_bytes),
         setting,
         replica,
-        consumer,
-        begin,
         is_live: false,
-        buffer: Vec::new(),
         message: Vec::new(),
         mappings: Vec::new(),
         mapped: 0,
@@ -319,8 +317,8 @@ pub fn start<W: WaitStrategy + 'static>(
         quiet_since: began,
         poll,
         ready: Events::with_capacity(128),
-        is_asked: true,
-        is_called: true,
+        has_requests: true,
+        has_callers: true,
         offered: 0,
         retransmission,
         listener: soupbintcp,
@@ -330,14 +328,13 @@ pub fn start<W: WaitStrategy + 'static>(
         counters: MulticastStats::default(),
         refused_clients: Refusals::new("SoupBinTCP client", on_refusal.clone()),
         refused_requests: Refusals::new("retransmission", on_refusal),
-        stop: Arc::clone(&stop),
         stats: Arc::clone(&stats),
         began,
-        told: began,
         ticked: began,
+        lingering: None,
     };
-    work.tell_to(&stats);
-    let worker = Worker::start("multicast", stop, move || work.run()).map_err(MulticastError::Thread)?;
+    let reader = Reader::new(group, consumer, begin, idle_sleep);
+    let worker = reader.start("multicast", |_, _| {}).map_err(MulticastError::Thread)?;
     Ok(Multicast { retransmission: retransmission_at, soupbintcp: soupbintcp_at, stats, worker })
 }
 
@@ -346,66 +343,81 @@ const SOUPBINTCP: Token = Token(1);
 const WAKER: Token = Token(2);
 const FIRST_CLIENT: usize = 3;
 
-/// After so long without another packet a heartbeat goes.
+/// After so long without another packet a heartbeat is sent.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// How many times as long it lingers while messages are asked for again.
+/// How many times as long it lingers while there are requests for messages.
 const MOST_LINGERS: u32 = 10;
 
-/// How often the end of the session is told while it lingers.
+/// How often the end of the session is sent while it lingers.
 const END_EVERY: Duration = Duration::from_millis(200);
 
-/// How long a client may take to close a connection that is over.
-const CLOSING: Duration = Duration::from_secs(2);
-
-/// How often connections are looked at for the time, and the statistics told.
+/// How often the time limits of connections are checked.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Datagrams or connections that a socket gives in one turn, and writes that a client gets.
+/// Datagrams or connections that a socket gives in one turn.
 const MOST_IN_TURN: usize = 64;
 
 /// Events after which packets are sent and requests answered, however many more wait.
 const MOST_EVENTS: usize = 512;
 
-/// Looks for work in vain before the thread sleeps.
-const LOOKS: u32 = 100;
-
 #[derive(Debug)]
 struct Client {
-    stream: TcpStream,
+    pump: Pump,
     address: SocketAddr,
     soup: SoupClient,
-    /// There may be something to read.
-    is_readable: bool,
-    /// It may take something.
-    is_writable: bool,
-    /// All was sent; what the client still sends is thrown away until it closes too, or this time. A connection that is
-    /// closed with something unread takes away what the client has not read.
-    closing: Option<Instant>,
 }
 
-struct Work<W: WaitStrategy> {
+/// A client and the messages that it gets.
+struct Served<'s>(&'s mut SoupClient, &'s Sequence);
+
+impl ByteSession for Served<'_> {
+    fn receive(&mut self, bytes: &[u8], now_ns: u64) {
+        self.0.receive(bytes, self.1, now_ns);
+    }
+
+    fn fill(&mut self, now_ns: u64) {
+        self.0.fill(self.1, now_ns);
+    }
+
+    fn output(&self) -> &[u8] {
+        self.0.output()
+    }
+
+    fn sent(&mut self, bytes: usize, now_ns: u64) {
+        self.0.sent(bytes, now_ns);
+    }
+
+    fn closed(&mut self) {
+        self.0.closed();
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.over().is_some()
+    }
+}
+
+/// The multicast group and its servers as an output.
+struct Group {
     sequence: Sequence,
     setting: MulticastSetting,
     replica: Replica,
-    consumer: Consumer<Event, W, Single>,
-    begin: Begin,
+    /// Records are sent.
     is_live: bool,
-    buffer: Vec<Event>,
     message: Vec<u8>,
     mappings: Vec<(InstrumentId, Symbol)>,
-    /// Mappings told again in this round, and when it began.
+    /// Mappings that were sent again in this round, and when it began.
     mapped: usize,
     mapping_round: Instant,
     sender: Sender,
-    /// When a packet was sent last.
+    /// When the last packet was sent.
     quiet_since: Instant,
     poll: Poll,
     ready: Events,
     /// There may be requests for messages.
-    is_asked: bool,
+    has_requests: bool,
     /// There may be new connections.
-    is_called: bool,
+    has_callers: bool,
     /// The messages before this one were offered to the TCP clients.
     offered: u64,
     retransmission: Option<UdpSocket>,
@@ -416,142 +428,148 @@ struct Work<W: WaitStrategy> {
     counters: MulticastStats,
     refused_clients: Refusals,
     refused_requests: Refusals,
-    stop: Arc<AtomicBool>,
     stats: Arc<Mutex<MulticastStats>>,
     began: Instant,
-    told: Instant,
     ticked: Instant,
+    /// Set when the ring has ended.
+    lingering: Option<Lingering>,
 }
 
-/// Why the thread has nothing more to wait for.
-enum Ended {
-    Ring(PollError),
-    Failed(MulticastFailure),
+/// The time after the end of the session, in which messages can still be requested.
+struct Lingering {
+    began: Instant,
+    until: Instant,
+    /// The requests so far.
+    requests: u64,
 }
 
-impl Client {
-    /// Whether it has something to do that its socket will not tell of again.
-    fn has_work(&self) -> bool {
-        self.closing.is_none() && (self.is_readable || self.is_writable && !self.soup.output().is_empty())
-    }
-}
+impl Output for Group {
+    type Failure = MulticastFailure;
 
-impl<W: WaitStrategy> Work<W> {
-    fn run(mut self) -> Result<(), MulticastFailure> {
-        self.catch_up()?;
-        let mut looks = 0;
-        let result = loop {
-            if self.stop.load(Ordering::Acquire) {
-                break Ok(());
-            }
-            match self.turn() {
-                Ok(true) => looks = 0,
-                Ok(false) => {}
-                Err(PollError::Closed) => break self.say_farewell(),
-                Err(PollError::Failed(failed)) => break Err(MulticastFailure::Ring(failed)),
-            }
-            self.pass_time();
-            self.send();
-            if let Some(wake_up) = self.begin.wake_up.clone() {
-                match self.sleep(&wake_up) {
-                    Ok(()) => continue,
-                    Err(Ended::Ring(PollError::Closed)) => break self.say_farewell(),
-                    Err(Ended::Ring(PollError::Failed(failed))) => break Err(MulticastFailure::Ring(failed)),
-                    Err(Ended::Failed(error)) => break Err(error),
-                }
-            }
-            if let Err(error) = self.serve(Duration::ZERO) {
-                break Err(error);
-            }
-            looks += 1;
-            if looks > LOOKS {
-                std::thread::sleep(self.setting.idle_sleep);
-            } else {
-                std::thread::yield_now();
-            }
-        };
-        self.tell_to(&self.stats);
-        result
+    fn restore(&mut self, start: Start) {
+        self.mappings.extend(start.symbols().skip(self.mappings.len()));
+        self.replica.restore(start);
     }
 
-    /// Serves the sockets, and sleeps until there are events, or a socket or the time has something to do.
-    fn sleep(&mut self, wake_up: &WakeUp) -> Result<(), Ended> {
-        wake_up.arm();
-        // Once more: what came before the wake-up was armed rings nothing.
-        let has_more = self.turn().map_err(Ended::Ring)? || self.has_work();
-        if has_more {
-            self.send();
-        }
-        self.serve(if has_more { Duration::ZERO } else { TICK }).map_err(Ended::Failed)?;
-        wake_up.disarm();
-        Ok(())
-    }
-
-    /// Whether there is something to do that no socket tells of.
-    fn has_work(&self) -> bool {
-        let has_new = !self.clients.is_empty() && self.offered < self.sequence.kept().end;
-        has_new || self.is_asked || self.is_called || self.clients.values().any(Client::has_work)
-    }
-
-    /// Makes books and mappings of the events of the day so far.
-    fn catch_up(&mut self) -> Result<(), MulticastFailure> {
-        let Self { begin, consumer, stop, replica, mappings, .. } = self;
-        catch_up(begin, consumer, stop, |past| {
-            match past {
-                Past::Start(start) => {
-                    mappings.extend(start.symbols().skip(mappings.len()));
-                    replica.restore(*start);
-                }
-                Past::Events(_, events) => replica.take(events, |replica, special| {
-                    replica.clear();
-                    if let Some(Special::Mapping(instrument, symbol)) = special {
-                        mappings.push((instrument, symbol));
-                    }
-                }),
-            }
-            Ok(())
-        })
-    }
-
-    fn now_ns(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    /// Takes what the ring has. Says whether there was anything.
-    fn turn(&mut self) -> Result<bool, PollError> {
-        let Self { consumer, buffer, .. } = self;
-        buffer.clear();
-        let taken = consumer.poll(|event, _, _| buffer.push(*event))?;
-        let events = std::mem::take(&mut self.buffer);
-        let mut rest = events.as_slice();
+    fn events(&mut self, _first: u64, events: &[Event]) -> Result<(), MulticastFailure> {
         if !self.is_live {
-            let (old, new) = self.begin.split(self.replica.market.next, rest);
-            self.take(old);
-            rest = new;
-            if self.begin.is_over_at(self.replica.market.next) {
-                self.go_live();
-            }
+            self.take(events);
+            return Ok(());
         }
-        for part in rest.chunks(MOST_EVENTS) {
+        for part in events.chunks(MOST_EVENTS) {
             self.take(part);
             self.send();
-            // Who asks again holds records up behind the sequence gap.
-            if rest.len() > MOST_EVENTS {
+            // A receiver with a sequence gap holds its records back until it has the answer.
+            if events.len() > MOST_EVENTS {
                 self.answer();
             }
         }
-        self.buffer = events;
-        Ok(taken > 0)
+        Ok(())
     }
 
     /// The session begins: with all symbols that are known.
-    fn go_live(&mut self) {
+    fn go_live(&mut self, _first: u64) {
         self.is_live = true;
         self.setting.schemas.iter().for_each(|schema| self.replica.set_mode(*schema, Mode::On));
         for place in 0..self.mappings.len() {
             self.put_mapping(place);
         }
         self.mapping_round = Instant::now();
+    }
+
+    fn serve(&mut self, wait: Duration) -> Result<(), MulticastFailure> {
+        self.wait(wait)?;
+        if self.lingering.is_none() {
+            self.pass_time();
+        } else if self.quiet_since.elapsed() >= END_EVERY {
+            self.sequence.heartbeat();
+        }
+        self.send();
+        let is_tick = self.ticked.elapsed() >= TICK;
+        if is_tick {
+            self.ticked = Instant::now();
+            // A listener without descriptors is tried again.
+            self.has_callers = true;
+        }
+        if self.has_requests {
+            self.answer();
+        }
+        if self.has_callers {
+            self.accept();
+        }
+        self.serve_clients(is_tick);
+        self.prolong();
+        Ok(())
+    }
+
+    fn patience(&self) -> Duration {
+        if self.has_work() { Duration::ZERO } else { TICK }
+    }
+
+    /// Always: the group's receivers are not known.
+    fn is_urgent(&self) -> bool {
+        true
+    }
+
+    /// Sends what waits, and the end of the session.
+    fn end(&mut self) {
+        if !self.is_live {
+            self.go_live(self.replica.market.next);
+        }
+        self.replica.release();
+        self.put_records();
+        self.sequence.end();
+        self.send();
+        let began = Instant::now();
+        let (until, requests) = (began + self.setting.linger, self.counters.requests);
+        self.lingering = Some(Lingering { began, until, requests });
+    }
+
+    fn linger(&self) -> Option<Duration> {
+        let lingering = self.lingering.as_ref()?;
+        let wait = if self.has_work() { Duration::ZERO } else { Duration::from_millis(1) };
+        (Instant::now() < lingering.until).then_some(wait)
+    }
+
+    fn report(&mut self, ring_lag: usize) {
+        let kept = self.sequence.kept();
+        let open = self.clients.values().filter(|client| !client.pump.is_finished());
+        let stats = MulticastStats {
+            session: String::from_utf8_lossy(&self.sequence.session()).into_owned(),
+            next: kept.end,
+            oldest: kept.start,
+            too_long: self.sequence.too_long(),
+            clients: self.clients.len() as u64,
+            tcp_messages: self.counters.tcp_messages + open.map(|client| client.soup.messages()).sum::<u64>(),
+            ring_lag,
+            ..self.counters.clone()
+        };
+        *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;
+    }
+}
+
+impl Group {
+    /// Whether there is something to do that no socket will report.
+    fn has_work(&self) -> bool {
+        let has_new = !self.clients.is_empty() && self.offered < self.sequence.kept().end;
+        has_new
+            || self.has_requests
+            || self.has_callers
+            || self.clients.values().any(|client| client.pump.has_work(client.soup.output()))
+    }
+
+    /// While messages are requested the session lingers on, for a bounded time.
+    fn prolong(&mut self) {
+        let Some(lingering) = &mut self.lingering else { return };
+        if lingering.requests != self.counters.requests {
+            lingering.requests = self.counters.requests;
+            let latest = lingering.began + self.setting.linger * MOST_LINGERS;
+            lingering.until = (Instant::now() + self.setting.linger).min(latest);
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     fn put_mapping(&mut self, place: usize) {
@@ -598,7 +616,7 @@ impl<W: WaitStrategy> Work<W> {
         }
     }
 
-    /// What is due: mappings for late joiners, a heartbeat.
+    /// Puts what is due: mappings for late joiners, a heartbeat.
     fn pass_time(&mut self) {
         if !self.is_live {
             return;
@@ -656,51 +674,44 @@ impl<W: WaitStrategy> Work<W> {
         self.quiet_since = Instant::now();
     }
 
-    /// Serves whoever asks; waits for that up to `wait`.
-    fn serve(&mut self, wait: Duration) -> Result<(), MulticastFailure> {
+    /// Waits for sockets up to `wait`. Their readiness is reported once, and remembered until a socket has no more.
+    fn wait(&mut self, wait: Duration) -> Result<(), MulticastFailure> {
         match self.poll.poll(&mut self.ready, Some(wait)) {
             Err(error) if error.kind() != ErrorKind::Interrupted => {
                 return Err(MulticastFailure::Poll(error));
             }
             _ => {}
         }
-        // Readiness is told once, and remembered until a socket has no more.
         for event in &self.ready {
             match event.token() {
-                RETRANSMISSION => self.is_asked = true,
-                SOUPBINTCP => self.is_called = true,
+                RETRANSMISSION => self.has_requests = true,
+                SOUPBINTCP => self.has_callers = true,
                 Token(number) => {
                     if let Some(client) = self.clients.get_mut(&number) {
-                        client.is_readable |= event.is_readable() || event.is_read_closed();
-                        client.is_writable |= event.is_writable();
+                        client.pump.note(event);
                     }
                 }
             }
         }
-        let is_tick = self.ticked.elapsed() >= TICK;
-        if is_tick {
-            self.ticked = Instant::now();
-            // Where there were no more descriptors it is tried again.
-            self.is_called = true;
-        }
-        if self.is_asked {
-            self.answer();
-        }
-        if self.is_called {
-            self.accept();
-        }
+        Ok(())
+    }
+
+    /// Moves the bytes of TCP clients, and closes the connections that are over.
+    fn serve_clients(&mut self, is_tick: bool) {
         let now_ns = self.now_ns();
         self.offered = self.sequence.kept().end;
         let Self { clients, sequence, bytes, counters, refused_clients, .. } = self;
         clients.retain(|_, client| {
-            if let Some(until) = client.closing {
-                return Instant::now() < until && is_open(client, bytes);
+            let Client { pump, address, soup } = client;
+            if pump.is_finished() {
+                return pump.drain(bytes, now_ns);
             }
             if is_tick {
-                client.soup.tick(now_ns);
+                soup.tick(now_ns);
             }
-            let Some(end) = move_bytes(client, sequence, bytes, now_ns) else { return true };
-            counters.tcp_messages += client.soup.messages();
+            pump.turn(&mut Served(soup, sequence), bytes, now_ns);
+            let Some(end) = soup.over() else { return true };
+            counters.tcp_messages += soup.messages();
             match end {
                 SoupEnd::Rejected => counters.rejected_logins += 1,
                 SoupEnd::TooSlow | SoupEnd::TimedOut | SoupEnd::NoLogin => counters.slow_clients += 1,
@@ -708,18 +719,10 @@ impl<W: WaitStrategy> Work<W> {
                 SoupEnd::Served | SoupEnd::Left => {}
             }
             if let Some(refusal) = end.refusal() {
-                refused_clients.refused(client.address, &refusal, now_ns);
+                refused_clients.refused(*address, &refusal, now_ns);
             }
-            let has_all = matches!(end, SoupEnd::Served | SoupEnd::Rejected);
-            let is_closing = has_all && client.stream.shutdown(Shutdown::Write).is_ok();
-            client.closing = is_closing.then(|| Instant::now() + CLOSING);
-            is_closing
+            matches!(end, SoupEnd::Served | SoupEnd::Rejected) && pump.finish(now_ns)
         });
-        if self.told.elapsed() >= TICK {
-            self.told = Instant::now();
-            self.tell_to(&self.stats);
-        }
-        Ok(())
     }
 
     /// Answers requests for messages.
@@ -727,7 +730,7 @@ impl<W: WaitStrategy> Work<W> {
         let now_ns = self.now_ns();
         let Self {
             retransmission: Some(socket),
-            is_asked,
+            has_requests,
             bytes,
             message,
             sequence,
@@ -736,17 +739,17 @@ impl<W: WaitStrategy> Work<W> {
             ..
         } = self
         else {
-            self.is_asked = false;
+            self.has_requests = false;
             return;
         };
         for _ in 0..MOST_IN_TURN {
             let (length, asker) = match socket.recv_from(bytes) {
                 Ok(received) => received,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    *is_asked = false;
+                    *has_requests = false;
                     return;
                 }
-                // What an earlier answer met with, such as a port that nobody listens at.
+                // The error of an earlier answer, such as a closed port.
                 Err(_) => continue,
             };
             counters.requests += 1;
@@ -769,13 +772,13 @@ impl<W: WaitStrategy> Work<W> {
     fn accept(&mut self) {
         let now_ns = self.now_ns();
         let Some(listener) = &self.listener else {
-            self.is_called = false;
+            self.has_callers = false;
             return;
         };
         for _ in 0..MOST_IN_TURN {
-            // None there, or no more descriptors: it is tried again at the next tick.
+            // No connection, or no more descriptors: tried again at the next tick.
             let Ok((mut stream, address)) = listener.accept() else {
-                self.is_called = false;
+                self.has_callers = false;
                 return;
             };
             self.counters.connections += 1;
@@ -788,102 +791,13 @@ impl<W: WaitStrategy> Work<W> {
                 self.refused_clients.refused(address, &reason, now_ns);
                 continue;
             }
-            // Slower without, and no reason to refuse.
+            // Without it the client is slower, which is no reason to refuse it.
             let _ = stream.set_nodelay(true);
             self.next_client += 1;
             let soup = SoupClient::new(self.setting.login.clone(), now_ns);
-            self.clients.insert(
-                number,
-                Client { stream, address, soup, is_readable: true, is_writable: true, closing: None },
-            );
+            self.clients.insert(number, Client { pump: Pump::new(stream), address, soup });
         }
     }
-
-    /// The engine has ended: what waits is sent, and the end told for a while.
-    fn say_farewell(&mut self) -> Result<(), MulticastFailure> {
-        if !self.is_live {
-            self.go_live();
-        }
-        self.replica.release();
-        self.put_records();
-        self.sequence.end();
-        self.send();
-        let began = Instant::now();
-        let (mut asked, mut until) = (self.counters.requests, began + self.setting.linger);
-        while Instant::now() < until && !self.stop.load(Ordering::Acquire) {
-            // Who still asks still gets answers, for a bounded time.
-            if self.counters.requests != asked {
-                asked = self.counters.requests;
-                until =
-                    (Instant::now() + self.setting.linger).min(began + self.setting.linger * MOST_LINGERS);
-            }
-            if self.quiet_since.elapsed() >= END_EVERY {
-                self.sequence.heartbeat();
-                self.send();
-            }
-            self.serve(if self.has_work() { Duration::ZERO } else { Duration::from_millis(1) })?;
-        }
-        Ok(())
-    }
-
-    fn tell_to(&self, stats: &Mutex<MulticastStats>) {
-        let kept = self.sequence.kept();
-        let told = MulticastStats {
-            session: String::from_utf8_lossy(&self.sequence.session()).into_owned(),
-            next: kept.end,
-            oldest: kept.start,
-            too_long: self.sequence.too_long(),
-            clients: self.clients.len() as u64,
-            tcp_messages: self.counters.tcp_messages
-                + self
-                    .clients
-                    .values()
-                    .filter(|client| client.closing.is_none())
-                    .map(|client| client.soup.messages())
-                    .sum::<u64>(),
-            ring_lag: self.consumer.lag(),
-            ..self.counters.clone()
-        };
-        *stats.lock().unwrap_or_else(PoisonError::into_inner) = told;
-    }
-}
-
-/// Throws away what a client sends; whether it may send more.
-fn is_open(client: &mut Client, bytes: &mut [u8]) -> bool {
-    match client.stream.read(bytes) {
-        Ok(length) => length > 0,
-        Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
-    }
-}
-
-/// Reads what a client sent, and sends what it is to get. Says how it ended, if it did.
-fn move_bytes(client: &mut Client, sequence: &Sequence, bytes: &mut [u8], now_ns: u64) -> Option<SoupEnd> {
-    let Client { stream, soup, is_readable, is_writable, .. } = client;
-    if *is_readable {
-        match stream.read(bytes) {
-            Ok(0) => soup.closed(),
-            Ok(length) => soup.receive(bytes.get(..length).unwrap_or_default(), sequence, now_ns),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => *is_readable = false,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => soup.closed(),
-        }
-    }
-    for _ in 0..MOST_IN_TURN {
-        soup.fill(sequence, now_ns);
-        if soup.output().is_empty() || soup.over().is_some() || !*is_writable {
-            break;
-        }
-        match stream.write(soup.output()) {
-            Ok(0) => soup.closed(),
-            Ok(length) => soup.sent(length, now_ns),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => *is_writable = false,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => soup.closed(),
-        }
-    }
-    // What a turn leaves is seen as work that is left: its socket will not tell of it.
-    soup.fill(sequence, now_ns);
-    soup.over()
 }
 
 #[cfg(test)]

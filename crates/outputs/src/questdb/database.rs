@@ -1,7 +1,7 @@
 //! The server: rows by the InfluxDB line protocol over HTTP, which acknowledges them, and tables by SQL.
 //!
-//! The protocol's second version is told rather than asked for: it has numbers in binary and times in nanoseconds, and
-//! QuestDB 9 speaks it.
+//! The client uses version 2 of the line protocol without a request for the server's version: it has binary numbers and times in
+//! nanoseconds, and QuestDB 9 has it.
 //!
 //! Sources: QuestDB's *InfluxDB Line Protocol* and *REST API*, and the crate `questdb-rs`.
 
@@ -19,15 +19,15 @@ use super::{QuestDbLogin, QuestDbSetting};
 /// The version of the line protocol.
 const VERSION: ProtocolVersion = ProtocolVersion::V2;
 
-/// How long an answer is read of which only the error is wanted.
+/// The most bytes of an answer that are read.
 const LONGEST_ANSWER: u64 = 64 << 10;
 
 /// Why rows were not taken.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum NotTaken {
-    /// The server cannot be had, or lets us not in: it may be otherwise later.
+    /// The server cannot be reached or refuses the login; it may be different later.
     Away(String),
-    /// It does not take these rows.
+    /// The server refuses these rows.
     Refused(String),
 }
 
@@ -47,7 +47,7 @@ impl Database {
         let build = || {
             let mut builder = SenderBuilder::new(Protocol::Http, host, port)
                 .protocol_version(VERSION)?
-                // Trying again is our own work, so that it is seen.
+                // The sender retries, so that the status shows it.
                 .retry_timeout(Duration::ZERO)?
                 .request_timeout(timeout)?;
             builder = match &setting.login {
@@ -87,10 +87,10 @@ impl Database {
         if status.is_success() {
             return Ok(());
         }
-        let told: Option<serde_json::Value> = serde_json::from_str(&body).ok();
-        let error = told.as_ref().and_then(|told| told.get("error")?.as_str());
+        let answer: Option<serde_json::Value> = serde_json::from_str(&body).ok();
+        let error = answer.as_ref().and_then(|answer| answer.get("error")?.as_str());
         match error {
-            // What is wrong with a statement is told so, with status 400.
+            // The error of a statement comes with status 400.
             Some(error) if status.as_u16() == 400 => Err(NotTaken::Refused(one_line(error))),
             _ => Err(NotTaken::Away(format!("the server answers with {status}"))),
         }
@@ -99,19 +99,19 @@ impl Database {
     /// Sends rows of one table. Once it has answered, the server has taken all of them.
     pub(super) fn send(&mut self, rows: &Buffer) -> Result<(), NotTaken> {
         let Err(error) = self.sender.flush_and_keep(rows) else { return Ok(()) };
-        let told = one_line(error.msg());
+        let text = one_line(error.msg());
         match error.code() {
             // An answer with an error, whether of these rows or of a server that cannot write now: one that runs a statement can.
-            ErrorCode::ServerFlushError => self.execute("SELECT 1").and(Err(NotTaken::Refused(told))),
+            ErrorCode::ServerFlushError => self.execute("SELECT 1").and(Err(NotTaken::Refused(text))),
             ErrorCode::InvalidApiCall | ErrorCode::InvalidName | ErrorCode::InvalidTimestamp => {
-                Err(NotTaken::Refused(told))
+                Err(NotTaken::Refused(text))
             }
-            _ => Err(NotTaken::Away(told)),
+            _ => Err(NotTaken::Away(text)),
         }
     }
 }
 
-/// What a server says, as one line that is not too long.
+/// A server's message as one line of at most 303 characters.
 fn one_line(text: &str) -> String {
     let mut line: String =
         text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();

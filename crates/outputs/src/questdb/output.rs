@@ -10,40 +10,42 @@ use tapeworks_ring::disruptor::{Consumer, Failed, Single};
 use tapeworks_ring::wait::WaitStrategy;
 
 use crate::begin::Begin;
+use crate::reader::Reader;
 use tapeworks_engine::history::HistoryError;
 use tapeworks_market::BookOptions;
+use tapeworks_runtime::worker::Worker;
 
 use super::database::Database;
 use super::queue::Queue;
-use super::reader::{Reading, Repeating};
+use super::reader::{Making, Repeating};
 use super::sender::Sending;
 use super::{QuestDbSetting, QuestDbStatus};
 
-/// How often the status is told.
-pub(super) const TELL_EVERY: Duration = Duration::from_millis(100);
+/// How often the status is published.
+pub(super) const REPORT_EVERY: Duration = Duration::from_millis(100);
 
 /// Why nothing is sent.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum QuestDbError {
-    /// The client does not take its options.
+    /// The client library refuses its options.
     #[error("cannot be a client of QuestDB: {reason}")]
     Client {
-        /// What it said.
+        /// Its error.
         reason: String,
     },
-    /// There is no thread.
+    /// A thread cannot be started.
     #[error("no thread for QuestDB: {0}")]
     Thread(io::Error),
 }
 
-/// Why it ended before it was told to. A server that is away is none.
+/// Why it ended before it was stopped. A server that is away is no reason.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum QuestDbFailure {
     /// The ring stands still.
     #[error("QuestDB's reader gets no more events: {0}")]
-    Ring(Failed),
+    Ring(#[from] Failed),
     /// The events of the day so far cannot be read.
     #[error("QuestDB's reader cannot begin: {0}")]
     History(#[from] HistoryError),
@@ -56,19 +58,19 @@ pub enum QuestDbFailure {
 #[derive(Debug)]
 pub struct QuestDb {
     queue: Arc<Queue>,
-    reader: Option<JoinHandle<Result<(), QuestDbFailure>>>,
+    reader: Option<Worker<QuestDbFailure>>,
     others: Vec<JoinHandle<()>>,
 }
 
-fn spawn<T: Send + 'static>(
-    name: &str,
-    run: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<T>, QuestDbError> {
+/// How long the reader sleeps where nothing wakes it.
+const IDLE_SLEEP: Duration = Duration::from_micros(100);
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, QuestDbError> {
     thread::Builder::new().name(name.to_owned()).spawn(run).map_err(QuestDbError::Thread)
 }
 
-/// Starts sending the records of the events that `consumer` gives. Whether there is a server is
-/// seen later: [`QuestDb::status`].
+/// Starts sending the records of the events that `consumer` brings. It also starts without a server: see
+/// [`QuestDb::status`].
 ///
 /// # Errors
 /// [`QuestDbError`].
@@ -88,74 +90,79 @@ pub fn start<W: WaitStrategy + 'static>(
         books: books.clone(),
         history,
     });
-    let reading = Reading::new(Arc::clone(&queue), setting, books, consumer, begin);
-    queue.tell();
-    // From here on an error drops this, which ends the threads there are.
+    let making = Making::new(Arc::clone(&queue), setting, books);
+    let reader = Reader::new(making, consumer, begin, IDLE_SLEEP);
+    queue.publish();
+    // From here on an error drops this, which ends the threads that run.
     let mut started = QuestDb { queue, reader: None, others: Vec::new() };
     started.others.push(spawn("questdb send", move || sending.run())?);
     if let Some(repeating) = repeating {
         started.others.push(spawn("questdb again", move || repeating.run())?);
     }
-    started.reader = Some(spawn("questdb", move || reading.run())?);
+    started.reader = Some(reader.start("questdb", Making::ended).map_err(QuestDbError::Thread)?);
     Ok(started)
 }
 
 impl QuestDb {
-    /// What was done, as of some tenths of a second ago, for another thread.
+    /// The status for another thread, at most some tenths of a second old.
     pub fn status_handle(&self) -> Arc<Mutex<QuestDbStatus>> {
-        self.queue.shown()
+        self.queue.published()
     }
 
-    /// What was done, as of now.
+    /// The status as of now.
     pub fn status(&self) -> QuestDbStatus {
         self.queue.status()
     }
 
     /// Whether the reader has ended.
     pub fn is_finished(&self) -> bool {
-        self.reader.as_ref().is_none_or(JoinHandle::is_finished)
+        self.reader.as_ref().is_none_or(Worker::is_finished)
     }
 
-    /// Waits until the engine has ended and what waits is sent, or until that takes longer than the setting lets it. Returns
-    /// what was done.
+    /// Waits until the engine has ended and what waits is sent, or until the setting's time for that is over. Returns the
+    /// status.
     ///
     /// # Errors
-    /// [`QuestDbFailure`] when it ended otherwise.
+    /// [`QuestDbFailure`] when it failed.
     pub fn join(mut self) -> Result<QuestDbStatus, QuestDbFailure> {
-        self.end()?;
+        self.end(false)?;
         Ok(self.queue.status())
     }
 
-    /// Stops it now: what waits is not sent. Returns what was done.
+    /// Stops it now: what waits is not sent. Returns the status.
     ///
     /// # Errors
-    /// [`QuestDbFailure`] when it had ended before, and why.
-    pub fn stop(self) -> Result<QuestDbStatus, QuestDbFailure> {
-        self.queue.stop();
-        self.join()
+    /// [`QuestDbFailure`] when it had failed before.
+    pub fn stop(mut self) -> Result<QuestDbStatus, QuestDbFailure> {
+        self.end(true)?;
+        Ok(self.queue.status())
     }
 
-    fn end(&mut self) -> Result<(), QuestDbFailure> {
-        let reader = self.reader.take().map(JoinHandle::join);
-        if !matches!(reader, Some(Ok(Ok(())))) {
-            // Nobody else tells the others.
+    fn end(&mut self, is_stopped: bool) -> Result<(), QuestDbFailure> {
+        if is_stopped {
+            self.queue.stop();
+        }
+        let ended = match self.reader.take() {
+            Some(reader) if is_stopped => reader.stop(QuestDbFailure::Panicked),
+            Some(reader) => reader.join(QuestDbFailure::Panicked),
+            None => Ok(()),
+        };
+        if ended.is_err() {
+            // A reader that panicked has not stopped the others.
             self.queue.stop();
         }
         let others = self.others.drain(..).map(JoinHandle::join).filter(Result::is_err).count();
-        self.queue.tell();
-        match reader {
-            Some(Err(_)) => Err(QuestDbFailure::Panicked),
-            Some(Ok(Err(failure))) => Err(failure),
-            _ if others > 0 => Err(QuestDbFailure::Panicked),
-            _ => Ok(()),
+        self.queue.publish();
+        match ended {
+            Ok(()) if others > 0 => Err(QuestDbFailure::Panicked),
+            ended => ended,
         }
     }
 }
 
 impl Drop for QuestDb {
     fn drop(&mut self) {
-        self.queue.stop();
-        // Whoever wants to know how it ended calls `join` or `stop`.
-        let _ended = self.end();
+        // A caller that wants to know how it ended calls `join` or `stop`.
+        let _ended = self.end(true);
     }
 }

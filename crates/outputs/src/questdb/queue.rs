@@ -1,7 +1,7 @@
-//! What waits for the server: records of the present, and of what is sent again, each in a queue of its own that is bounded.
+//! Records that wait for the server, in two bounded queues: those of the ring, and those of the journal that are sent again.
 //!
-//! Whoever reads the ring never waits here: where there is no room its records are dropped, counted, and, if there is a
-//! journal, noted as to be sent again. Whoever reads the journal waits for room.
+//! The ring's reader never waits here: where there is no room its records are dropped, counted and, if there is a journal, noted
+//! to be sent again. The journal's reader waits for room.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,10 +15,10 @@ use tapeworks_store::live::{Batch, Item};
 use super::QuestDbStatus;
 use tapeworks_engine::history::HistoryError;
 
-/// Bytes of what is sent again that may wait.
+/// The most bytes of the journal's records that wait.
 const AGAIN_BYTES: usize = 4 << 20;
 
-/// Whose records they are.
+/// Where records come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Origin {
     /// The ring's.
@@ -33,7 +33,7 @@ pub(super) struct Chunk {
     pub(super) origin: Origin,
     pub(super) schema: Schema,
     batch: Batch,
-    /// The places of the records that are meant.
+    /// The places of the wanted records.
     places: Range<usize>,
 }
 
@@ -75,15 +75,15 @@ pub(super) fn bytes_of(batch: &Batch) -> usize {
     batch.bytes().len() + size_of_val::<[Item]>(batch.items())
 }
 
-/// How far things are.
+/// Whether records are still sent.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum Phase {
-    /// More comes.
+    /// More records come.
     #[default]
     Running,
-    /// The engine has ended: what waits may be sent until this time.
+    /// The engine has ended: waiting records may be sent until this time.
     Over(Instant),
-    /// Nothing is to be sent any more.
+    /// Nothing is sent any more.
     Stopped,
 }
 
@@ -104,13 +104,13 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Queue {
     state: Mutex<State>,
-    /// Rung when something changed.
+    /// Notified when the state changes.
     wake_up: Condvar,
     most_bytes: usize,
-    /// Whether what is dropped can be had from the journal.
+    /// Whether dropped records can be sent from the journal.
     has_journal: bool,
-    /// Where the plant tells of itself.
-    shown: Arc<Mutex<QuestDbStatus>>,
+    /// The status for other threads.
+    published: Arc<Mutex<QuestDbStatus>>,
 }
 
 /// How sending from the journal ended.
@@ -124,12 +124,12 @@ pub(super) enum Again {
     Failed(String),
 }
 
-/// What the sender is to do.
+/// What the sender does next.
 #[derive(Debug)]
 pub(super) enum Next {
     /// These records.
     Chunk(Chunk),
-    /// Nothing came in the time it was ready to wait.
+    /// Nothing came in time.
     Nothing,
     /// No more will come.
     End,
@@ -142,7 +142,7 @@ impl Queue {
             wake_up: Condvar::new(),
             most_bytes,
             has_journal,
-            shown: Arc::default(),
+            published: Arc::default(),
         }
     }
 
@@ -192,7 +192,7 @@ impl Queue {
         self.wake_up.notify_all();
     }
 
-    /// Records of these events are not sent now, and perhaps never.
+    /// Records of these events are not sent now: they are lost, or noted to be sent again.
     fn miss(&self, state: &mut State, events: Range<u64>, rows: u64) {
         if !self.has_journal {
             state.status.lost += rows;
@@ -203,7 +203,7 @@ impl Queue {
         state.status.to_send_again.clone_from(&state.missing);
     }
 
-    /// Has the records of these events sent from the journal.
+    /// Notes the records of these events to be sent from the journal.
     pub(super) fn send_again(&self, events: Range<u64>) {
         if !events.is_empty() {
             self.miss(&mut self.lock(), events, 0);
@@ -211,8 +211,8 @@ impl Queue {
         }
     }
 
-    /// Waits until something is to be sent again and the server takes records and keeps up; then that is no longer noted.
-    /// `None` when the engine has ended.
+    /// Waits until something is noted to be sent again and the server keeps up, and takes the note. `None` when the engine has
+    /// ended.
     pub(super) fn take_missing(&self) -> Option<Range<u64>> {
         let mut state = self.lock();
         while state.phase == Phase::Running {
@@ -258,14 +258,14 @@ impl Queue {
         state.phase == Phase::Running
     }
 
-    /// The journal does not have these events, any more or at all.
+    /// Counts events that the journal does not have.
     pub(super) fn unreadable(&self, events: &Range<u64>, reason: String) {
         let mut state = self.lock();
         state.status.unreadable += events.end.saturating_sub(events.start);
         state.status.error = Some(HistoryError::unreadable(reason).to_string());
     }
 
-    /// How the sending of the journal's records of `events` went.
+    /// Notes how the sending of the journal's records of `events` ended.
     pub(super) fn sent_again(&self, events: Range<u64>, outcome: Again) {
         let mut state = self.lock();
         state.status.sending_again = None;
@@ -303,7 +303,7 @@ impl Queue {
         }
     }
 
-    /// Some rows of `chunk` were sent or refused: `change` tells it to the status.
+    /// Changes the status.
     pub(super) fn progress(&self, change: impl FnOnce(&mut QuestDbStatus)) {
         change(&mut self.lock().status);
     }
@@ -323,7 +323,7 @@ impl Queue {
         self.wake_up.notify_all();
     }
 
-    /// Waits between two tries; less when things end. Whether to try again.
+    /// Waits between two tries, less at the end. Whether to try again.
     pub(super) fn pause(&self, most: Duration) -> bool {
         let until = Instant::now() + most;
         let mut state = self.lock();
@@ -342,7 +342,7 @@ impl Queue {
         }
     }
 
-    /// The engine has ended; what waits may be sent for as long as `linger`.
+    /// The engine has ended; waiting records may be sent for as long as `linger`.
     pub(super) fn end(&self, linger: Duration) {
         let mut state = self.lock();
         if state.phase == Phase::Running {
@@ -352,18 +352,13 @@ impl Queue {
         self.wake_up.notify_all();
     }
 
-    /// Nothing more is to be sent.
+    /// Nothing more is sent.
     pub(super) fn stop(&self) {
         self.lock().phase = Phase::Stopped;
         self.wake_up.notify_all();
     }
 
-    /// Whether nothing more is to be sent.
-    pub(super) fn is_stopped(&self) -> bool {
-        self.lock().phase == Phase::Stopped
-    }
-
-    /// What is still in the ring's queue is lost.
+    /// Counts the records in the ring's queue as lost.
     pub(super) fn give_up(&self) {
         let mut state = self.lock();
         let rows: u64 = state.ring.drain(..).map(|chunk| chunk.rows()).sum();
@@ -374,20 +369,20 @@ impl Queue {
         state.status.is_connected = false;
     }
 
-    /// What was done so far.
+    /// The status.
     pub(super) fn status(&self) -> QuestDbStatus {
         let state = self.lock();
         QuestDbStatus { waiting_bytes: state.ring_bytes, ..state.status.clone() }
     }
 
-    /// Where [`Queue::tell`] tells.
-    pub(super) fn shown(&self) -> Arc<Mutex<QuestDbStatus>> {
-        Arc::clone(&self.shown)
+    /// The status that [`Queue::publish`] writes.
+    pub(super) fn published(&self) -> Arc<Mutex<QuestDbStatus>> {
+        Arc::clone(&self.published)
     }
 
-    /// Shows the status to other threads.
-    pub(super) fn tell(&self) {
-        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = self.status();
+    /// Publishes the status to other threads.
+    pub(super) fn publish(&self) {
+        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = self.status();
     }
 }
 
@@ -477,7 +472,7 @@ pub(super) mod tests {
         let whole = batch(0..9);
         assert_eq!(journal.records(), &whole.bytes()[whole.items()[4].start..]);
         assert!(take(&queue).is_none());
-        // It is asked for when the server takes rows, and stays to be done when the engine ends first.
+        // It is taken when the server takes rows, and is noted again when the engine ends first.
         queue.send_again(4..7);
         queue.send_again(2..5);
         queue.progress(|status| status.is_connected = true);

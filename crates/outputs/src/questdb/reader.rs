@@ -1,194 +1,71 @@
-//! The threads that make records: of the ring's events as they come, and of the journal's where some are to be sent again.
+//! Makes records: of the ring's events as they come, and of the journal's where some are sent again.
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tapeworks_market::{Event, Nanos};
-use tapeworks_ring::disruptor::{Consumer, PollError, Single};
-use tapeworks_ring::wait::WaitStrategy;
+use tapeworks_engine::Start;
+use tapeworks_engine::history::{History, HistoryError, Read};
+use tapeworks_engine::replica::{Mode, Replica, Special, place_of};
+use tapeworks_market::{BookOptions, Event, Nanos};
+use tapeworks_runtime::waiting::QUIET;
 use tapeworks_store::Schema;
 
 use super::QuestDbSetting;
-use super::output::{QuestDbFailure, TELL_EVERY};
+use super::output::{QuestDbFailure, REPORT_EVERY};
 use super::queue::{Again, Queue, bytes_of};
-use crate::begin::{Begin, Past, catch_up};
-use tapeworks_engine::history::{History, HistoryError, Read};
-use tapeworks_engine::replica::{Mode, Replica, Special, place_of};
-use tapeworks_market::BookOptions;
-use tapeworks_runtime::waiting::{QUIET, Rest, may_sleep_unwatched};
+use crate::output::Output;
 
 /// Bytes of records after which they go to the sender.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Events after which it is looked whether records are due.
+/// Events after which the records' bytes are checked.
 const MOST_EVENTS: usize = 4_096;
 
-/// How long the thread sleeps where nothing wakes it.
-const IDLE_SLEEP: Duration = Duration::from_micros(100);
+/// The pause between two looks for the checkpoint after lost inputs.
+const CHECKPOINT_PAUSE: Duration = Duration::from_micros(100);
 
 /// How long the end of a group of events is waited for before what is held of it is sent.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long the journal may lag behind what is wanted of it.
+/// How long the journal may lag behind the wanted events.
 const HISTORY_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Takes the ring's events.
-pub(super) struct Reading<W: WaitStrategy> {
-    queue: Arc<Queue>,
-    consumer: Consumer<Event, W, Single>,
-    making: Making,
-    events: Vec<Event>,
-    told: Instant,
-}
-
-/// Makes records of events as they come.
-struct Making {
+/// Makes records of the ring's events and puts them into the queue.
+pub(super) struct Making {
     queue: Arc<Queue>,
     setting: QuestDbSetting,
     replica: Replica,
-    begin: Begin,
     /// The number of the first event whose records are sent, once it has been reached.
     first: Option<u64>,
-    /// The number of the next event.
-    next: u64,
-    /// When records were handed on last.
+    /// When the last records went into the queue.
     flushed: Instant,
 }
 
-impl<W: WaitStrategy> Reading<W> {
-    pub(super) fn new(
-        queue: Arc<Queue>,
-        setting: QuestDbSetting,
-        books: &BookOptions,
-        consumer: Consumer<Event, W, Single>,
-        begin: Begin,
-    ) -> Self {
+impl Making {
+    pub(super) fn new(queue: Arc<Queue>, setting: QuestDbSetting, books: &BookOptions) -> Self {
         let mut replica = Replica::new(books);
-        // From the first event on, so that those wanted are as they would be had the plant never ended: the records of an interval
-        // or of a group of events in which it did among them.
+        // Records are made from the first event on, so that those of an interval or of a group of events in which the plant ended
+        // are as they would be had it never ended.
         setting.schemas.iter().for_each(|schema| replica.set_mode(*schema, Mode::On));
-        let now = Instant::now();
-        let making =
-            Making { queue: Arc::clone(&queue), setting, replica, begin, first: None, next: 0, flushed: now };
-        Self { queue, consumer, making, events: Vec::new(), told: now }
+        Self { queue, setting, replica, first: None, flushed: Instant::now() }
     }
 
-    pub(super) fn run(mut self) -> Result<(), QuestDbFailure> {
-        let result = self.read();
-        match result {
-            Ok(()) => self.queue.end(self.making.setting.linger),
+    /// After the last call as an output: what waits may still be sent, unless the reader failed.
+    pub(super) fn ended(self, outcome: &Result<(), QuestDbFailure>) {
+        match outcome {
+            Ok(()) => self.queue.end(self.setting.linger),
             Err(_) => self.queue.stop(),
         }
-        result
     }
 
-    fn read(&mut self) -> Result<(), QuestDbFailure> {
-        self.catch_up()?;
-        let mut rest = Rest::new(self.making.begin.wake_up.clone(), IDLE_SLEEP);
-        // What was made is handed on in time.
-        let longest = QUIET.min(self.making.setting.flush_every);
-        while !self.queue.is_stopped() {
-            let turned = self.turn().and_then(|()| {
-                if self.events.is_empty() {
-                    rest.rest(longest, || self.turn().map(|()| !self.events.is_empty()))?;
-                } else if may_sleep_unwatched(self.consumer.lag(), self.consumer.capacity()) {
-                    // Rows go in batches: there is time to let events gather.
-                    rest.worked();
-                    rest.rest_unwatched();
-                }
-                Ok(())
-            });
-            match turned {
-                Ok(()) => {}
-                Err(PollError::Closed) => {
-                    self.making.replica.release();
-                    self.making.flush();
-                    return Ok(());
-                }
-                Err(PollError::Failed(failed)) => return Err(QuestDbFailure::Ring(failed)),
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes what the ring has.
-    fn turn(&mut self) -> Result<(), PollError> {
-        self.events.clear();
-        let Self { consumer, events, .. } = self;
-        consumer.poll(|event, _, _| events.push(*event))?;
-        self.making.take(&self.events);
-        if self.told.elapsed() >= TELL_EVERY {
-            self.told = Instant::now();
-            let lag = self.consumer.lag();
-            self.queue.progress(|status| status.ring_lag = lag);
-        }
-        Ok(())
-    }
-
-    /// Takes the events of the day so far, and those that come meanwhile.
-    fn catch_up(&mut self) -> Result<(), QuestDbFailure> {
-        let Self { consumer, queue, making, .. } = self;
-        let (begin, stop) = (making.begin.clone(), AtomicBool::new(false));
-        catch_up(&begin, consumer, &stop, |past| {
-            match past {
-                Past::Start(start) => {
-                    start.symbols().for_each(|(instrument, symbol)| queue.name(instrument, symbol));
-                    making.next = start.first_event();
-                    making.replica.restore(*start);
-                }
-                Past::Events(_, events) => making.take(events),
-            }
-            stop.store(queue.is_stopped(), Ordering::Release);
-            Ok(())
-        })
-    }
-}
-
-impl Making {
-    /// Takes the next events.
-    fn take(&mut self, events: &[Event]) {
-        let mut rest = events;
-        if self.first.is_none() {
-            let begin = self.begin.clone();
-            let (old, new) = begin.split(self.next, rest);
-            self.make(old);
-            rest = new;
-            if begin.is_over_at(self.next) {
-                self.go_live(begin.live_from.load(Ordering::Acquire));
-            }
-        }
-        for part in rest.chunks(MOST_EVENTS) {
-            self.make(part);
-        }
-        if self.flushed.elapsed() >= self.setting.flush_every {
-            self.flush();
-        }
-    }
-
-    /// From here on records are sent.
-    fn go_live(&mut self, first: u64) {
-        self.first = Some(first);
-        if self.setting.send_again {
-            // What the plant before this one sent is there, and what it did not send is not: which, nobody knows.
-            self.queue.send_again(0..first);
-        }
-    }
-
-    fn make(&mut self, events: &[Event]) {
-        advance(&mut self.replica, &self.queue, events);
-        self.next += events.len() as u64;
-        self.hand_on(if self.first.is_some() { CHUNK_BYTES } else { 0 });
-    }
-
-    /// Hands on all records that were made.
+    /// Puts all records that were made into the queue.
     fn flush(&mut self) {
         self.flushed = Instant::now();
         self.hand_on(0);
     }
 
-    /// Hands on the records of the schemas that have so many bytes of them, but for those that are from before.
+    /// Puts the records of the schemas that have so many bytes of them into the queue; records of the past are dropped.
     fn hand_on(&mut self, bytes: usize) {
         for schema in &self.setting.schemas {
             if let Some(of_schema) = self.replica.by_schema.get_mut(place_of(*schema))
@@ -204,6 +81,66 @@ impl Making {
     }
 }
 
+impl Output for Making {
+    type Failure = QuestDbFailure;
+
+    const REPORT_EVERY: Duration = REPORT_EVERY;
+
+    fn restore(&mut self, start: Start) {
+        restore(&mut self.replica, &self.queue, start);
+    }
+
+    fn events(&mut self, _first: u64, events: &[Event]) -> Result<(), QuestDbFailure> {
+        for part in events.chunks(MOST_EVENTS) {
+            advance(&mut self.replica, &self.queue, part);
+            self.hand_on(if self.first.is_some() { CHUNK_BYTES } else { 0 });
+        }
+        Ok(())
+    }
+
+    fn go_live(&mut self, first: u64) {
+        self.first = Some(first);
+        if self.setting.send_again {
+            // Which records of the past the server has is not known: all of them are sent again.
+            self.queue.send_again(0..first);
+        }
+    }
+
+    fn serve(&mut self, wait: Duration) -> Result<(), QuestDbFailure> {
+        if !wait.is_zero() {
+            std::thread::park_timeout(wait);
+        }
+        if self.flushed.elapsed() >= self.setting.flush_every {
+            self.flush();
+        }
+        Ok(())
+    }
+
+    fn patience(&self) -> Duration {
+        QUIET.min(self.setting.flush_every)
+    }
+
+    /// Rows go in batches: events may gather.
+    fn is_urgent(&self) -> bool {
+        false
+    }
+
+    fn end(&mut self) {
+        self.replica.release();
+        self.flush();
+    }
+
+    fn report(&mut self, ring_lag: usize) {
+        self.queue.progress(|status| status.ring_lag = ring_lag);
+    }
+}
+
+/// Continues from a state, and names its symbols.
+fn restore(replica: &mut Replica, queue: &Queue, start: Start) {
+    start.symbols().for_each(|(instrument, symbol)| queue.name(instrument, symbol));
+    replica.restore(start);
+}
+
 /// Makes the records of events, and names of their symbols.
 fn advance(replica: &mut Replica, queue: &Queue, events: &[Event]) {
     replica.take(events, |_, special| {
@@ -213,7 +150,7 @@ fn advance(replica: &mut Replica, queue: &Queue, events: &[Event]) {
     });
 }
 
-/// Takes the journal's events, where some of the day's records are to be sent again.
+/// Makes records of the journal's events, where some of the day's are sent again.
 pub(super) struct Repeating {
     pub(super) queue: Arc<Queue>,
     pub(super) schemas: Vec<Schema>,
@@ -233,9 +170,9 @@ impl Repeating {
         }
     }
 
-    /// Sends the records of `wanted`, and waits until the server has them. `false` when the engine has ended before.
+    /// Sends the records of the `wanted` events, and waits until the server has them. `false` when the engine has ended before.
     fn repeat(&self, wanted: &Range<u64>) -> Result<bool, HistoryError> {
-        // All records are made, so that those wanted are as they were.
+        // All records are made from the first event on, so that the wanted ones are as they were.
         let mut replica = Replica::new(&self.books);
         self.schemas.iter().for_each(|schema| replica.set_mode(*schema, Mode::On));
         let mut reader = match self.history.open(Nanos(0)) {
@@ -243,53 +180,49 @@ impl Repeating {
             Err(HistoryError::NotKept { earliest }) => self.history.open(earliest)?,
             opened => opened?,
         };
-        let (mut next, mut events, mut waiting, mut behind) = (0u64, Vec::new(), None::<Instant>, None);
-        if let Some(start) = reader.start() {
-            start.symbols().for_each(|(instrument, symbol)| self.queue.name(instrument, symbol));
-            next = start.first_event();
-            replica.restore(start);
-        }
-        // What was removed to make room is not to be had; what is kept is.
-        let removed = wanted.start..next.min(wanted.end);
-        if !removed.is_empty() {
-            self.queue.unreadable(
-                &removed,
-                format!("events {} to {} are no longer kept", removed.start, removed.end - 1),
-            );
-        }
-        let wanted = &(wanted.start.max(removed.end)..wanted.end);
+        let (mut next, mut waiting, mut is_first) = (0u64, None::<Instant>, true);
+        let mut wanted = wanted.clone();
         loop {
-            events.clear();
-            let read = reader.read(&mut events)?;
-            advance(&mut replica, &self.queue, &events);
-            next += events.len() as u64;
-            if let Some(start) = reader.start() {
-                let missing = next.max(wanted.start)..start.first_event().min(wanted.end);
-                if !missing.is_empty() {
-                    let reason =
-                        format!("events {} to {} were lost by the journal", missing.start, missing.end - 1);
-                    self.queue.unreadable(&missing, reason);
+            let mut is_caught_up = false;
+            match reader.read()? {
+                Read::Start(start) => {
+                    let missing = next.max(wanted.start)..start.first_event().min(wanted.end);
+                    if !missing.is_empty() {
+                        let why = if is_first { "are no longer kept" } else { "were lost by the journal" };
+                        let reason = format!("events {} to {} {why}", missing.start, missing.end - 1);
+                        self.queue.unreadable(&missing, reason);
+                    }
+                    if is_first {
+                        wanted.start = wanted.start.max(missing.end);
+                    }
+                    replica.release();
+                    if !self.put(&mut replica, &wanted) {
+                        return Ok(false);
+                    }
+                    next = start.first_event();
+                    restore(&mut replica, &self.queue, *start);
                 }
-                start.symbols().for_each(|(instrument, symbol)| self.queue.name(instrument, symbol));
-                replica.release();
-                next = start.first_event();
-                behind = Some(start);
+                Read::Events(events) => {
+                    advance(&mut replica, &self.queue, events);
+                    next += events.len() as u64;
+                }
+                Read::CaughtUp => is_caught_up = true,
             }
+            is_first = false;
             let held = self.schemas.iter().filter_map(|schema| replica.held(*schema)).min();
             let mut is_done = next >= wanted.end && held.is_none_or(|held| held >= wanted.end);
-            if !is_done && read == Read::CaughtUp {
+            if !is_done && is_caught_up {
                 let since = *waiting.get_or_insert_with(Instant::now);
                 if since.elapsed() >= PATIENCE {
                     if next < wanted.end {
-                        // It may be the state behind inputs that the journal lost, which is being written.
+                        // The checkpoint after lost inputs may be about to be written.
                         if since.elapsed() < HISTORY_PATIENCE {
-                            if !self.queue.pause(IDLE_SLEEP) {
+                            if !self.queue.pause(CHECKPOINT_PAUSE) {
                                 return Ok(false);
                             }
                             continue;
                         }
-                        let reason =
-                            format!("they end at {next}, and those before {} are wanted", wanted.end);
+                        let reason = format!("the history ends at event {next}, before event {}", wanted.end);
                         return Err(HistoryError::unreadable(reason));
                     }
                     replica.release();
@@ -299,21 +232,22 @@ impl Repeating {
             } else {
                 waiting = None;
             }
-            for schema in &self.schemas {
-                let Some(of_schema) = replica.by_schema.get_mut(place_of(*schema)) else { continue };
-                let batch = std::mem::take(&mut of_schema.batch);
-                if !self.queue.put_again(*schema, batch, wanted) {
-                    return Ok(false);
-                }
-            }
-            if let Some(start) = behind.take() {
-                replica.restore(start);
+            if !self.put(&mut replica, &wanted) {
+                return Ok(false);
             }
             self.queue.progress(|status| status.sending_again = Some((next.min(wanted.end), wanted.end)));
             if is_done {
                 return Ok(self.queue.drain_again());
             }
         }
+    }
+
+    /// Puts the records that were made into the queue, waiting for room. `false` when the engine has ended.
+    fn put(&self, replica: &mut Replica, wanted: &Range<u64>) -> bool {
+        self.schemas.iter().all(|schema| {
+            let Some(of_schema) = replica.by_schema.get_mut(place_of(*schema)) else { return true };
+            self.queue.put_again(*schema, std::mem::take(&mut of_schema.batch), wanted)
+        })
     }
 }
 
@@ -324,7 +258,6 @@ mod tests {
     use super::super::queue::Next;
     use super::super::queue::tests::halt;
     use super::*;
-    use tapeworks_engine::Start;
     use tapeworks_engine::history::HistoryReader;
 
     /// A history of a hundred events that has lost those before `first`.
@@ -335,6 +268,7 @@ mod tests {
     struct Rest {
         start: Option<Start>,
         next: u64,
+        events: Vec<Event>,
     }
 
     impl History for Beheaded {
@@ -344,22 +278,18 @@ mod tests {
             }
             let known = Symbol::parse("AAA");
             let start = Start::new(&BookOptions::default(), self.first, Nanos(self.first), known);
-            Ok(Box::new(Rest { start: Some(start), next: self.first }))
+            Ok(Box::new(Rest { start: Some(start), next: self.first, events: Vec::new() }))
         }
     }
 
     impl HistoryReader for Rest {
-        fn start(&mut self) -> Option<Start> {
-            self.start.take()
-        }
-
-        fn read(&mut self, into: &mut Vec<Event>) -> Result<Read, HistoryError> {
-            if self.next == 100 {
-                return Ok(Read::CaughtUp);
+        fn read(&mut self) -> Result<Read<'_>, HistoryError> {
+            if let Some(start) = self.start.take() {
+                return Ok(Read::Start(Box::new(start)));
             }
-            into.extend((self.next..100).map(|number| halt(Nanos(number))));
+            self.events = (self.next..100).map(|number| halt(Nanos(number))).collect();
             self.next = 100;
-            Ok(Read::Events)
+            Ok(if self.events.is_empty() { Read::CaughtUp } else { Read::Events(&self.events) })
         }
     }
 

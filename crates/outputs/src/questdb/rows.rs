@@ -1,7 +1,7 @@
 //! Records as rows of tables: the columns of each schema, as SQL and as lines of the InfluxDB line protocol.
 //!
 //! A record type lists its columns once, as calls on [`Columns`], tags first as the protocol wants them. The same list
-//! describes the table and writes the rows. Names are DBN's. What is undefined is left out, and so is null.
+//! describes the table and writes the rows. Names are DBN's. Undefined values are left out, so they are null.
 //!
 //! Sources: the `dbn` crate for the records, QuestDB's *InfluxDB Line Protocol* and its SQL reference for the rest.
 
@@ -21,7 +21,7 @@ use tapeworks_store::live::Item;
 /// 1 as a price of DBN.
 const UNIT: f64 = 1e9;
 
-/// What lists of columns are told to.
+/// What takes a list of columns: a table's declaration, or a row.
 trait Columns {
     /// A word of a few that come again and again; `None` is null.
     fn tag(&mut self, name: &'static str, value: Option<&str>) -> questdb::Result<()>;
@@ -578,7 +578,7 @@ mod tests {
         for price in [1, 100_000, 123_456_789, 12_345_600_000, 9_000_000_000_000_000, -350_000_000] {
             let bar = OhlcvMsg { open: price, ..OhlcvMsg::default_for_schema(dbn::Schema::Ohlcv1S) };
             let line = line(Schema::Ohlcv1S, &bar, &item(1, 1)).unwrap();
-            let told: f64 =
+            let received: f64 =
                 line.split("open=").nth(1).unwrap().split([',', ' ']).next().unwrap().parse().unwrap();
             let exact = format!(
                 "{}{}.{:09}",
@@ -586,7 +586,7 @@ mod tests {
                 price.abs() / 1_000_000_000,
                 price.abs() % 1_000_000_000
             );
-            assert_eq!(told, exact.parse::<f64>().unwrap(), "{line}");
+            assert_eq!(received, exact.parse::<f64>().unwrap(), "{line}");
         }
     }
 }

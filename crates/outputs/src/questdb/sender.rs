@@ -9,7 +9,7 @@ use tapeworks_market::Symbol;
 
 use super::QuestDbSetting;
 use super::database::{Database, NotTaken};
-use super::output::TELL_EVERY;
+use super::output::REPORT_EVERY;
 use super::queue::{Chunk, Next, Origin, Queue};
 use super::rows;
 use tapeworks_engine::replica::{SCHEMAS, place_of};
@@ -17,7 +17,7 @@ use tapeworks_engine::replica::{SCHEMAS, place_of};
 /// Rows that one request has at most.
 const MOST_ROWS: usize = 20_000;
 
-/// How often rows are sent that a server refuses which else is well.
+/// How often rows are sent that a sound server refuses.
 const TRIES: u32 = 5;
 
 /// The first pause after a failure; each further one is twice as long.
@@ -29,12 +29,12 @@ pub(super) struct Sending {
     database: Database,
     buffer: Buffer,
     names: Vec<Option<Symbol>>,
-    /// Of each origin and schema the last event that there was a record of, and how many of it.
+    /// For each origin and schema the event of the last record, and that record's place among the event's.
     parts: [[(u64, u32); SCHEMAS]; 2],
     has_tables: bool,
     has_connected: bool,
     pause: Duration,
-    told: Instant,
+    published: Instant,
 }
 
 impl Sending {
@@ -50,20 +50,20 @@ impl Sending {
             has_tables: false,
             has_connected: false,
             pause: FIRST_PAUSE,
-            told: Instant::now(),
+            published: Instant::now(),
         }
     }
 
     pub(super) fn run(mut self) {
-        // The server is looked for at once: what is wrong with it is told before there is anything to send.
+        // Connects before there is anything to send, so that an error shows at once.
         while !self.has_tables && !self.connect() {
             if !self.rest() {
                 break;
             }
         }
         loop {
-            self.tell();
-            match self.queue.take(TELL_EVERY) {
+            self.publish();
+            match self.queue.take(REPORT_EVERY) {
                 Next::Chunk(chunk) => {
                     let unsent = self.send(&chunk);
                     self.queue.done(&chunk, unsent);
@@ -73,19 +73,19 @@ impl Sending {
             }
         }
         self.queue.give_up();
-        self.queue.tell();
+        self.queue.publish();
     }
 
-    fn tell(&mut self) {
-        if self.told.elapsed() >= TELL_EVERY {
-            self.told = Instant::now();
-            self.queue.tell();
+    fn publish(&mut self) {
+        if self.published.elapsed() >= REPORT_EVERY {
+            self.published = Instant::now();
+            self.queue.publish();
         }
     }
 
-    /// Waits before the next try, longer each time. `false` when there is to be none.
+    /// Waits before the next try, longer each time. `false` when nothing is to be sent any more.
     fn rest(&mut self) -> bool {
-        self.queue.tell();
+        self.queue.publish();
         let pause = self.pause;
         self.pause = (pause * 2).min(self.setting.longest_pause);
         self.queue.pause(pause)
@@ -96,11 +96,11 @@ impl Sending {
         for schema in &self.setting.schemas {
             let table = rows::table_name(&self.setting.table_prefix, *schema);
             if let Err(error) = self.database.execute(&rows::create_table(&table, *schema)) {
-                let told = match error {
-                    NotTaken::Away(told) => told,
-                    NotTaken::Refused(told) => format!("the table {table} cannot be created: {told}"),
+                let error = match error {
+                    NotTaken::Away(error) => error,
+                    NotTaken::Refused(error) => format!("the table {table} cannot be created: {error}"),
                 };
-                self.fail(told);
+                self.fail(error);
                 return false;
             }
         }
@@ -113,12 +113,12 @@ impl Sending {
         true
     }
 
-    fn fail(&mut self, told: String) {
+    fn fail(&mut self, error: String) {
         self.has_tables = false;
         self.queue.progress(|status| {
             status.is_connected = false;
             status.failures += 1;
-            status.error = Some(told);
+            status.error = Some(error);
         });
     }
 
@@ -168,7 +168,7 @@ impl Sending {
         unsent
     }
 
-    /// Sends the buffer's rows until they are taken or refused. `false` when there is no more time.
+    /// Sends the buffer's rows until they are taken or refused. `false` when the time for that is over.
     fn deliver(&mut self, origin: Origin, made: u64) -> bool {
         let mut tries = 0;
         loop {
@@ -181,16 +181,16 @@ impl Sending {
                             status.rows_again += if origin == Origin::Journal { made } else { 0 };
                             status.requests += 1;
                         });
-                        self.tell();
+                        self.publish();
                         return true;
                     }
-                    Err(NotTaken::Away(told)) => self.fail(told),
-                    Err(NotTaken::Refused(told)) => {
+                    Err(NotTaken::Away(error)) => self.fail(error),
+                    Err(NotTaken::Refused(error)) => {
                         tries += 1;
                         let is_over = tries == TRIES;
                         self.queue.progress(|status| {
                             status.failures += 1;
-                            status.error = Some(told);
+                            status.error = Some(error);
                             status.refused += if is_over { made } else { 0 };
                         });
                         if is_over {

@@ -1,4 +1,4 @@
-//! What goes into QuestDB.
+//! The settings of the output into QuestDB.
 
 use std::time::Duration;
 
@@ -28,14 +28,14 @@ impl std::fmt::Debug for QuestDbLogin {
     }
 }
 
-/// What goes into QuestDB, and where that is.
+/// The records for QuestDB, and its address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QuestDbSetting {
     /// The server's name or address.
     pub host: String,
     /// Its port of HTTP.
     pub port: u16,
-    /// Who we are.
+    /// The login.
     pub login: Option<QuestDbLogin>,
     /// The schemas whose records become rows.
     pub schemas: Vec<Schema>,

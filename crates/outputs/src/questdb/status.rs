@@ -1,33 +1,33 @@
-//! What the output into QuestDB has done.
+//! The status of the output into QuestDB.
 
 use std::ops::Range;
 
-/// What goes into QuestDB.
+/// The counters of the output into QuestDB.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct QuestDbStatus {
-    /// Whether the server took what it was sent last.
+    /// Whether the server took the last request.
     pub is_connected: bool,
     /// Rows that the server has acknowledged, those sent again included.
     pub rows: u64,
     /// Of them, rows that came from the journal.
     pub rows_again: u64,
-    /// Rows of the present that wait.
+    /// Rows of the ring that wait.
     pub waiting: u64,
     /// Their bytes.
     pub waiting_bytes: usize,
-    /// Rows for which there was no room. Where there is a journal they are sent again from it.
+    /// Rows without room in the queue. With a journal they are sent from it later.
     pub overflowed: u64,
-    /// Rows that the server refused, or that no row can be made of.
+    /// Rows that the server refused, and records that no row can be made of.
     pub refused: u64,
-    /// Rows that the plant will not send any more: without room where there is no journal, and unsent at the end.
+    /// Rows that are lost: without room and without a journal, or unsent at the end.
     pub lost: u64,
     /// Requests that were acknowledged.
     pub requests: u64,
     /// Requests that failed, each tried again or refused.
     pub failures: u64,
-    /// Times that the server took records again after it had not.
+    /// Times that the server took records again after a failure.
     pub reconnects: u64,
-    /// What went wrong last.
+    /// The last error.
     pub error: Option<String>,
     /// Events of which records are still to be sent from the journal, from the first to before the last.
     pub to_send_again: Option<Range<u64>>,

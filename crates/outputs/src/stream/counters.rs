@@ -1,27 +1,27 @@
-//! What the stream counts of itself.
+//! The stream's counters.
 
 use tapeworks_runtime::counters;
 
 counters! {
     StreamCounters:
-    /// Stream clients that came
+    /// Stream clients that connected
     stream_clients,
-    /// Stream clients refused as there were too many
+    /// Stream clients refused because there were too many
     stream_refused,
     /// Requests for the stream refused for their parameters
     stream_refused_parameters,
-    /// Stream clients dropped as they took nothing
+    /// Stream clients dropped because they took nothing
     stream_stuck,
-    /// Stream clients dropped for what they said
+    /// Stream clients dropped because of a message that no client sends
     stream_garbled,
     /// Records that stream clients' queues took
     stream_records,
     /// Times that a stream client fell behind its queue
     stream_lagged,
-    /// NBBO changes that gave way to later ones for stream clients that had fallen behind
+    /// NBBO changes replaced by later ones for stream clients that had fallen behind
     stream_conflated,
-    /// Trades that stream clients were not told as they had fallen behind
+    /// Trades not sent to stream clients that had fallen behind
     stream_dropped_trades,
-    /// Gaps that stream clients were not told as they had fallen behind
+    /// Gaps not sent to stream clients that had fallen behind
     stream_dropped_gaps,
 }

@@ -1,7 +1,7 @@
 //! The records of the stream, as `clients/proto/tapeworks.proto` declares them, and their JSON.
 //!
 //! The JSON is protobuf's own mapping with the names of the fields as declared: whole numbers of 64 bits are strings, enums
-//! are names. Fields are always there, but for prices that nobody makes.
+//! are names. Fields are always there, except the prices of a side without quotes.
 
 use std::fmt::Write;
 
@@ -186,7 +186,7 @@ pub struct Gap {
     /// How many.
     #[prost(uint64, tag = "4")]
     pub count: u64,
-    /// When the venue sent what told of it, in ns since the epoch.
+    /// When the venue sent the message that revealed it, in ns since the epoch.
     #[prost(sint64, tag = "5")]
     pub ts_event: i64,
     /// When that was received, in ns since the epoch.
@@ -200,10 +200,10 @@ pub struct Lagged {
     /// Changes of an NBBO that gave way to later ones of the same instrument.
     #[prost(uint64, tag = "1")]
     pub conflated: u64,
-    /// Trades that were not told.
+    /// Trades that were not sent.
     #[prost(uint64, tag = "2")]
     pub dropped_trades: u64,
-    /// Gaps that were not told.
+    /// Gaps that were not sent.
     #[prost(uint64, tag = "3")]
     pub dropped_gaps: u64,
 }

@@ -1,4 +1,4 @@
-//! What a client of the stream asks for, in the query of its address.
+//! The request of a stream's client, in the query of its address.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ pub enum Encoding {
     Protobuf,
 }
 
-/// What a client asks for. Gaps are told to everybody.
+/// A client's subscription. Every client gets gaps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
     /// How records are encoded.
@@ -155,9 +155,9 @@ mod tests {
             ("?sybmols=A", "the parameter \"sybmols\" does not exist"),
             ("?schema=nbbo&schema=trades", "the parameter 'schema' is there twice"),
         ];
-        for (query, told) in wrong {
+        for (query, message) in wrong {
             let error = read(query).unwrap_err().to_string();
-            assert!(error.starts_with(told), "{query}: {error}");
+            assert!(error.starts_with(message), "{query}: {error}");
             assert_eq!(error.lines().count(), 1);
         }
     }

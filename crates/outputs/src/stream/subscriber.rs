@@ -1,4 +1,4 @@
-//! A client of the stream as its thread sees it: what it wants, its queue, and what it has missed.
+//! A client of the stream: its subscription, its queue, and what it has missed.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use super::{Encoded, StreamCounters};
 
 pub(super) struct Subscriber {
     request: Request,
-    /// The instruments it wants, where it does not want all.
+    /// The instruments it subscribed to, unless it wants all.
     wanted: FixedBitSet,
     queue: mpsc::Sender<Message>,
-    /// Instruments whose NBBO it lacks, and whether as it is new rather than slow.
+    /// Instruments whose NBBO it is still to get, and whether because it is new (else because it is slow).
     waiting: BTreeMap<InstrumentId, bool>,
-    /// Its queue was full, and it has not been given what waits since.
+    /// Its queue was full, and records have waited since.
     is_lagging: bool,
     missed: Lagged,
     is_gone: bool,
@@ -66,7 +66,7 @@ impl Subscriber {
         self.request.symbols.is_none() || self.wanted.contains(instrument.index())
     }
 
-    /// The NBBO of an instrument is to be told as it is.
+    /// The client is to get the current NBBO of an instrument.
     pub(super) fn show(&mut self, instrument: InstrumentId) {
         if self.request.nbbo && self.wants(instrument) {
             self.waiting.insert(instrument, true);
@@ -98,7 +98,7 @@ impl Subscriber {
         }
     }
 
-    /// A record that it may want: of `instrument`, or of none.
+    /// Puts a record into the queue if the client wants it; `instrument` is none for gaps.
     pub(super) fn offer(
         &mut self,
         instrument: Option<InstrumentId>,
@@ -109,7 +109,7 @@ impl Subscriber {
         match (&encoded.record.kind, instrument) {
             (Some(Kind::Nbbo(_)), Some(instrument)) if self.request.nbbo && self.wants(instrument) => {
                 match self.waiting.get(&instrument) {
-                    // It has not been told of the one before.
+                    // It has not got the first one yet.
                     Some(true) => {}
                     Some(false) => {
                         self.missed.conflated += 1;
@@ -138,7 +138,7 @@ impl Subscriber {
         }
     }
 
-    /// Gives what waits, once half of the queue is free again: first what was missed, then each instrument's last NBBO,
+    /// Sends what waits, once half of the queue is free again: first the counts of what was missed, then each instrument's last NBBO,
     /// which `last` makes. `next` is the number of the next event.
     pub(super) fn catch_up(
         &mut self,

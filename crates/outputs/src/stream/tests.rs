@@ -38,7 +38,7 @@ fn read(messages: &mut Receiver<Message>) -> Option<Record> {
 }
 
 #[test]
-fn who_falls_behind_gets_the_last_of_each_instrument_and_is_told_what_it_missed() {
+fn a_client_that_falls_behind_gets_the_last_of_each_instrument_and_the_counts_of_what_it_missed() {
     let counters = StreamCounters::default();
     let (mut subscriber, mut messages) = subscriber(4);
     let offer = |subscriber: &mut Subscriber, instrument, record: Record| {
@@ -87,7 +87,7 @@ fn who_falls_behind_gets_the_last_of_each_instrument_and_is_told_what_it_missed(
 }
 
 #[test]
-fn only_what_was_asked_for_is_told() {
+fn a_client_gets_only_what_it_subscribed_to() {
     let counters = StreamCounters::default();
     let (queue, mut messages) = mpsc::channel(9);
     let (one, other) = (Symbol::from_bytes(b"ONE").unwrap(), Symbol::from_bytes(b"OTHER").unwrap());
@@ -121,7 +121,7 @@ fn a_record_is_encoded_once_however_many_want_it() {
 }
 
 #[test]
-fn once_the_stream_has_ended_nobody_waits_for_it() {
+fn once_the_stream_has_ended_no_client_waits_for_it() {
     let hub = Hub::default();
     let mut before = hub.join(Request::default());
     hub.end();

@@ -127,7 +127,7 @@ impl Plant {
             ..Begin::default()
         };
         let live_from = Arc::clone(&begin.live_from);
-        // Nobody is to see anything of it.
+        // No reader may see anything of it.
         let options = ServerOptions { begin, warm: true, ..ServerOptions::new(address, options) };
         let server = server::start(options, ends.take(clients).unwrap()).unwrap();
         Self { server, history, producer, live_from }

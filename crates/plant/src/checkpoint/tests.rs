@@ -119,7 +119,9 @@ fn day(topologies: [Topology; 3]) {
     // A history has the whole day, whatever the snapshots.
     let mut reader = options.history().unwrap().open(Nanos(0)).unwrap();
     let mut whole = Vec::new();
-    while reader.read(&mut whole).unwrap() == Read::Events {}
+    while let Read::Events(events) = reader.read().unwrap() {
+        whole.extend_from_slice(events);
+    }
     assert!(whole == seen, "{} and {}", whole.len(), seen.len());
     assert_eq!(files_in(folder.path()), 3, "the newest two, and the first of the segment");
     // The books of the last snapshot are those of its events in one thread, whoever took them.
@@ -136,14 +138,12 @@ fn day(topologies: [Topology; 3]) {
 /// The number of the event that a reader of the journal comes to.
 fn reached(options: &PlantOptions) -> u64 {
     let mut reader = options.history().unwrap().open(Nanos(0)).unwrap();
-    let (mut events, mut next) = (Vec::new(), 0);
+    let mut next = 0;
     loop {
-        let read = reader.read(&mut events).unwrap();
-        next += events.len() as u64;
-        events.clear();
-        next = reader.start().map_or(next, |start| start.first_event());
-        if read == Read::CaughtUp {
-            return next;
+        match reader.read().unwrap() {
+            Read::Start(start) => next = start.first_event(),
+            Read::Events(events) => next += events.len() as u64,
+            Read::CaughtUp => return next,
         }
     }
 }
@@ -184,21 +184,22 @@ fn a_plant_whose_journal_loses_inputs_takes_its_state_so_that_readers_and_the_ne
         running.stop().unwrap();
         let seen = drain(consumer);
         let mut reader = options.history().unwrap().open(Nanos(0)).unwrap();
-        let (mut told, mut next, mut jumps) = (Vec::new(), 0, 0);
-        while reader.read(&mut told).unwrap() == Read::Events {
-            next += told.len();
-            if let Some(start) = reader.start() {
-                next = start.first_event() as usize;
-                jumps += 1;
-                // What follows is what the ring had.
-                told.clear();
-                reader.read(&mut told).unwrap();
-                assert!(seen[next..next + told.len()] == told[..], "{every:?}");
-                next += told.len();
+        let (mut next, mut jumps, mut is_behind) = (0, 0, false);
+        loop {
+            match reader.read().unwrap() {
+                Read::Start(start) => {
+                    next = start.first_event() as usize;
+                    (jumps, is_behind) = (jumps + 1, true);
+                }
+                Read::Events(events) => {
+                    // The events after a checkpoint are those that the ring had.
+                    let had = &seen[next..next + events.len()];
+                    assert!(!std::mem::take(&mut is_behind) || had == events, "{every:?}");
+                    next += events.len();
+                }
+                Read::CaughtUp => break,
             }
-            told.clear();
         }
-        next += told.len();
         assert_eq!((next, jumps > 0), (seen.len(), true), "{every:?}");
         let (mut again, readers) = Plant::start(options.clone(), &["test"]).unwrap();
         let replayed = again.replayed().unwrap();

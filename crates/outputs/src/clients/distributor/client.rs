@@ -1,4 +1,4 @@
-//! One client: what it wants, what waits for it, and what happens when it is slow.
+//! One client: its subscriptions, its queue, and what happens when it is slow.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -21,10 +21,9 @@ use tapeworks_runtime::keys::Keys;
 /// The time, by two clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Clocks {
-    /// What a wall clock shows, for what is told. It does not go back here: if it is set back it stands still until it is there
-    /// again.
+    /// The wall clock, for records and messages. It never goes back: when it is set back it stands still until it is there again.
     pub(super) wall: Nanos,
-    /// What a stopwatch shows, for everything that lasts.
+    /// A clock that cannot be set, for durations.
     pub(super) steady: Nanos,
 }
 
@@ -35,9 +34,9 @@ pub(super) enum Phase {
     Opening,
     /// Records are sent.
     Live,
-    /// It is told why it has to go.
+    /// It gets the reason for its end.
     Closing {
-        /// And gone by then, on the stopwatch.
+        /// It is disconnected by then (steady clock).
         until: Nanos,
     },
 }
@@ -55,7 +54,7 @@ pub enum ClientState {
     Live,
     /// It gets records as they happen, and is slow.
     Slow,
-    /// It is told to go.
+    /// Its session ends.
     Closing,
 }
 
@@ -78,7 +77,7 @@ impl ClientState {
 pub struct ClientView {
     /// The number of its session, from 1.
     pub session: u64,
-    /// What it says it is.
+    /// The name that it sent.
     pub name: String,
     /// Where it comes from.
     pub address: SocketAddr,
@@ -108,7 +107,7 @@ pub struct ClientView {
     pub conflated: u64,
 }
 
-/// Instruments that were asked for at one time.
+/// Instruments that were subscribed to at one time.
 #[derive(Debug)]
 struct Group {
     /// Records of events from this on.
@@ -145,10 +144,10 @@ pub(super) struct Interest {
     /// Numbers that no instrument has yet, wanted (`true`) or unwanted. They are in no list: what a list takes grows with the
     /// largest number in it, and a stranger's number may be any.
     pending_numbers: HashMap<InstrumentId, bool>,
-    /// From when on a replay is wanted, as long as it is under way.
+    /// The start of the replay, as long as one is under way.
     start: Option<Nanos>,
-    /// What was asked for, as long as a replay has to know it.
-    asked: Vec<Wanted>,
+    /// The instruments of the replay, as long as one is under way.
+    replayed: Vec<Wanted>,
 }
 
 impl Interest {
@@ -164,8 +163,7 @@ impl Interest {
         self.groups.push(first);
     }
 
-    /// Adds what a subscription asks for, of events from `from` on. Returns the instruments that are known, and the names of
-    /// those that are not.
+    /// Adds a subscription to events from `from` on. Returns the instruments that are known, and the names of those that are not.
     pub(super) fn add(
         &mut self,
         subscription: &Subscription,
@@ -205,7 +203,7 @@ impl Interest {
         self.excluded.difference_with(&chosen.instruments);
         if subscription.start.is_some() {
             self.start = subscription.start;
-            self.asked.push(subscription.wanted.clone());
+            self.replayed.push(subscription.wanted.clone());
         }
         let group = Group { from, is_all: chosen.is_all, instruments: chosen.instruments.clone() };
         match self.groups.iter_mut().find(|group| group.from == from) {
@@ -256,7 +254,7 @@ impl Interest {
 
     /// Takes note of an instrument that has appeared. Returns whether it has come onto a list.
     fn appears(&mut self, instrument: InstrumentId, symbol: Symbol) -> bool {
-        // It may have been asked for by its symbol, by its number, or by both.
+        // The subscription may name it by its symbol, by its number, or by both.
         let is_named = self.pending.remove(&symbol);
         let by_number = self.pending_numbers.remove(&instrument);
         let is_wanted = is_named || by_number == Some(true);
@@ -342,7 +340,7 @@ impl Conflated {
     }
 }
 
-/// Whether of a schema the last record of an instrument tells all that can be acted on.
+/// Whether the last record of an instrument replaces the earlier ones.
 fn is_of_quotes(of_schema: usize) -> bool {
     let quotes = [Schema::Mbp1, Schema::Bbo1S, Schema::Bbo1M, Schema::Cmbp1, Schema::Cbbo1S, Schema::Cbbo1M];
     quotes.map(place_of).contains(&of_schema)
@@ -403,7 +401,7 @@ pub(super) fn shared(batch: &Batch, has_ts_out: bool, now: Nanos) -> Bytes {
     bytes.into()
 }
 
-/// The records of `bytes`, one by one: the first byte of each tells its length in words of 32 bits.
+/// The records of `bytes`, one by one: the first byte of each is its length in words of 32 bits.
 fn records_of(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -688,14 +686,14 @@ impl Client {
             && let Some(interest) = slot
         {
             interest.remove(&subscription.wanted, known);
-            // A replay that is under way brings what it was asked for.
+            // A replay that is under way keeps its instruments.
             if interest.is_empty() && interest.start.is_none() {
                 *slot = None;
             }
         }
     }
 
-    /// An instrument has appeared: where its records go from now on, and the schemas on whose lists it is now.
+    /// A new instrument: the client's interest in its records, and the schemas whose lists it is on now.
     pub(super) fn resolve(
         &mut self,
         event: u64,
@@ -714,16 +712,16 @@ impl Client {
         (wanting, by_schema)
     }
 
-    /// Tells an instrument's symbol, once.
+    /// Sends an instrument's symbol, once.
     pub(super) fn name(&mut self, now: Nanos, instrument: InstrumentId, symbol: Symbol, by_number: bool) {
         if !self.named.contains(instrument.index()) {
             insert(&mut self.named, instrument);
-            self.tell(|bytes| live::symbol_mapping(now, instrument, symbol, by_number, bytes));
+            self.notify(|bytes| live::symbol_mapping(now, instrument, symbol, by_number, bytes));
         }
     }
 
-    /// Tells the symbol of an instrument that has appeared, before the records of it.
-    pub(super) fn tell_mapping(
+    /// Sends the symbol of an instrument that has appeared, before the records of it.
+    pub(super) fn send_mapping(
         &mut self,
         wanting: Wanting,
         now: Nanos,
@@ -739,7 +737,7 @@ impl Client {
     }
 
     /// Puts a message about the session into the queue, which has room for it.
-    pub(super) fn tell(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn notify(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         if self.has_ts_out() {
             let mut record = Vec::new();
             write(&mut record);
@@ -792,7 +790,7 @@ impl Client {
         counters.records += count;
     }
 
-    /// Takes a record, if it is wanted: into the queue, or wherever it goes while the client is behind.
+    /// Takes a record of its subscriptions: into the queue, or, while the client is behind, where its choice puts it.
     pub(super) fn deliver(
         &mut self,
         of_schema: usize,
@@ -839,7 +837,7 @@ impl Client {
         }
     }
 
-    /// What a client that has fallen behind, or has caught up, is told.
+    /// Warns a client that falls behind, and sends a client that has caught up what was left out.
     fn keep_up(&mut self, now: Nanos, limit: usize, counters: &mut Counters) {
         let waiting = self.backlog();
         if self.slow_reader() != SlowReader::Skip && waiting > limit / 2 && !self.is_warned {
@@ -851,7 +849,7 @@ impl Client {
                 let record = std::mem::take(&mut warning);
                 live::with_ts_out(&record, self.turn, &mut warning);
             }
-            // Before what waits: behind it, it would come when it is too late.
+            // Ahead of the queue: at its end the warning would come too late.
             self.outbox.put_next(&warning);
         }
         if waiting < limit / 4 {
@@ -861,7 +859,7 @@ impl Client {
             && let Some(count) = self.skipping.take()
         {
             let text = format!("slow reader: {count} records were skipped");
-            self.tell(|bytes| live::error(now, ErrorCode::SkippedRecords, &text, bytes));
+            self.notify(|bytes| live::error(now, ErrorCode::SkippedRecords, &text, bytes));
         }
         if waiting < limit / 8 && !self.conflated.is_empty() {
             for record in self.conflated.take() {
@@ -905,7 +903,7 @@ impl Client {
         Ok(self.is_over && self.phase == Phase::Live)
     }
 
-    /// Sends a heartbeat if nothing was sent for as long as was asked for.
+    /// Sends a heartbeat if nothing was sent for the session's interval.
     pub(super) fn heartbeat(&mut self, now: Clocks) -> bool {
         let interval = self.admitted.as_ref().map_or(u64::MAX, |admitted| admitted.heartbeat_ns);
         if self.phase != Phase::Live || !self.outbox.is_empty() || now.steady.since(self.last_sent) < interval
@@ -913,7 +911,7 @@ impl Client {
             return false;
         }
         self.last_sent = now.steady;
-        self.tell(|bytes| live::system(now.wall, SystemCode::Heartbeat, "", bytes));
+        self.notify(|bytes| live::system(now.wall, SystemCode::Heartbeat, "", bytes));
         true
     }
 
@@ -923,7 +921,7 @@ impl Client {
         self.replay.is_some() && !self.outbox.is_empty() && since >= limit_ns
     }
 
-    /// Whether there is something to do for it at once, of which its socket will not tell: readiness is told once.
+    /// Whether it has work that its socket will not report again: readiness is reported once.
     pub(super) fn has_work(&self) -> bool {
         let is_behind = !self.conflated.is_empty() || self.skipping.is_some();
         let has_bytes = !self.outbox.is_empty() || (is_behind && self.phase == Phase::Live);
@@ -934,7 +932,7 @@ impl Client {
     pub(super) fn selections(&self) -> Vec<Selection> {
         let of = |schema: Schema| {
             let interest = self.interests.get(place_of(schema))?.as_ref()?;
-            Some(Selection { schema, start: interest.start?, wanted: interest.asked.clone() })
+            Some(Selection { schema, start: interest.start?, wanted: interest.replayed.clone() })
         };
         Schema::ALL.into_iter().filter_map(of).collect()
     }
@@ -946,17 +944,17 @@ impl Client {
         }
     }
 
-    /// The replay has told everything: now what was kept.
+    /// The replay has sent everything: now the kept records follow.
     pub(super) fn finish_replay(&mut self, now: Nanos, counters: &mut Counters) {
         self.replay = None;
         for schema in Schema::ALL {
             let interest = self.interests.get_mut(place_of(schema)).and_then(Option::as_mut);
             let Some(interest) = interest.filter(|interest| interest.start.is_some()) else { continue };
             interest.start = None;
-            interest.asked = Vec::new();
+            interest.replayed = Vec::new();
             interest.merge();
             let text = format!("Finished {schema} replay");
-            self.tell(|bytes| live::system(now, SystemCode::ReplayCompleted, &text, bytes));
+            self.notify(|bytes| live::system(now, SystemCode::ReplayCompleted, &text, bytes));
         }
         let kept = std::mem::take(&mut self.kept);
         // The replay waited for room, but what was kept did not.
@@ -981,7 +979,7 @@ mod tests {
         }
     }
 
-    /// One line asked for the last number there can be, and every list and table grew to it: 400 MB for each schema.
+    /// A subscription to the highest possible number made every list and table grow to it: 400 MB for each schema.
     #[test]
     fn a_number_that_no_instrument_has_is_on_no_list_until_one_has_it() {
         let mut known = Instruments::default();

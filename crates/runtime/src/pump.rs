@@ -1,0 +1,225 @@
+//! Moves bytes between a TCP connection that never blocks and a session that has no socket.
+//!
+//! The sockets of a thread are watched by one `mio::Poll`, which reports readiness once; a [`Pump`] remembers it until the socket has no
+//! more. What a turn moves is bounded, so that one client does not hold up the others. Cost: one read and as many writes as the
+//! session has output for, and no call of the kernel for a socket that is not ready.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::Shutdown;
+
+use mio::event::Event;
+use mio::net::TcpStream;
+
+/// Bytes that a connection gets in one turn.
+const MOST_BYTES_IN_TURN: usize = 256 << 10;
+
+/// Reads of a connection that is over in one turn. A client that sends more is closed.
+const MOST_READS: usize = 64;
+
+/// How long the other side may take to close a connection that is over, in nanoseconds.
+const CLOSING_NS: u64 = 2_000_000_000;
+
+/// One side of a session without a socket: bytes in, bytes out, the time passed in.
+pub trait ByteSession {
+    /// Takes bytes from the other side.
+    fn receive(&mut self, bytes: &[u8], now_ns: u64);
+
+    /// Makes the next output, where a session makes it as it is sent.
+    fn fill(&mut self, _now_ns: u64) {}
+
+    /// What is to be sent next; empty: nothing now.
+    fn output(&self) -> &[u8];
+
+    /// So many bytes of the output were sent.
+    fn sent(&mut self, bytes: usize, now_ns: u64);
+
+    /// The connection is gone.
+    fn closed(&mut self);
+
+    /// Whether nothing is to be read or sent any more.
+    fn is_over(&self) -> bool;
+}
+
+/// A connection, and what its socket is ready for.
+#[derive(Debug)]
+pub struct Pump {
+    stream: TcpStream,
+    is_readable: bool,
+    is_writable: bool,
+    /// Everything was sent and the sending side is shut: until then the other side may close too. A connection that is closed with
+    /// bytes unread would take away what the other side has not read.
+    closing_until_ns: Option<u64>,
+}
+
+impl Pump {
+    /// The pump of a connection that may be ready for anything.
+    pub const fn new(stream: TcpStream) -> Self {
+        Self { stream, is_readable: true, is_writable: true, closing_until_ns: None }
+    }
+
+    /// The socket.
+    pub const fn stream(&mut self) -> &mut TcpStream {
+        &mut self.stream
+    }
+
+    /// Notes what the poll reports of the socket.
+    pub fn note(&mut self, event: &Event) {
+        self.is_readable |= event.is_readable() || event.is_read_closed();
+        self.is_writable |= event.is_writable();
+    }
+
+    /// Reads what the other side sent, and sends what it is to get.
+    pub fn turn(&mut self, session: &mut impl ByteSession, buffer: &mut [u8], now_ns: u64) {
+        if self.is_readable && !session.is_over() {
+            match self.stream.read(buffer) {
+                Ok(0) => session.closed(),
+                Ok(length) => session.receive(buffer.get(..length).unwrap_or_default(), now_ns),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_readable = false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => session.closed(),
+            }
+        }
+        let mut left = MOST_BYTES_IN_TURN;
+        session.fill(now_ns);
+        while self.is_writable && left > 0 && !session.is_over() {
+            let output = session.output();
+            let part = output.get(..left).unwrap_or(output);
+            if part.is_empty() {
+                break;
+            }
+            match self.stream.write(part) {
+                Ok(0) => session.closed(),
+                Ok(length) => {
+                    left = left.saturating_sub(length);
+                    session.sent(length, now_ns);
+                    session.fill(now_ns);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_writable = false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => session.closed(),
+            }
+        }
+    }
+
+    /// Whether there is something to do that the poll will not report again; `output` is the session's.
+    pub const fn has_work(&self, output: &[u8]) -> bool {
+        self.closing_until_ns.is_none() && (self.is_readable || self.is_writable && !output.is_empty())
+    }
+
+    /// Everything was sent: shuts the sending side, and lets the other side close. `false` when that is not possible.
+    pub fn finish(&mut self, now_ns: u64) -> bool {
+        let is_shut = self.stream.shutdown(Shutdown::Write).is_ok();
+        self.closing_until_ns = is_shut.then(|| now_ns.saturating_add(CLOSING_NS));
+        is_shut
+    }
+
+    /// Whether [`Pump::finish`] was called.
+    pub const fn is_finished(&self) -> bool {
+        self.closing_until_ns.is_some()
+    }
+
+    /// After [`Pump::finish`]: drops what still comes. `false` when the connection can be closed: the other side has closed, sends
+    /// too much, or has had its time.
+    pub fn drain(&mut self, buffer: &mut [u8], now_ns: u64) -> bool {
+        if self.closing_until_ns.is_none_or(|until_ns| now_ns >= until_ns) {
+            return false;
+        }
+        for _ in 0..MOST_READS {
+            match self.stream.read(buffer) {
+                Ok(0) => return false,
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener, TcpStream as Blocking};
+
+    use super::*;
+
+    /// Sends back what it receives, and is over after so many bytes.
+    #[derive(Default)]
+    struct Echo {
+        output: Vec<u8>,
+        left: usize,
+        is_closed: bool,
+    }
+
+    impl ByteSession for Echo {
+        fn receive(&mut self, bytes: &[u8], _now_ns: u64) {
+            self.output.extend_from_slice(bytes);
+        }
+
+        fn output(&self) -> &[u8] {
+            &self.output
+        }
+
+        fn sent(&mut self, bytes: usize, _now_ns: u64) {
+            self.output.drain(..bytes);
+            self.left = self.left.saturating_sub(bytes);
+        }
+
+        fn closed(&mut self) {
+            self.is_closed = true;
+        }
+
+        fn is_over(&self) -> bool {
+            self.is_closed || self.left == 0
+        }
+    }
+
+    /// A pump, and the other side of its connection.
+    fn connected() -> (Pump, Blocking) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let other = Blocking::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        (Pump::new(TcpStream::from_std(stream)), other)
+    }
+
+    #[test]
+    fn bytes_go_both_ways_until_the_session_is_over_and_the_other_side_has_closed() {
+        let (mut pump, mut other) = connected();
+        let (mut echo, mut buffer) = (Echo { left: 300_000, ..Echo::default() }, vec![0; 4_096]);
+        let sending = std::thread::spawn(move || {
+            let mut copy = other.try_clone().unwrap();
+            let writing = std::thread::spawn(move || copy.write_all(&[7; 300_000]).unwrap());
+            let mut all = Vec::new();
+            other.read_to_end(&mut all).unwrap();
+            writing.join().unwrap();
+            all
+        });
+        while !echo.is_over() {
+            // Without a poll every turn tries.
+            (pump.is_readable, pump.is_writable) = (true, true);
+            pump.turn(&mut echo, &mut buffer, 0);
+        }
+        assert!(!echo.is_closed && pump.finish(5) && pump.is_finished());
+        assert!(!pump.has_work(echo.output()));
+        assert_eq!(sending.join().unwrap(), vec![7; 300_000]);
+        assert!(!pump.drain(&mut buffer, 6), "the other side has closed");
+    }
+
+    #[test]
+    fn a_socket_that_has_nothing_is_not_read_again_until_the_poll_reports_it() {
+        let (mut pump, _other) = connected();
+        let (mut echo, mut buffer) = (Echo { left: 1, ..Echo::default() }, vec![0; 64]);
+        assert!(pump.has_work(echo.output()));
+        pump.turn(&mut echo, &mut buffer, 0);
+        assert!(!pump.has_work(echo.output()) && !pump.is_readable && !echo.is_closed);
+    }
+
+    #[test]
+    fn a_connection_that_is_over_is_closed_when_the_other_side_has_had_its_time() {
+        let (mut pump, _other) = connected();
+        let mut buffer = vec![0; 64];
+        assert!(pump.finish(1) && pump.drain(&mut buffer, 2));
+        assert!(!pump.drain(&mut buffer, 1 + CLOSING_NS));
+    }
+}

@@ -1,0 +1,143 @@
+//! What every SoupBinTCP server needs before it sends data: the client's packets out of its bytes, its login, and the answers.
+
+use subtle::ConstantTimeEq;
+use tapeworks_wire::nasdaq::soupbintcp::{
+    LoginAccepted, LoginAcceptedFields, LoginRejected, LoginRejectedFields, LoginRequest, Packets,
+    RejectReasonCode,
+};
+use tapeworks_wire::{Ascii, AsciiNumber};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// How long a client may take to log in, in nanoseconds.
+pub(crate) const LOGIN_TIMEOUT_NS: u64 = 10 * SECOND_NS;
+
+/// How long a client may take nothing of what is sent, in nanoseconds: SoupBinTCP's own limit.
+pub(crate) const STALL_TIMEOUT_NS: u64 = 15 * SECOND_NS;
+
+/// After so long without another packet a heartbeat goes, in nanoseconds.
+pub(crate) const HEARTBEAT_NS: u64 = SECOND_NS;
+
+/// The longest packet that a client may send, in bytes with its length: a login has 49.
+pub(crate) const LONGEST_PACKET_BYTES: usize = 256;
+
+/// Who may log in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user's name: up to 6 characters.
+    pub user: String,
+    /// The password: up to 10 characters.
+    pub password: String,
+}
+
+impl Credentials {
+    /// Whether a login names this user with this password, blanks around them aside. The time it takes does not depend on how much
+    /// of them is right.
+    #[must_use]
+    pub fn admit(&self, user: &[u8], password: &[u8]) -> bool {
+        let is_same = |one: &[u8], other: &str| one.trim_ascii().ct_eq(other.as_bytes().trim_ascii());
+        bool::from(is_same(user, &self.user) & is_same(password, &self.password))
+    }
+}
+
+/// Whether a login has the wanted credentials. Without credentials everybody may log in.
+pub(crate) fn is_known(wanted: Option<&Credentials>, login: &LoginRequest<'_>) -> bool {
+    wanted.is_none_or(|wanted| wanted.admit(&login.username().0, &login.password().0))
+}
+
+/// Whether a client that requests a session gets the one that runs: by its name, or by blanks.
+pub(crate) fn is_session(requested: &[u8; 10], running: &[u8; 10]) -> bool {
+    let is_blank = requested.iter().all(|byte| matches!(byte, b' ' | 0));
+    is_blank || requested.trim_ascii() == running.trim_ascii()
+}
+
+/// The answer to a login: the session, and the number of the first message.
+pub(crate) fn accepted(session: [u8; 10], first: u64) -> [u8; LoginAccepted::LENGTH] {
+    let fields = LoginAcceptedFields {
+        packet_length: (LoginAccepted::LENGTH - 2) as u16,
+        session: Ascii(session),
+        // Every 64-bit number has at most 20 digits.
+        sequence_number: AsciiNumber::new(first).unwrap_or(AsciiNumber([b' '; 20])),
+    };
+    fields.encode()
+}
+
+/// The answer to a login that is rejected.
+pub(crate) fn rejected(reason: RejectReasonCode) -> [u8; LoginRejected::LENGTH] {
+    LoginRejectedFields { packet_length: 2, reject_reason_code: reason }.encode()
+}
+
+/// A client sent a packet that is longer than any of a client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TooLong;
+
+/// The packets of one client. Keeps the start of a packet whose end is still to come, at most [`LONGEST_PACKET_BYTES`].
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PacketReader {
+    start: Vec<u8>,
+}
+
+impl PacketReader {
+    pub(crate) const fn new() -> Self {
+        Self { start: Vec::new() }
+    }
+
+    /// Takes bytes that are cut anywhere, and hands each whole packet to `each`.
+    pub(crate) fn read(&mut self, bytes: &[u8], mut each: impl FnMut(&[u8])) -> Result<(), TooLong> {
+        self.start.extend_from_slice(bytes);
+        let mut packets = Packets::new(&self.start);
+        packets.by_ref().filter_map(Result::ok).for_each(&mut each);
+        let rest = packets.rest();
+        let is_too_long = rest
+            .first_chunk::<2>()
+            .is_some_and(|length| 2 + usize::from(u16::from_be_bytes(*length)) > LONGEST_PACKET_BYTES);
+        let used = self.start.len() - rest.len();
+        self.start.drain(..used);
+        if is_too_long {
+            self.start.clear();
+            return Err(TooLong);
+        }
+        Ok(())
+    }
+
+    /// Bytes that are kept.
+    #[cfg(test)]
+    pub(crate) const fn kept(&self) -> usize {
+        self.start.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_come_whole_however_the_bytes_are_cut() {
+        let stream = b"\0\x01R\0\x04Uabc\0\x01O";
+        for cut in 1..=stream.len() {
+            let (mut reader, mut packets) = (PacketReader::new(), Vec::new());
+            for part in stream.chunks(cut) {
+                reader.read(part, |packet| packets.push(packet.to_vec())).unwrap();
+            }
+            assert_eq!(packets, [&b"\0\x01R"[..], b"\0\x04Uabc", b"\0\x01O"], "{cut}");
+            assert!(reader.start.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_packet_that_no_client_sends_is_refused_by_its_length_and_not_kept() {
+        let mut reader = PacketReader::new();
+        let longest = (LONGEST_PACKET_BYTES - 2) as u16;
+        assert_eq!(reader.read(&longest.to_be_bytes(), |_| panic!("not whole")), Ok(()));
+        let mut reader = PacketReader::new();
+        assert_eq!(reader.read(&(longest + 1).to_be_bytes(), |_| panic!("not whole")), Err(TooLong));
+    }
+
+    #[test]
+    fn a_blank_session_is_the_one_that_runs() {
+        let running = b"2511140000";
+        assert!(is_session(b"          ", running) && is_session(&[0; 10], running));
+        assert!(is_session(running, running) && !is_session(b"2511140001", running));
+        assert!(is_session(b"   AA00001", b"AA00001   "), "blanks on either side are padding");
+    }
+}
