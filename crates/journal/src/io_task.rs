@@ -1,27 +1,26 @@
 //! What a journal wants of the disk that takes its time, to be done by the thread that appends or by another.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{JournalError, failed};
-use crate::folder::{segments, set_aside_of};
+use crate::folder::{segments, set_aside_of, sync_folder};
 
-/// Work of a journal that waits for the disk: see [`JournalWriter::begin_sync`](crate::JournalWriter::begin_sync) and
-/// [`JournalWriter::begin_removal`](crate::JournalWriter::begin_removal).
+/// Work of a journal that waits for the disk: see [`JournalWriter::begin_sync`](crate::JournalWriter::begin_sync),
+/// [`JournalWriter::begin_removal`](crate::JournalWriter::begin_removal) and
+/// [`JournalWriter::begin_next_segment`](crate::JournalWriter::begin_next_segment).
 #[derive(Debug)]
-#[must_use = "the writer waits for what comes of it"]
+#[must_use = "the writer waits for the result"]
 pub struct IoTask(pub(crate) Work);
 
 #[derive(Debug)]
 pub(crate) enum Work {
+    /// The segments in their order.
     Sync {
-        file: Arc<File>,
-        path: PathBuf,
-        /// What the disk has not been asked for before.
-        records: Range<u64>,
+        segments: Vec<Unsynced>,
         sync_file: fn(&File) -> io::Result<()>,
     },
     Remove {
@@ -29,43 +28,120 @@ pub(crate) enum Work {
         keep_bytes: u64,
         needed_from: u64,
     },
+    Prepare {
+        path: PathBuf,
+        bytes: u64,
+    },
 }
 
-/// What came of a [`IoTask`], for [`JournalWriter::finish`](crate::JournalWriter::finish).
+/// Records of one segment of which the disk was not yet asked to keep them.
+#[derive(Debug)]
+pub(crate) struct Unsynced {
+    pub(crate) file: Arc<File>,
+    pub(crate) path: PathBuf,
+    pub(crate) records: Range<u64>,
+    /// Where the disk may not have the segment's name yet.
+    pub(crate) folder: Option<PathBuf>,
+}
+
+impl Unsynced {
+    fn sync(&self, sync_file: fn(&File) -> io::Result<()>) -> Result<(), JournalError> {
+        sync_file(&self.file).map_err(failed(&self.path, "cannot be synced"))?;
+        self.folder
+            .as_ref()
+            .map_or(Ok(()), |folder| sync_folder(folder).map_err(failed(folder, "cannot be synced")))
+    }
+}
+
+/// A file that is to become a segment: its room is reserved.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) path: PathBuf,
+    pub(crate) file: File,
+    pub(crate) bytes: u64,
+}
+
+impl Prepared {
+    /// Makes the file anew.
+    pub(crate) fn make(path: PathBuf, bytes: u64) -> Result<Self, JournalError> {
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .read(true)
+            .write(true)
+            .open(&path)
+            .map_err(failed(&path, "cannot be created"))?;
+        match reserve(&file, &path, bytes) {
+            Ok(()) => Ok(Self { path, file, bytes }),
+            Err(error) => {
+                let _gone_anyway = fs::remove_file(&path);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Reserves the file's blocks, so that writing into it later does not meet a full disk.
+pub(crate) fn reserve(file: &File, path: &Path, bytes: u64) -> Result<(), JournalError> {
+    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+        Ok(()) => Ok(()),
+        // A file system that cannot reserve: the length is all there is.
+        Err(rustix::io::Errno::OPNOTSUPP) => {
+            file.set_len(bytes).map_err(failed(path, "cannot be lengthened"))
+        }
+        Err(error) => Err(failed(path, "cannot reserve its room")(error.into())),
+    }
+}
+
+/// The result of an [`IoTask`], for [`JournalWriter::finish`](crate::JournalWriter::finish).
 #[derive(Debug)]
 #[must_use = "the writer counts it"]
 pub struct Finished(pub(crate) Outcome);
 
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    Synced { path: PathBuf, records: Range<u64>, result: Result<(), JournalError> },
+    Synced(Vec<Synced>),
     Removed { segments: u64, result: Result<(), JournalError> },
+    Prepared(Result<Prepared, JournalError>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Synced {
+    pub(crate) path: PathBuf,
+    pub(crate) records: Range<u64>,
+    pub(crate) result: Result<(), JournalError>,
 }
 
 impl IoTask {
     /// Does it, and waits for the disk.
     pub fn run(self) -> Finished {
         Finished(match self.0 {
-            Work::Sync { file, path, records, sync_file } => {
-                let result = sync_file(&file).map_err(failed(&path, "cannot be synced"));
-                Outcome::Synced { path, records, result }
-            }
+            Work::Sync { segments, sync_file } => Outcome::Synced(
+                segments
+                    .into_iter()
+                    .map(|segment| {
+                        let result = segment.sync(sync_file);
+                        Synced { path: segment.path, records: segment.records, result }
+                    })
+                    .collect(),
+            ),
             Work::Remove { folder, keep_bytes, needed_from } => {
                 let mut segments = 0;
                 let result = remove_oldest(&folder, keep_bytes, needed_from, &mut segments);
                 Outcome::Removed { segments, result }
             }
+            Work::Prepare { path, bytes } => Outcome::Prepared(Prepared::make(path, bytes)),
         })
     }
 }
 
 impl Finished {
     /// Why it was not done.
-    pub const fn error(&self) -> Option<&JournalError> {
-        let (Outcome::Synced { result, .. } | Outcome::Removed { result, .. }) = &self.0;
-        match result {
-            Ok(()) => None,
-            Err(error) => Some(error),
+    pub fn error(&self) -> Option<&JournalError> {
+        match &self.0 {
+            Outcome::Synced(segments) => segments.iter().find_map(|segment| segment.result.as_ref().err()),
+            Outcome::Removed { result, .. } => result.as_ref().err(),
+            Outcome::Prepared(result) => result.as_ref().err(),
         }
     }
 }

@@ -12,8 +12,7 @@ use crate::format::{
     BUFFER_BYTES, Head, LOST, MAX_PAYLOAD_BYTES, NUMBERED, RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES,
     SegmentHeader,
 };
-use crate::io_task::{Finished, IoTask};
-use crate::io_task::{Outcome, Work};
+use crate::io_task::{Finished, IoTask, Outcome, Prepared, Synced, Unsynced, Work, reserve};
 use crate::scan::{scan, torn_bytes};
 
 /// How a journal is written.
@@ -54,6 +53,12 @@ pub struct JournalWriter {
     segment: Option<(PathBuf, Arc<File>)>,
     /// Where the buffer goes in the segment.
     offset: u64,
+    /// The number of its first record.
+    first: u64,
+    /// Whether the disk may not have the name of the segment.
+    is_name_unsynced: bool,
+    /// Records of earlier segments that the disk was not asked for yet.
+    unsynced: Vec<Unsynced>,
     /// Bytes of the segment.
     reserved_bytes: u64,
     buffer: Vec<u8>,
@@ -78,10 +83,13 @@ pub struct JournalWriter {
     trouble: Option<JournalError>,
     failed_removals: u64,
     sync_file: fn(&File) -> io::Result<()>,
-    /// Whether segments that are too many are removed by whoever asks [`JournalWriter::begin_removal`].
-    leaves_removals: bool,
-    /// Whether a segment has begun since it was asked last.
+    /// Whether another thread waits for the disk.
+    leaves_waiting: bool,
+    /// Whether a segment has begun since [`JournalWriter::begin_removal`] was called last.
     has_begun: bool,
+    /// Whether the next segment is to be made ahead.
+    wants_next: bool,
+    next_segment: Option<Prepared>,
 }
 
 /// What the system answered when room was wanted last.
@@ -131,6 +139,9 @@ impl JournalWriter {
             _lock: lock,
             segment: None,
             offset: 0,
+            first: 0,
+            is_name_unsynced: false,
+            unsynced: Vec::new(),
             reserved_bytes: 0,
             buffer: Vec::with_capacity(BUFFER_BYTES + MAX_PAYLOAD_BYTES),
             next: 0,
@@ -148,9 +159,18 @@ impl JournalWriter {
             trouble: None,
             failed_removals: 0,
             sync_file: File::sync_all,
-            leaves_removals: false,
+            leaves_waiting: false,
             has_begun: false,
+            wants_next: false,
+            next_segment: None,
         };
+        // What a process that was killed had made ahead.
+        match fs::remove_file(writer.next_path()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(failed(&writer.next_path(), "cannot be removed")(error));
+            }
+            _ => {}
+        }
         let opened = writer.resume()?;
         writer.synced = writer.next;
         Ok((writer, opened))
@@ -199,7 +219,7 @@ impl JournalWriter {
             reserve(&file, path, bytes)?;
             file.sync_data().map_err(failed(path, "cannot be synced"))?;
         }
-        (self.offset, self.reserved_bytes) = (tail.offset, bytes);
+        (self.offset, self.reserved_bytes, self.first) = (tail.offset, bytes, *first);
         self.is_over = is_damaged || !matches!(head, Head::Sound(_));
         self.segment = Some((path.clone(), Arc::new(file)));
         Ok(opened)
@@ -389,17 +409,39 @@ impl JournalWriter {
     /// A disk that fails.
     pub fn begin_sync(&mut self) -> Result<Option<IoTask>, JournalError> {
         self.flush()?;
-        let segment = self.segment.as_ref().filter(|_| self.synced < self.next);
-        Ok(segment.map(|(path, file)| {
-            let (file, path, records) = (Arc::clone(file), path.clone(), self.synced..self.next);
-            IoTask(Work::Sync { file, path, records, sync_file: self.sync_file })
-        }))
+        let mut segments = std::mem::take(&mut self.unsynced);
+        segments.extend(self.unsynced_of_segment());
+        self.is_name_unsynced &= segments.is_empty();
+        Ok((!segments.is_empty()).then_some(IoTask(Work::Sync { segments, sync_file: self.sync_file })))
     }
 
-    /// From now on segments that are too many are removed only by [`JournalWriter::begin_removal`]: to give a large file's memory back
-    /// takes the system a while, for which nothing is appended otherwise.
-    pub const fn leave_removals(&mut self) {
-        self.leaves_removals = true;
+    /// What the disk does not have of the segment.
+    fn unsynced_of_segment(&self) -> Option<Unsynced> {
+        let (path, file) = self.segment.as_ref().filter(|_| self.synced < self.next)?;
+        Some(Unsynced {
+            file: Arc::clone(file),
+            path: path.clone(),
+            records: self.synced.max(self.first)..self.next,
+            folder: self.is_name_unsynced.then(|| self.folder.clone()),
+        })
+    }
+
+    /// From now on another thread waits for the disk: segments that are too many are removed only by
+    /// [`JournalWriter::begin_removal`], and the next segment is made by [`JournalWriter::begin_next_segment`]. To reserve a file's room, to
+    /// sync it and to give a large file's memory back take the system a while, for which nothing is appended otherwise.
+    pub const fn leave_waiting(&mut self) {
+        (self.leaves_waiting, self.wants_next) = (true, true);
+    }
+
+    /// What is to be done so that the next segment is there when it is needed; `None` when it is, or is being made.
+    pub fn begin_next_segment(&mut self) -> Option<IoTask> {
+        let is_wanted = self.segment.is_some() && std::mem::take(&mut self.wants_next);
+        is_wanted.then(|| IoTask(Work::Prepare { path: self.next_path(), bytes: self.options.segment_bytes }))
+    }
+
+    /// Where the next segment is made. No reader takes it for a segment.
+    fn next_path(&self) -> PathBuf {
+        self.folder.join("next-segment")
     }
 
     /// What is to be done so that the journal is not too large, when a segment has begun since this was asked last.
@@ -417,20 +459,32 @@ impl JournalWriter {
     /// [`JournalWriter::take_trouble`].
     pub fn finish(&mut self, finished: Finished) -> Result<(), JournalError> {
         match finished.0 {
-            Outcome::Synced { path, records, result } => {
-                self.synced = self.synced.max(records.end);
-                if result.is_err() {
-                    self.in_doubt += records.end.saturating_sub(records.start.max(self.doubted));
-                    self.doubted = self.doubted.max(records.end);
-                    self.is_over |= self.segment.as_ref().is_some_and(|(current, _)| *current == path);
+            Outcome::Synced(segments) => {
+                let mut all = Ok(());
+                for Synced { path, records, result } in segments {
+                    self.synced = self.synced.max(records.end);
+                    if result.is_err() {
+                        self.in_doubt += records.end.saturating_sub(records.start.max(self.doubted));
+                        self.doubted = self.doubted.max(records.end);
+                        self.is_over |= self.segment.as_ref().is_some_and(|(current, _)| *current == path);
+                    }
+                    all = all.and(result);
                 }
-                result
+                all
             }
             Outcome::Removed { segments, result } => {
                 self.removed_segments += segments;
                 if let Err(error) = result {
                     self.failed_removals += 1;
                     self.trouble = Some(error);
+                }
+                Ok(())
+            }
+            Outcome::Prepared(result) => {
+                match result {
+                    Ok(made) => self.next_segment = Some(made),
+                    // It is made when it is needed, and fails then if it must.
+                    Err(error) => self.trouble = Some(error),
                 }
                 Ok(())
             }
@@ -441,24 +495,36 @@ impl JournalWriter {
     fn begin_segment(&mut self, time: u64, room: u64) -> Result<(), JournalError> {
         // Whole before its successor is there: a reader takes a successor for the end.
         self.flush()?;
-        if let Err(error) = self.sync() {
-            // What is in doubt is counted; it would be no less so without a successor.
-            self.trouble = Some(error);
-        }
         let path = segment_path(&self.folder, self.next);
-        let bytes = self.options.segment_bytes.max(SEGMENT_HEADER_BYTES + room);
-        match self.make_segment(&path, bytes, time) {
-            Ok(file) => self.segment = Some((path, Arc::new(file))),
-            Err(error) => {
-                // What is not whole is not left behind: it would be taken for a segment.
-                let _gone_anyway = fs::remove_file(&path);
-                return Err(error);
+        let (file, bytes) = match self.take_next_segment(&path, time, room) {
+            Some(made) => {
+                // The next sync begins with what the disk does not have of this one.
+                self.unsynced.extend(self.unsynced_of_segment());
+                self.is_name_unsynced = true;
+                made
             }
-        }
-        self.offset = SEGMENT_HEADER_BYTES;
+            None => {
+                if let Err(error) = self.sync() {
+                    // What is in doubt is counted; it would be no less so without a successor.
+                    self.trouble = Some(error);
+                }
+                let bytes = self.options.segment_bytes.max(SEGMENT_HEADER_BYTES + room);
+                self.is_name_unsynced = false;
+                match self.make_segment(&path, bytes, time) {
+                    Ok(file) => (file, bytes),
+                    Err(error) => {
+                        // What is not whole is not left behind: it would be taken for a segment.
+                        let _gone_anyway = fs::remove_file(&path);
+                        return Err(error);
+                    }
+                }
+            }
+        };
+        self.segment = Some((path, Arc::new(file)));
+        (self.offset, self.first) = (SEGMENT_HEADER_BYTES, self.next);
         self.reserved_bytes = bytes;
-        (self.is_over, self.has_begun) = (false, true);
-        if !self.leaves_removals
+        (self.is_over, self.has_begun, self.wants_next) = (false, true, self.leaves_waiting);
+        if !self.leaves_waiting
             && let Some(removal) = self.begin_removal()
         {
             self.finish(removal.run())?;
@@ -466,16 +532,24 @@ impl JournalWriter {
         Ok(())
     }
 
+    /// The file that was made ahead, as the segment at `path`, when there is one and it has the room.
+    fn take_next_segment(&mut self, path: &Path, time: u64, room: u64) -> Option<(File, u64)> {
+        let Prepared { path: from, file, bytes } = self.next_segment.take()?;
+        let header = SegmentHeader { first: self.next, time }.encode();
+        let is_taken = bytes >= SEGMENT_HEADER_BYTES + room
+            && !path.exists()
+            && file.write_all_at(&header, 0).is_ok()
+            && fs::rename(&from, path).is_ok();
+        if !is_taken {
+            // The segment is made as if none had been: that reports why, if it fails too.
+            let _gone_anyway = fs::remove_file(&from);
+        }
+        is_taken.then_some((file, bytes))
+    }
+
     /// A file for records from the next on, its room reserved, known to its folder.
     fn make_segment(&self, path: &Path, bytes: u64, time: u64) -> Result<File, JournalError> {
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(true)
-            .read(true)
-            .write(true)
-            .open(path)
-            .map_err(failed(path, "cannot be created"))?;
-        reserve(&file, path, bytes)?;
+        let Prepared { file, .. } = Prepared::make(path.to_owned(), bytes)?;
         let header = SegmentHeader { first: self.next, time }.encode();
         file.write_all_at(&header, 0).map_err(failed(path, "cannot be written"))?;
         (self.sync_file)(&file).map_err(failed(path, "cannot be synced"))?;
@@ -488,18 +562,9 @@ impl Drop for JournalWriter {
     fn drop(&mut self) {
         // An error would have been told by a flush before; there is nobody left to tell.
         let _unheard = self.flush();
-    }
-}
-
-/// Reserves the file's blocks, so that writing into it later does not meet a full disk.
-fn reserve(file: &File, path: &Path, bytes: u64) -> Result<(), JournalError> {
-    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
-        Ok(()) => Ok(()),
-        // A file system that cannot reserve: the length is all there is.
-        Err(rustix::io::Errno::OPNOTSUPP) => {
-            file.set_len(bytes).map_err(failed(path, "cannot be lengthened"))
+        if let Some(made) = self.next_segment.take() {
+            let _gone_at_the_next_opening = fs::remove_file(made.path);
         }
-        Err(error) => Err(failed(path, "cannot reserve its room")(error.into())),
     }
 }
 
@@ -508,7 +573,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
-    use crate::{JournalReader, verify};
+    use crate::{JournalReader, segment_starts, verify};
 
     const SMALL: JournalOptions = JournalOptions { segment_bytes: 1_024, keep_bytes: None };
 
@@ -605,7 +670,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let options = JournalOptions { keep_bytes: Some(2_048), ..SMALL };
         let (mut writer, _) = JournalWriter::open(folder.path(), options).unwrap();
-        writer.leave_removals();
+        writer.leave_waiting();
         assert!(writer.begin_sync().unwrap().is_none(), "there is nothing");
         append(&mut writer, 3, 0);
         let io_task = writer.begin_sync().unwrap().unwrap();
@@ -640,6 +705,72 @@ mod tests {
         drop(writer);
         assert_eq!(found(folder.path()).0.last(), Some(&41));
         assert_eq!(verify(folder.path(), || true).unwrap().damage, []);
+    }
+
+    #[test]
+    fn a_segment_that_was_made_ahead_begins_without_waiting_for_the_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
+        let next_path = writer.next_path();
+        writer.leave_waiting();
+        assert!(writer.begin_next_segment().is_none(), "the first is not there");
+        append(&mut writer, 3, 0);
+        let making = writer.begin_next_segment().unwrap();
+        assert!(writer.begin_next_segment().is_none(), "it is being made");
+        writer.finish(std::thread::spawn(|| making.run()).join().unwrap()).unwrap();
+        assert_eq!((segment_starts(folder.path()).unwrap(), next_path.exists()), (vec![0], true));
+        // No sync would succeed, and none is called for.
+        writer.sync_file = refuse;
+        append(&mut writer, 8, 0);
+        assert_eq!((segment_starts(folder.path()).unwrap(), next_path.exists()), (vec![0, 9], false));
+        assert_eq!((writer.in_doubt(), writer.is_over, writer.take_trouble().is_some()), (0, false, false));
+        // Of both segments, each record once.
+        writer.sync().unwrap_err();
+        assert_eq!((writer.in_doubt(), writer.is_over), (11, true));
+        // Not made ahead in time: it is made when it is needed, and synced.
+        writer.sync_file = File::sync_all;
+        append(&mut writer, 2, 0);
+        assert_eq!(segment_starts(folder.path()).unwrap(), [0, 9, 11]);
+        let made = writer_task(&mut writer);
+        writer.finish(made).unwrap();
+        append(&mut writer, 12, 0);
+        writer.sync().unwrap();
+        assert_eq!((writer.in_doubt(), writer.next_number()), (11, 25));
+        drop(writer);
+        assert!(!next_path.exists());
+        assert_eq!(verify(folder.path(), || true).unwrap().damage, []);
+        // Left by a process that was killed.
+        fs::write(&next_path, [1; 100]).unwrap();
+        let (_writer, opened) = JournalWriter::open(folder.path(), SMALL).unwrap();
+        assert_eq!((opened.next, next_path.exists()), (25, false));
+    }
+
+    fn writer_task(writer: &mut JournalWriter) -> Finished {
+        writer.begin_next_segment().unwrap().run()
+    }
+
+    #[test]
+    fn a_segment_that_cannot_be_made_ahead_is_reported_and_made_when_it_is_needed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
+        writer.leave_waiting();
+        append(&mut writer, 1, 0);
+        fs::create_dir(writer.next_path()).unwrap();
+        let finished = writer_task(&mut writer);
+        assert!(finished.error().is_some());
+        writer.finish(finished).unwrap();
+        assert!(writer.take_trouble().unwrap().to_string().contains("next-segment"));
+        append(&mut writer, 20, 0);
+        assert_eq!(segment_starts(folder.path()).unwrap(), [0, 9, 18]);
+        // Taken away, or another file in the segment's place.
+        fs::remove_dir(writer.next_path()).unwrap();
+        let made = writer_task(&mut writer);
+        writer.finish(made).unwrap();
+        fs::remove_file(writer.next_path()).unwrap();
+        append(&mut writer, 9, 0);
+        assert_eq!(segment_starts(folder.path()).unwrap(), [0, 9, 18, 27]);
+        assert_eq!(found(folder.path()), ((0..27).collect(), 0));
+        assert_eq!((writer.lost(), writer.in_doubt()), (0, 0));
     }
 
     #[test]

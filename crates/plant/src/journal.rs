@@ -187,7 +187,7 @@ impl JournalThread {
         status: Arc<Mutex<Status>>,
     ) -> Self {
         let mut writer = journal.writer;
-        writer.leave_removals();
+        writer.leave_waiting();
         Self {
             writer,
             sync: setting.sync,
@@ -253,6 +253,9 @@ impl JournalThread {
             }
             if let Some(removal) = self.writer.begin_removal() {
                 self.disk.send(DiskTask::Io(removal));
+            }
+            if let Some(next_segment) = self.writer.begin_next_segment() {
+                self.disk.send(DiskTask::Io(next_segment));
             }
             while let Some(finished) = self.disk.finished() {
                 if let Err(error) = self.writer.finish(finished) {
