@@ -80,7 +80,7 @@ impl<P: Publish> MarketStage<P> {
                 publisher,
                 carried: options.keeps_last_trades.then(Carried::default),
                 instruments: Instruments::default(),
-                contradicted: Arc::default(),
+                contradicted: Arc::new(Contradicted::new(options.channels.len())),
             },
             now: Nanos(0),
             feeds: options.channels.iter().map(|channel| channel.publisher).collect(),
@@ -94,7 +94,7 @@ impl<P: Publish> MarketStage<P> {
             *carried = start.carried;
         }
         // Which of a feed's channels is not kept: each may be.
-        for (channel, feed) in (0..=u8::MAX).zip(&self.feeds) {
+        for (channel, feed) in self.feeds.iter().enumerate() {
             if self.market.first.feed(*feed).is_some_and(|books| books.contradicted_count() > 0) {
                 self.outlet.contradicted.set(channel);
             }

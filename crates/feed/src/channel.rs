@@ -116,7 +116,7 @@ pub struct Channel {
     identity: ChannelIdentity,
     application: Application,
     publisher: Publisher,
-    pub(crate) number: u8,
+    pub(crate) number: u16,
     pub(crate) tracker: SequenceTracker,
     /// Of a stream or file, whose messages carry no numbers: the next one's.
     pub(crate) next_number: u64,
@@ -127,12 +127,12 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// A channel before its first message. Events have one byte for its number: more than 256 channels share the
-    /// numbers, and keep their own sequence numbers.
+    /// A channel before its first message. Events have 16 bits for its number: channels beyond 65,536 share the numbers, and keep
+    /// their own sequence numbers.
     pub(crate) fn new(
         identity: ChannelIdentity,
         application: Application,
-        number: u8,
+        number: u16,
         start: &Start,
     ) -> Self {
         Self {
@@ -237,7 +237,7 @@ impl Channel {
         event.ts_event = event.ts_recv;
         event.channel_sequence = context.sequence;
         event.channel = context.channel;
-        event.line = context.line;
+        event.set_line(context.line);
         event
     }
 

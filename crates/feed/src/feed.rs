@@ -180,7 +180,7 @@ impl Feed {
         }
         let start = Start { publisher, midnight, is_midnight_fixed: self.options.midnight.is_some() };
         let index = self.channels.len();
-        self.channels.push(Channel::new(identity, application, index as u8, &start));
+        self.channels.push(Channel::new(identity, application, index as u16, &start));
         self.by_identity.insert(identity, index);
         index
     }
@@ -404,7 +404,7 @@ impl Feed {
     }
 
     /// The number that the events of a channel carry.
-    pub(crate) fn set_number(&mut self, index: usize, number: u8) {
+    pub(crate) fn set_number(&mut self, index: usize, number: u16) {
         self.channels[index].number = number;
     }
 

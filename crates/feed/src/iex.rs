@@ -316,7 +316,7 @@ impl IexNormaliser {
         event.ts_recv = context.received.unwrap_or(event.ts_event);
         event.channel_sequence = context.sequence;
         event.channel = context.channel;
-        event.line = context.line;
+        event.set_line(context.line);
         event
     }
 
@@ -378,10 +378,10 @@ impl IexNormaliser {
             to.sink.put(event.with_status(operational(Some(!is_halted))));
         }
         event.kind = EventKind::Quote;
-        event.flags = Flags::TOP_OF_BOOK;
+        event.set_flags(Flags::TOP_OF_BOOK);
         (event.side, event.size, event.price) = (Side::Bid, quote.bid_size(), price(quote.bid_price()));
         to.sink.put(event);
-        event.flags = Flags::TOP_OF_BOOK.with(Flags::LAST);
+        event.set_flags(Flags::TOP_OF_BOOK.with(Flags::LAST));
         (event.side, event.size, event.price) = (Side::Ask, quote.ask_size(), price(quote.ask_price()));
         to.sink.put(event);
     }
@@ -413,7 +413,11 @@ impl IexNormaliser {
         }
         let mut event = self.event(instrument, timestamp, to.context);
         event.kind = EventKind::Level;
-        event.flags = if is_last { Flags::MARKET_BY_PRICE.with(Flags::LAST) } else { Flags::MARKET_BY_PRICE };
+        event.set_flags(if is_last {
+            Flags::MARKET_BY_PRICE.with(Flags::LAST)
+        } else {
+            Flags::MARKET_BY_PRICE
+        });
         (event.side, event.size) = (side, size);
         event.price = level.to_e9().and_then(Price::from_e9);
         to.sink.put(event);

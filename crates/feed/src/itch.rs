@@ -114,7 +114,7 @@ impl ItchNormaliser {
         event.ts_recv = context.received.unwrap_or(event.ts_event);
         event.channel_sequence = context.sequence;
         event.channel = context.channel;
-        event.line = context.line;
+        event.set_line(context.line);
         event
     }
 
@@ -568,8 +568,8 @@ mod tests {
     /// The event of an order message, told type by type with the typed views.
     fn expected(message: Message<'_>, instrument: InstrumentId) -> Option<Event> {
         let mut event = Event::new(EventKind::Add, Publisher::XNAS_ITCH, instrument);
-        (event.ts_recv, event.channel_sequence, event.channel, event.line) =
-            (Nanos(77), 5, 3, tapeworks_market::Line::B);
+        (event.ts_recv, event.channel_sequence, event.channel) = (Nanos(77), 5, 3);
+        event.set_line(tapeworks_market::Line::B);
         let side = |indicator| match indicator {
             BuySellIndicator::Buy => Side::Bid,
             BuySellIndicator::Sell => Side::Ask,

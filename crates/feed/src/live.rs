@@ -238,7 +238,7 @@ impl<S: Sink<Event>> Sink<Event> for Forward<'_, S> {
 }
 
 impl LiveFeed {
-    /// Channels of which nothing was heard. At most 256 are told apart in the events.
+    /// Channels before their first packet. Inputs and events number them by 16 bits.
     pub fn new(options: FeedOptions, channels: Vec<LiveChannelOptions>) -> Self {
         let mut publishers: Vec<Publisher> = channels.iter().map(|options| options.publisher).collect();
         publishers.sort_unstable();

@@ -137,7 +137,7 @@ impl MemoirNormaliser {
         event.ts_recv = context.received.unwrap_or(event.ts_event);
         event.channel_sequence = context.sequence;
         event.channel = context.channel;
-        event.line = context.line;
+        event.set_line(context.line);
         event
     }
 
@@ -474,7 +474,7 @@ mod tests {
         let event = feed.take(&added.encode())[0];
         assert_eq!((event.order_id, event.size, event.side), (11, 300, Side::Ask));
         assert_eq!(event.price, Price::from_e9(12_340_000_000));
-        assert_eq!((event.ts_event, event.ts_recv, event.line), (Nanos(9), Nanos(77), Line::B));
+        assert_eq!((event.ts_event, event.ts_recv, event.line()), (Nanos(9), Nanos(77), Line::B));
         let corrected = CorrectedTradeFields {
             block_length: 42,
             schema_id: SCHEMA_ID,

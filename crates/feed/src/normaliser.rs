@@ -25,7 +25,7 @@ pub(crate) struct Context {
     pub(crate) received: Option<Nanos>,
     /// The sequence number on the channel.
     pub(crate) sequence: u64,
-    pub(crate) channel: u8,
+    pub(crate) channel: u16,
     pub(crate) line: Line,
 }
 

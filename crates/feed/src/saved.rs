@@ -20,7 +20,7 @@ fn told(options: &FeedOptions, channels: &[LiveChannelOptions]) -> String {
         symbols.sort();
         symbols
     });
-    format!("4 {channels:?} {application:?} {publisher:?} {midnight:?} {symbols:?}")
+    format!("5 {channels:?} {application:?} {publisher:?} {midnight:?} {symbols:?}")
 }
 
 impl LiveFeed {

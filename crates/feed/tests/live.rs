@@ -83,7 +83,9 @@ fn feed(live: &mut LiveFeed, input: Input<'_>) -> Vec<Event> {
 
 /// What is the same whichever way a message came.
 fn content(event: &Event) -> Event {
-    Event { ts_recv: Nanos(0), line: Line::A, ..*event }
+    let mut event = Event { ts_recv: Nanos(0), ..*event };
+    event.set_line(Line::A);
+    event
 }
 
 fn contents(events: &[Event]) -> Vec<Event> {
@@ -474,7 +476,7 @@ fn who_joins_late_has_the_books_of_who_was_there_from_the_start() {
         // What is not of the snapshot is what the others were told.
         let fresh: Vec<Event> = told
             .iter()
-            .filter(|event| !event.flags.contains(Flags::SNAPSHOT) && event.kind != EventKind::Recovered)
+            .filter(|event| !event.flags().contains(Flags::SNAPSHOT) && event.kind != EventKind::Recovered)
             .filter(|event| event.kind != EventKind::SymbolMapping)
             .map(|event| event.channel_sequence)
             .map(|sequence| *all.iter().find(|event| event.channel_sequence == sequence).unwrap())

@@ -23,7 +23,7 @@ impl Market {
     fn send(&mut self, event: Event) -> Vec<(InstrumentId, Flags, bool)> {
         let mut updates = Vec::new();
         self.0.process(&[event], &mut |update: NbboUpdate<'_>| {
-            updates.push((update.book.event.instrument, update.book.event.flags, update.changed));
+            updates.push((update.book.event.instrument, update.book.event.flags(), update.changed));
         });
         updates
     }
@@ -57,7 +57,8 @@ impl Market {
 
 fn quote(side: Side, cents: u32, size: u32, flags: Flags) -> Event {
     let mut event = Event::new(EventKind::Quote, Publisher::IEXG_TOPS, ONE);
-    (event.side, event.size, event.flags) = (side, size, flags);
+    (event.side, event.size) = (side, size);
+    event.set_flags(flags);
     event.price = (cents > 0).then(|| Price::from_e4(cents * 100));
     event
 }
@@ -301,7 +302,8 @@ fn an_excluded_book_that_heals_counts_with_both_sides_at_once() {
 fn a_group_of_levels_counts_when_its_last_has_come() {
     let level = |cents: u32, size, flags| {
         let mut event = Event::new(EventKind::Level, Publisher::IEXG_DEEP, ONE);
-        (event.side, event.size, event.flags) = (Side::Bid, size, flags);
+        (event.side, event.size) = (Side::Bid, size);
+        event.set_flags(flags);
         event.price = Some(Price::from_e4(cents * 100));
         event
     };

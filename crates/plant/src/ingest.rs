@@ -366,7 +366,7 @@ impl Ingest {
             return Ok(());
         }
         let received = now();
-        for channel in 0..engine.feed().channels().len().min(1 << 8) {
+        for channel in 0..engine.feed().channels().len() {
             if self.contradicted.has(channel)
                 && engine.feed().channels()[channel].takes_contradiction(received)
             {

@@ -65,7 +65,7 @@ pub(super) fn place_of(
     let identity = ChannelIdentity::Datagrams { session, port: number };
     let midnight = feed.midnight(Some(now));
     let place = feed.admit(identity, options.application, options.publisher, midnight);
-    feed.set_number(place, number as u8);
+    feed.set_number(place, number);
     place
 }
 

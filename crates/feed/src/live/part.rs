@@ -64,7 +64,7 @@ impl Part {
                 let mut clear = Event::new(EventKind::Clear, event.publisher, InstrumentId::ALL);
                 (clear.ts_event, clear.ts_recv) = (event.ts_event, event.ts_recv);
                 (clear.channel, clear.channel_sequence) = (event.channel, event.channel_sequence);
-                (clear.line, clear.flags) = (event.line, event.flags);
+                clear.flags_and_line = event.flags_and_line;
                 self.each(&clear, sink);
                 sink.put(of_nobody);
             }

@@ -66,8 +66,8 @@ struct AsSnapshot<'s, S>(&'s mut S);
 
 impl<S: Sink<Event>> Sink<Event> for AsSnapshot<'_, S> {
     fn put(&mut self, mut event: Event) {
-        event.flags = event.flags.with(Flags::SNAPSHOT);
-        event.line = Line::Snapshot;
+        event.add_flags(Flags::SNAPSHOT);
+        event.set_line(Line::Snapshot);
         match event.kind {
             EventKind::Execute => {
                 event.kind = EventKind::Cancel;
@@ -177,8 +177,8 @@ impl LiveFeed {
             self.feed.channels().get(place).map_or(0, |channel| channel.sequence().gaps);
         channel.snapshots.applied += 1;
         let mut clear = self.feed.event_of(place, EventKind::Clear, InstrumentId::ALL, now);
-        clear.flags = Flags::SNAPSHOT;
-        clear.line = Line::Snapshot;
+        clear.set_flags(Flags::SNAPSHOT);
+        clear.set_line(Line::Snapshot);
         sink.put(clear);
         self.feed.forget_unnamed(place);
         let mut as_snapshot = AsSnapshot(sink);

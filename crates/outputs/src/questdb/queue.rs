@@ -412,7 +412,7 @@ pub(super) mod tests {
         };
         let blank = Event::new(EventKind::Status, Publisher::XNAS_ITCH, InstrumentId(0));
         let mut event = blank.with_status(halt);
-        (event.flags, event.ts_recv) = (Flags::LAST, received);
+        event.ts_recv = received;
         event
     }
 
