@@ -48,20 +48,9 @@ pub(crate) static HARMLESS: [u8; 24] = {
 /// DBN's status reason of a regulatory concern.
 const REGULATORY: u16 = 10;
 
-/// A Depth message. MEMX's other feeds have the same header and another schema.
-#[inline]
-fn decode(message: &[u8]) -> Result<Message<'_>, DecodeError> {
-    match message {
-        [_, _, tag, schema, ..] if *schema != SCHEMA_ID => {
-            Err(DecodeError::UnknownMessage { tag: u64::from(*tag) })
-        }
-        _ => Message::decode(message),
-    }
-}
-
-/// Whether a message can be read.
+/// Whether a message can be read. MEMX's other feeds have the same header and another schema: theirs are of no known type.
 pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
-    decode(message).map(drop)
+    Message::decode(message).map(drop)
 }
 
 /// The time of a message, in nanoseconds since 1970.
@@ -100,7 +89,7 @@ impl Normaliser for MemoirNormaliser {
         message: &[u8],
         to: &mut Target<'_, S>,
     ) -> Result<Option<Contradiction>, DecodeError> {
-        self.translate(decode(message)?, to);
+        self.translate(Message::decode(message)?, to);
         Ok(None)
     }
 
