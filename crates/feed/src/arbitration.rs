@@ -34,6 +34,7 @@ use tapeworks_wire::DecodeError;
 
 use crate::ranges::Ranges;
 use crate::recovery::Recovery;
+use crate::table::Application;
 use gap::OpenGap;
 use line::LineFollower;
 
@@ -159,6 +160,8 @@ struct Held {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Arbiter {
     transport: TransportKind,
+    /// The feed whose sessions are followed; `None`: every session of the transport.
+    application: Option<Application>,
     #[serde(skip)]
     options: ArbiterOptions,
     session: Option<SessionId>,
@@ -199,10 +202,16 @@ const fn place(line: Line) -> usize {
 }
 
 impl Arbiter {
-    /// A channel of which nothing was heard.
+    /// A channel of a feed before its first packet. Sessions of other feeds are counted and not followed.
+    pub fn of_feed(application: Application, options: ArbiterOptions) -> Self {
+        Self { application: Some(application), ..Self::new(application.transport(), options) }
+    }
+
+    /// A channel of any session of a transport before its first packet.
     pub fn new(transport: TransportKind, options: ArbiterOptions) -> Self {
         Self {
             transport,
+            application: None,
             options,
             session: None,
             next: None,
@@ -227,10 +236,10 @@ impl Arbiter {
         }
     }
 
-    /// This one, which was kept, followed as `other` is. `None` when it is of another transport.
+    /// A restored arbiter with the options of `other`. `None` when it is of another transport or feed.
     pub(crate) fn with_options_of(mut self, other: &Self) -> Option<Self> {
         self.options = other.options;
-        (self.transport == other.transport).then_some(self)
+        (self.transport == other.transport && self.application == other.application).then_some(self)
     }
 
     /// Whether a state that was kept is one that this can go on from.

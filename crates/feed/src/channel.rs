@@ -152,7 +152,7 @@ impl Channel {
     pub(crate) fn check(&self, symbols: &SymbolTable) -> Result<(), StateError> {
         ensure(self.tracker.is_sound(), "a channel's gaps")?;
         let is_fitting = matches!(&self.identity, ChannelIdentity::Datagrams { session, .. }
-            if session.transport() == self.application.transport());
+            if self.application.spec().takes(session));
         ensure(is_fitting && self.normaliser.application() == self.application, "a channel's feed")?;
         ensure(self.normaliser.is_sound(symbols), "a channel's instruments")
     }
@@ -167,7 +167,7 @@ impl Channel {
         self.application
     }
 
-    /// The feed.
+    /// The publisher that the channel was opened for. Of a feed whose channels are shared, one of several.
     pub const fn publisher(&self) -> Publisher {
         self.publisher
     }
@@ -216,7 +216,7 @@ impl Channel {
         if let Some(gap) = arrival.gap {
             let kind = ProblemKind::Gap(gap);
             problems.note(Problem { file: packet.file, packet: packet.number, offset: packet.offset, kind });
-            sink.put(self.gap_event(gap, context, packet.received));
+            self.put_gap(gap, context, packet.received, sink);
         }
         if count == 0 {
             *(if is_end { &mut self.counters.ends_of_session } else { &mut self.counters.heartbeats }) += 1;
@@ -229,16 +229,29 @@ impl Channel {
         Some(arrival.skip)
     }
 
-    /// A gap at the receive time, or, without one, at `otherwise`.
+    /// The publishers whose messages it carries.
+    pub fn publishers(&self) -> impl Iterator<Item = Publisher> + 'static {
+        self.application.spec().publishers_on(self.publisher)
+    }
+
+    /// Puts out a gap for each publisher of the channel, at the receive time or, without one, at `otherwise`.
     #[cold]
-    pub(crate) fn gap_event(&self, gap: Gap, context: &Context, otherwise: Nanos) -> Event {
-        let mut event = Event::new(EventKind::Gap, self.publisher, InstrumentId::ALL).with_gap(gap);
-        event.ts_recv = context.received.unwrap_or(otherwise);
-        event.ts_event = event.ts_recv;
-        event.channel_sequence = context.sequence;
-        event.channel = context.channel;
-        event.set_line(context.line);
-        event
+    pub(crate) fn put_gap<S: Sink<Event>>(
+        &self,
+        gap: Gap,
+        context: &Context,
+        otherwise: Nanos,
+        sink: &mut S,
+    ) {
+        for publisher in self.publishers() {
+            let mut event = Event::new(EventKind::Gap, publisher, InstrumentId::ALL).with_gap(gap);
+            event.ts_recv = context.received.unwrap_or(otherwise);
+            event.ts_event = event.ts_recv;
+            event.channel_sequence = context.sequence;
+            event.channel = context.channel;
+            event.set_line(context.line);
+            sink.put(event);
+        }
     }
 
     /// Translates the messages of one packet.
@@ -304,7 +317,7 @@ impl Channel {
         }
         if gap.count > 0 {
             self.tracker.lose(gap);
-            sink.put(self.gap_event(gap, context, packet.received));
+            self.put_gap(gap, context, packet.received, sink);
         }
     }
 
@@ -343,7 +356,7 @@ impl Channel {
     ) -> bool {
         if let Some(gap) = arrival.gap {
             problems.note(Problem { file, packet, offset, kind: ProblemKind::Gap(gap) });
-            sink.put(self.gap_event(gap, &context, self.normaliser.time_of(message)));
+            self.put_gap(gap, &context, self.normaliser.time_of(message), sink);
         }
         arrival.skip > 0
     }
@@ -419,7 +432,7 @@ impl Channel {
         if !matches!(error, DecodeError::UnknownMessage { .. }) {
             let gap = Gap { first: context.sequence, count: 1 };
             self.tracker.lose(gap);
-            sink.put(self.gap_event(gap, &context, self.normaliser.time_of(message)));
+            self.put_gap(gap, &context, self.normaliser.time_of(message), sink);
         }
     }
 }

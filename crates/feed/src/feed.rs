@@ -268,8 +268,8 @@ impl Feed {
         session: &SessionId,
         application: Application,
     ) -> Option<(usize, Line)> {
-        let known = Application::of_session(session, application).or(self.options.application);
-        let Some(application) = known else {
+        let Some(application) = Application::of_session(session, application, self.options.application)
+        else {
             self.note_unrecognised(at, packet);
             return None;
         };
@@ -357,26 +357,38 @@ impl Feed {
         }
     }
 
-    /// Messages of a channel will not come: the gap is told at `now`.
+    /// Messages of a channel will not come: puts out the gap at `now`.
     #[cold]
     pub(crate) fn pass_over<S: Sink<Event>>(&mut self, index: usize, gap: Gap, now: Nanos, sink: &mut S) {
         let channel = &mut self.channels[index];
         channel.tracker.give_up(gap);
         let context =
             Context { received: Some(now), sequence: gap.first, channel: channel.number, line: Line::A };
-        sink.put(channel.gap_event(gap, &context, now));
+        channel.put_gap(gap, &context, now, sink);
     }
 
-    /// An event of a channel as a whole, or of one of its instruments, that no message told.
+    /// The events of a channel as a whole that stem from no message: one for each of its publishers.
+    pub(crate) fn events_of(
+        &self,
+        index: usize,
+        kind: EventKind,
+        now: Nanos,
+    ) -> impl Iterator<Item = Event> + '_ {
+        self.channels[index]
+            .publishers()
+            .map(move |publisher| self.event_of(index, kind, (publisher, InstrumentId::ALL), now))
+    }
+
+    /// An event of a channel that stems from no message: of an instrument of a publisher.
     pub(crate) fn event_of(
         &self,
         index: usize,
         kind: EventKind,
-        instrument: InstrumentId,
+        (publisher, instrument): (Publisher, InstrumentId),
         now: Nanos,
     ) -> Event {
         let channel = &self.channels[index];
-        let mut event = Event::new(kind, channel.publisher(), instrument);
+        let mut event = Event::new(kind, publisher, instrument);
         (event.ts_event, event.ts_recv) = (now, now);
         event.channel = channel.number;
         event.channel_sequence = channel.tracker.next().unwrap_or_default();

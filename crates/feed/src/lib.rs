@@ -37,6 +37,8 @@ pub mod recognise;
 mod recovery;
 mod saved;
 pub mod sequence;
+#[cfg(test)]
+mod several_publishers;
 pub mod state;
 mod symbols;
 mod table;

@@ -32,7 +32,8 @@ use crate::arbitration::{Arbiter, ArbiterOptions, Delivery, Join};
 use crate::feed::{Feed, FeedOptions};
 use crate::state::{Reader, StateError, Writer, ensure};
 use crate::table::Application;
-use delivery::{Followed, Target, packet_at};
+pub(crate) use delivery::packet_at;
+use delivery::{Followed, Target};
 use part::{OfPart, Part};
 
 pub use snapshot::{SnapshotCounters, SnapshotOptions};
@@ -50,6 +51,13 @@ pub struct LiveChannelOptions {
     pub arbiter: ArbiterOptions,
     /// Snapshots; `None` where there is no server for them.
     pub snapshot: Option<SnapshotOptions>,
+}
+
+impl LiveChannelOptions {
+    /// The publishers whose messages the channel carries.
+    pub fn publishers(&self) -> impl Iterator<Item = Publisher> + 'static {
+        self.application.spec().publishers_on(self.publisher)
+    }
 }
 
 /// What enters the live feed.
@@ -240,7 +248,8 @@ impl<S: Sink<Event>> Sink<Event> for Forward<'_, S> {
 impl LiveFeed {
     /// Channels before their first packet. Inputs and events number them by 16 bits.
     pub fn new(options: FeedOptions, channels: Vec<LiveChannelOptions>) -> Self {
-        let mut publishers: Vec<Publisher> = channels.iter().map(|options| options.publisher).collect();
+        let mut publishers: Vec<Publisher> =
+            channels.iter().flat_map(LiveChannelOptions::publishers).collect();
         publishers.sort_unstable();
         let is_shared = |publisher| {
             publishers.partition_point(|one| *one <= publisher)
@@ -254,12 +263,12 @@ impl LiveFeed {
                     options.arbiter.join = Join::Snapshot;
                 }
                 LiveChannel {
-                    arbiter: Arbiter::new(options.application.transport(), options.arbiter),
+                    arbiter: Arbiter::of_feed(options.application, options.arbiter),
                     followed: Followed::default(),
                     attempts: 0,
                     snapshots: SnapshotCounters::default(),
                     contradicted_again: Nanos(0),
-                    part: is_shared(options.publisher).then(Part::default),
+                    part: options.publishers().any(is_shared).then(|| Part::of(options.publishers())),
                     options,
                 }
             })
@@ -294,7 +303,7 @@ impl LiveFeed {
             let part: Option<Part>;
             (channel.followed, channel.attempts, channel.snapshots, channel.contradicted_again, part) =
                 reader.take()?;
-            if channel.part.is_some() != part.is_some() {
+            if channel.part.as_ref().map(Part::publishers) != part.as_ref().map(Part::publishers) {
                 return Err(StateError::Foreign);
             }
             channel.part = part;
@@ -396,9 +405,10 @@ impl LiveFeed {
         let Some(channel) = self.channels.get_mut(index) else { return };
         if let Some(place) = channel.followed.place {
             channel.followed.is_stale = true;
-            let event = self.feed.event_of(place, EventKind::Gap, InstrumentId::ALL, now);
-            let gap = Gap { first: channel.arbiter.next().unwrap_or(event.channel_sequence), count: 0 };
-            sink.put(event.with_gap(gap));
+            for event in self.feed.events_of(place, EventKind::Gap, now) {
+                let gap = Gap { first: channel.arbiter.next().unwrap_or(event.channel_sequence), count: 0 };
+                sink.put(event.with_gap(gap));
+            }
         }
         if channel.followed.awaited.is_some() {
             self.snapshot_failed(index, now, sink);
@@ -417,9 +427,10 @@ impl LiveFeed {
             let first = old.next().unwrap_or_default();
             let is_same = old.session() == new.session();
             let count = if is_same { new.next().unwrap_or_default().saturating_sub(first) } else { 0 };
-            let mut event = self.feed.event_of(place, EventKind::Gap, InstrumentId::ALL, now);
-            event.ts_recv = event.ts_recv.max(self.clock);
-            sink.put(event.with_gap(Gap { first, count }));
+            for mut event in self.feed.events_of(place, EventKind::Gap, now) {
+                event.ts_recv = event.ts_recv.max(self.clock);
+                sink.put(event.with_gap(Gap { first, count }));
+            }
         }
     }
 
@@ -542,11 +553,11 @@ impl LiveFeed {
             return;
         }
         channel.followed.is_stale = false;
-        sink.put(self.feed.event_of(place, EventKind::Recovered, InstrumentId::ALL, now));
+        self.feed.events_of(place, EventKind::Recovered, now).for_each(|event| sink.put(event));
         let affected = std::mem::take(&mut channel.followed.affected);
-        for instrument in affected {
+        for book in affected {
             let gap = Gap { first: channel.arbiter.next().unwrap_or_default(), count: 0 };
-            sink.put(self.feed.event_of(place, EventKind::Gap, instrument, now).with_gap(gap));
+            sink.put(self.feed.event_of(place, EventKind::Gap, book, now).with_gap(gap));
         }
     }
 }

@@ -14,6 +14,7 @@ use tapeworks_feed::{Application, FeedOptions};
 use tapeworks_market::{
     BookStage, BookUpdate, Capacity, Event, EventKind, Flags, InstrumentId, Line, Nanos, Publisher, Side,
 };
+use tapeworks_session::{Content, IexTp, Outgoing, SessionId, Transport as _};
 use tapeworks_stage::{Inline, Sink, Stage};
 use tapeworks_wire::Ascii;
 use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacketFields, END_OF_SESSION};
@@ -1056,4 +1057,38 @@ fn what_lies_between_two_states_is_told_of_channels_that_have_gone_on() {
     assert_eq!(kinds(&told), [EventKind::Gap]);
     let gap = told[0].gap().unwrap();
     assert_eq!((gap.first, gap.count, told[0].instrument), (51, 30, InstrumentId::ALL));
+}
+
+#[test]
+fn a_session_of_another_feed_on_the_same_transport_is_counted_and_not_followed() {
+    let options = LiveChannelOptions {
+        application: Application::IexTops16,
+        publisher: Publisher::IEXG_TOPS,
+        ..channel(ArbiterOptions::default(), None)
+    };
+    let mut live = LiveFeed::new(FeedOptions::default(), vec![options]);
+    let heartbeat = |protocol, next| {
+        let session = SessionId::IexTp { protocol, channel: 1, session: 7 };
+        let header = Outgoing {
+            session,
+            sequence: next,
+            messages: 0,
+            content: Content::Heartbeat,
+            stream_offset: 0,
+            payload_bytes: 0,
+            send_time_ns: 0,
+        };
+        let mut payload = vec![0; 40];
+        assert_eq!(IexTp::write_header(&header, &mut payload), 40);
+        payload
+    };
+    let (tops, deep) = (heartbeat(0x8003, 1), heartbeat(0x8004, 100));
+    // Before a session is followed, and after.
+    for payload in [&deep, &tops, &deep] {
+        assert_eq!(feed(&mut live, input(Line::A, 0, payload)), []);
+    }
+    let arbiter = live.channels()[0].arbiter();
+    assert_eq!(arbiter.session(), Some(SessionId::IexTp { protocol: 0x8003, channel: 1, session: 7 }));
+    assert_eq!((arbiter.next(), arbiter.counters().gaps_opened), (Some(1), 0));
+    assert_eq!((arbiter.lines()[0].of_other_feeds, arbiter.counters().session_changes), (2, 0));
 }

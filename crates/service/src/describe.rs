@@ -64,6 +64,7 @@ fn line(line: &LineStatus) -> Value {
         "malformed": counters.malformed,
         "silences": counters.silences,
         "of_past_sessions": counters.of_past_sessions,
+        "of_other_feeds": counters.of_other_feeds,
         "implausible": counters.implausible,
         "unasked": counters.unasked,
         "kernel_drops": line.kernel_drops,

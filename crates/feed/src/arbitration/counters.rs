@@ -32,6 +32,8 @@ pub struct LineCounters {
     pub malformed: u64,
     /// Packets of a session that is over.
     pub of_past_sessions: u64,
+    /// Packets of a session of another feed on the same transport.
+    pub of_other_feeds: u64,
     /// Packets whose number lies too far ahead to be believed ([`MOST_AHEAD`](super::MOST_AHEAD)).
     pub implausible: u64,
     /// Answers that have nothing which is missing and was asked for.

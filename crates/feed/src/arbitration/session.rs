@@ -23,6 +23,10 @@ impl Arbiter {
         deliver: &mut impl FnMut(Delivery<'_>),
     ) -> bool {
         let follower = &mut self.lines[place(line)];
+        if self.application.is_some_and(|application| !application.spec().takes(&header.session)) {
+            follower.counters.of_other_feeds += 1;
+            return false;
+        }
         if self.session.is_none() {
             self.join(header, received, deliver);
             return true;

@@ -111,7 +111,7 @@ impl Feed {
         channel.tracker.lose(gap);
         let context =
             Context { received, sequence: channel.next_number, channel: channel.number, line: Line::A };
-        sink.put(channel.gap_event(gap, &context, Nanos(0)));
+        channel.put_gap(gap, &context, Nanos(0), sink);
     }
 
     /// A stream that is in no protocol of ours.

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
-use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Line, Nanos};
+use tapeworks_market::{Event, EventKind, Flags, Line, Nanos};
 use tapeworks_session::Header;
 use tapeworks_stage::Sink;
 use tapeworks_wire::framing::{BigEndian, Blocks};
@@ -176,10 +176,11 @@ impl LiveFeed {
         channel.followed.known_gaps =
             self.feed.channels().get(place).map_or(0, |channel| channel.sequence().gaps);
         channel.snapshots.applied += 1;
-        let mut clear = self.feed.event_of(place, EventKind::Clear, InstrumentId::ALL, now);
-        clear.set_flags(Flags::SNAPSHOT);
-        clear.set_line(Line::Snapshot);
-        sink.put(clear);
+        for mut clear in self.feed.events_of(place, EventKind::Clear, now) {
+            clear.set_flags(Flags::SNAPSHOT);
+            clear.set_line(Line::Snapshot);
+            sink.put(clear);
+        }
         self.feed.forget_unnamed(place);
         let mut as_snapshot = AsSnapshot(sink);
         for message in Blocks::new(&awaited.messages, BigEndian).filter_map(Result::ok) {
@@ -196,8 +197,8 @@ impl LiveFeed {
                 });
             }
         }
-        // The books are right, whatever was in doubt.
-        sink.put(self.feed.event_of(place, EventKind::Recovered, InstrumentId::ALL, now));
+        // The books are right, whichever were stale.
+        self.feed.events_of(place, EventKind::Recovered, now).for_each(|event| sink.put(event));
         channel.followed.is_stale = false;
         channel.followed.affected.clear();
         channel.arbiter.forget_missing();
