@@ -27,7 +27,6 @@ mod session;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::{Line, Nanos};
 use tapeworks_session::{Header, Request, SessionId, TransportKind};
 use tapeworks_wire::DecodeError;
@@ -148,7 +147,8 @@ pub enum Delivery<'a> {
 }
 
 /// A packet that waits.
-#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
 struct Held {
     header: Header,
     line: Line,
@@ -157,12 +157,13 @@ struct Held {
 }
 
 /// Makes one sequence of a channel's lines: see the [module](self).
-#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
 pub struct Arbiter {
     transport: TransportKind,
     /// The feed whose sessions are followed; `None`: every session of the transport.
     application: Option<Application>,
-    #[serde(skip)]
+    #[cfg_attr(feature = "serde", serde(skip))]
     options: ArbiterOptions,
     session: Option<SessionId>,
     /// The number of the next message; `None` before the first packet and while joining.
@@ -188,7 +189,7 @@ pub struct Arbiter {
     is_silent: bool,
     last_recovery: Option<RecoveryReport>,
     wants_snapshot: bool,
-    #[serde(skip)]
+    #[cfg_attr(feature = "serde", serde(skip))]
     spare: Vec<Vec<u8>>,
     counters: ArbiterCounters,
 }
@@ -237,12 +238,14 @@ impl Arbiter {
     }
 
     /// A restored arbiter with the options of `other`. `None` when it is of another transport or feed.
+    #[cfg(feature = "serde")]
     pub(crate) fn with_options_of(mut self, other: &Self) -> Option<Self> {
         self.options = other.options;
         (self.transport == other.transport && self.application == other.application).then_some(self)
     }
 
     /// Whether a state that was kept is one that this can go on from.
+    #[cfg(feature = "serde")]
     pub(crate) fn is_sound(&self) -> bool {
         let held: usize = self.held.iter().chain(&self.successor).map(|held| held.payload.len()).sum();
         self.held_bytes == held
@@ -301,6 +304,7 @@ impl Arbiter {
         self.held.len() + self.successor.len()
     }
 
+    #[cfg(feature = "serde")]
     fn recovery(&self) -> Option<&Recovery> {
         self.open_gap.as_ref()?.recovery.as_ref()
     }

@@ -5,7 +5,6 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::event::Gap;
 use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Publisher};
 use tapeworks_packet::net::Datagram;
@@ -17,6 +16,7 @@ use tapeworks_wire::framing::{Blocks, FramingError, LengthPrefix};
 use crate::normaliser::{Context, Start, Target};
 use crate::problem::{Problem, ProblemKind, Problems};
 use crate::sequence::{Arrival, SequenceCounters, SequenceTracker};
+#[cfg(feature = "serde")]
 use crate::state::{StateError, ensure};
 use crate::symbols::SymbolTable;
 use crate::table::{Application, ChannelNormaliser};
@@ -51,7 +51,8 @@ pub struct Frame<'a> {
 const IN_ORDER: Arrival = Arrival { skip: 0, gap: None };
 
 /// What tells one channel from another.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ChannelIdentity {
     /// A session of a UDP transport: both lines of a channel have the same.
     Datagrams {
@@ -96,7 +97,8 @@ impl fmt::Display for ChannelIdentity {
 }
 
 /// What a channel carried.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ChannelCounters {
     /// Packets, duplicates included.
     pub packets: u64,
@@ -111,7 +113,8 @@ pub struct ChannelCounters {
 }
 
 /// A channel of a venue.
-#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
 pub struct Channel {
     identity: ChannelIdentity,
     application: Application,
@@ -149,6 +152,7 @@ impl Channel {
     }
 
     /// Whether a restored state is one that this can go on from.
+    #[cfg(feature = "serde")]
     pub(crate) fn check(&self, symbols: &SymbolTable) -> Result<(), StateError> {
         ensure(self.tracker.is_sound(), "a channel's gaps")?;
         let is_fitting = matches!(&self.identity, ChannelIdentity::Datagrams { session, .. }

@@ -5,7 +5,6 @@ mod streams;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::event::Gap;
 use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Line, Nanos, Publisher, Symbol};
 use tapeworks_packet::net::Transport;
@@ -20,6 +19,7 @@ use crate::clock;
 use crate::normaliser::{Context, Start};
 use crate::problem::{Problem, ProblemKind, Problems};
 use crate::recognise;
+#[cfg(feature = "serde")]
 use crate::state::{Reader, StateError, Writer, ensure};
 use crate::symbols::SymbolTable;
 use crate::table::Application;
@@ -51,7 +51,8 @@ struct Destination {
 }
 
 /// What went in, and what was passed over.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FeedCounters {
     /// Datagrams taken.
     pub packets: u64,
@@ -100,11 +101,13 @@ impl Feed {
     }
 
     /// What it was told to do.
+    #[cfg(feature = "serde")]
     pub(crate) const fn options(&self) -> &FeedOptions {
         &self.options
     }
 
     /// Appends what channels and symbols are at. Streams and files are not among it: live lines have neither.
+    #[cfg(feature = "serde")]
     pub(crate) fn save(&self, writer: &mut Writer) -> Result<(), StateError> {
         self.symbols.save(writer)?;
         writer.put(&self.channels)?;
@@ -113,6 +116,7 @@ impl Feed {
     }
 
     /// The feed that was saved.
+    #[cfg(feature = "serde")]
     pub(crate) fn restore(options: FeedOptions, reader: &mut Reader<'_>) -> Result<Self, StateError> {
         let mut feed = Self::new(options);
         feed.symbols = SymbolTable::restore(feed.options.symbols.clone(), reader)?;

@@ -6,7 +6,6 @@
 //!
 //! Cost: the message's own line, one lookup of the symbol and the event or events.
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::event::{Definition, Imbalance, Session, Status, StatusAction};
 use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Nanos, Price, Publisher, Side};
 use tapeworks_session::SessionId;
@@ -21,7 +20,8 @@ use crate::normaliser::{Context, Normaliser, OPERATIONAL, Start, Target};
 use crate::symbols::UNWANTED;
 
 /// Translates the messages of one TOPS or DEEP channel.
-#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
 struct IexNormaliser {
     publisher: Publisher,
     /// By instrument: whether the last quote said that the symbol is halted.
@@ -193,7 +193,8 @@ fn feed_of(payload: &[u8]) -> Option<MessageProtocolId> {
 macro_rules! iex_feed {
     ($(#[$doc:meta])* $name:ident, $protocol:ident, $id:ident, $translate:ident) => {
         $(#[$doc])*
-        #[derive(Debug, Serialize, Deserialize)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        #[derive(Debug)]
         pub(crate) struct $name(IexNormaliser);
 
         impl $name {

@@ -7,7 +7,6 @@
 //! Cost: the message's own line, a load from the table of locates (4 bytes for each) and the event. No jump
 //! by message type for the messages about orders.
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::event::{Definition, Gap, Imbalance, Session, Status, StatusAction};
 use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Price, Publisher, Side};
 use tapeworks_stage::Sink;
@@ -52,7 +51,8 @@ pub(crate) fn recognise(payload: &[u8]) -> bool {
 }
 
 /// Translates the messages of one ITCH channel.
-#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
 pub(crate) struct ItchNormaliser {
     publisher: Publisher,
     /// Midnight of the session's day in New York.
@@ -90,6 +90,7 @@ impl Normaliser for ItchNormaliser {
         Nanos(self.midnight.0.wrapping_add(time.nanoseconds()))
     }
 
+    #[cfg(feature = "serde")]
     fn is_sound(&self, symbols: &SymbolTable) -> bool {
         self.locates.is_sound(symbols)
     }

@@ -35,10 +35,12 @@ mod problem;
 mod ranges;
 pub mod recognise;
 mod recovery;
+#[cfg(feature = "serde")]
 mod saved;
 pub mod sequence;
 #[cfg(test)]
 mod several_publishers;
+#[cfg(feature = "serde")]
 pub mod state;
 mod symbols;
 mod table;

@@ -21,15 +21,14 @@ mod snapshot;
 
 use std::collections::VecDeque;
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::event::Gap;
-use tapeworks_market::orders::MAX_INSTRUMENTS;
 use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Line, Nanos, Publisher};
 use tapeworks_session::{Request, SessionId};
 use tapeworks_stage::{Sink, Stage};
 
 use crate::arbitration::{Arbiter, ArbiterOptions, Delivery, Join};
 use crate::feed::{Feed, FeedOptions};
+#[cfg(feature = "serde")]
 use crate::state::{Reader, StateError, Writer, ensure};
 use crate::table::Application;
 pub(crate) use delivery::packet_at;
@@ -134,7 +133,8 @@ impl Input<'_> {
 }
 
 /// What the live feed wants of a venue's servers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ask {
     /// Messages again: [`Request::encode`] to the channel's retransmission server.
     Retransmission {
@@ -171,11 +171,12 @@ pub struct LiveChannel {
 
 impl LiveChannel {
     /// Whether a state that was kept is one that this can go on from, when the feed has so many channels.
+    #[cfg(feature = "serde")]
     pub(crate) fn check(&self, channels: usize) -> Result<(), StateError> {
         ensure(self.arbiter.is_sound(), "what waits in a sequence")?;
         ensure(self.followed.place.is_none_or(|place| place < channels), "a channel's place")?;
         let places = self.part.as_ref().map_or(0, |part| part.has.len());
-        ensure(places <= MAX_INSTRUMENTS as usize, "a channel's instruments")
+        ensure(places <= tapeworks_market::orders::MAX_INSTRUMENTS as usize, "a channel's instruments")
     }
 
     /// Its name and how it is followed.
@@ -284,6 +285,7 @@ impl LiveFeed {
     }
 
     /// Appends what the channels are at.
+    #[cfg(feature = "serde")]
     pub(crate) fn save_channels(&self, writer: &mut Writer) -> Result<(), StateError> {
         for channel in &self.channels {
             writer.put(&channel.arbiter)?;
@@ -295,6 +297,7 @@ impl LiveFeed {
     }
 
     /// Takes the place of what was saved.
+    #[cfg(feature = "serde")]
     pub(crate) fn restore_channels(&mut self, feed: Feed, reader: &mut Reader<'_>) -> Result<(), StateError> {
         self.feed = feed;
         for channel in &mut self.channels {

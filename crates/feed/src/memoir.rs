@@ -12,7 +12,6 @@
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::event::{Definition, Gap, Session, Status, StatusAction};
 use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Price, Publisher, Side};
 use tapeworks_session::{Memoir, Transport as _};
@@ -26,7 +25,7 @@ use crate::locates::Contradiction;
 use crate::naming::Naming;
 use crate::normaliser::{Context, Normaliser, OPERATIONAL, Start, Target};
 use crate::probe::blocks_fit;
-use crate::symbols::{SymbolTable, UNWANTED};
+use crate::symbols::UNWANTED;
 
 /// Messages name a security identifier, and the directory its symbol.
 pub(crate) const NAMING: Naming = Naming {
@@ -69,7 +68,8 @@ pub(crate) fn recognise(payload: &[u8]) -> bool {
 }
 
 /// Translates the messages of one Depth channel.
-#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
 pub(crate) struct MemoirNormaliser {
     publisher: Publisher,
     /// By security identifier; as long as the greatest one defined needs.
@@ -97,7 +97,8 @@ impl Normaliser for MemoirNormaliser {
         Nanos(time(message).unwrap_or_default())
     }
 
-    fn is_sound(&self, symbols: &SymbolTable) -> bool {
+    #[cfg(feature = "serde")]
+    fn is_sound(&self, symbols: &crate::symbols::SymbolTable) -> bool {
         self.instruments.iter().all(|instrument| symbols.is_known(*instrument))
     }
 
@@ -338,6 +339,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::symbols::SymbolTable;
 
     const CONTEXT: Context = Context { received: Some(Nanos(77)), sequence: 5, channel: 3, line: Line::B };
     const TIME: NanosecondsSinceEpoch = NanosecondsSinceEpoch(9);

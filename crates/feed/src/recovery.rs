@@ -18,7 +18,6 @@
 //! # Cost
 //! Per packet one compare when it lies behind the gap, otherwise a walk of at most as many pieces as requests may be in flight.
 
-use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 use tapeworks_market::Nanos;
@@ -65,7 +64,8 @@ impl RetransmissionOptions {
 }
 
 /// Messages that one request asks for.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug)]
 struct Piece {
     missing: Range<u64>,
     /// Requests for it since something new came.
@@ -88,7 +88,8 @@ pub(crate) enum TimedOut {
 }
 
 /// A sequence gap that is being filled: see the [module](self).
-#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
 pub(crate) struct Recovery {
     began: Nanos,
     first: u64,
@@ -289,6 +290,7 @@ impl Recovery {
     }
 
     /// Whether a state that was kept is one that this can go on from.
+    #[cfg(feature = "serde")]
     pub(crate) fn is_sound(&self) -> bool {
         let is_within = |range: &Range<u64>| range.start <= range.end && range.end <= self.end;
         self.pieces.len() <= usize::from(u16::MAX)

@@ -3,7 +3,6 @@
 //! A channel numbers its messages from 1. A packet tells the number of its first message and how many it has. The
 //! first packet sets the start (a capture may begin in mid-day); from then on each number is expected once.
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::event::Gap;
 
 /// How many gaps are remembered to tell a late message from a duplicate.
@@ -19,7 +18,8 @@ pub struct Arrival {
 }
 
 /// What a channel went through.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SequenceCounters {
     /// Messages that came once more than needed.
     pub duplicate_messages: u64,
@@ -32,7 +32,8 @@ pub struct SequenceCounters {
 }
 
 /// Follows one channel.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, Default)]
 pub struct SequenceTracker {
     next: Option<u64>,
     gaps: [Option<Gap>; REMEMBERED_GAPS],
@@ -47,6 +48,7 @@ impl SequenceTracker {
     }
 
     /// Whether a state that was kept is one that this can go on from.
+    #[cfg(feature = "serde")]
     pub(crate) const fn is_sound(&self) -> bool {
         self.newest_gap < REMEMBERED_GAPS
     }

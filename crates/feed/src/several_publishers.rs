@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::book::Capacity;
 use tapeworks_market::{
     BookStage, BookUpdate, Event, EventKind, InstrumentId, Line, Nanos, Price, Publisher, Side,
@@ -29,7 +28,8 @@ pub(crate) static PARTICIPANTS: [PublisherSpec; 2] = [
     PublisherSpec { publisher: TWO, names: &["two"], groups: &[] },
 ];
 
-#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
 pub(crate) struct SipNormaliser;
 
 impl Normaliser for SipNormaliser {

@@ -21,7 +21,6 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::{Event, Nanos, Publisher};
 use tapeworks_session::{SessionId, TransportKind};
 use tapeworks_stage::Sink;
@@ -34,7 +33,6 @@ use crate::locates::Contradiction;
 use crate::memoir::{self, MemoirNormaliser};
 use crate::naming::Naming;
 use crate::normaliser::{Normaliser, Start, Target};
-use crate::symbols::SymbolTable;
 
 /// A publisher of a feed.
 #[derive(Clone, Copy, Debug)]
@@ -120,7 +118,8 @@ impl FeedSpec {
 macro_rules! feeds {
     ($($(#[$doc:meta])* $name:ident, $normaliser:ty, $transport:ident { $($field:ident: $value:expr,)* })*) => {
         /// What is spoken on a channel.
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[non_exhaustive]
         pub enum Application {
             $($(#[$doc])* $name,)*
@@ -160,7 +159,8 @@ macro_rules! feeds {
         }
 
         /// The normaliser of a channel.
-        #[derive(Debug, Serialize, Deserialize)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        #[derive(Debug)]
         pub(crate) enum ChannelNormaliser {
             $($name($normaliser),)*
         }
@@ -172,6 +172,7 @@ macro_rules! feeds {
                 }
             }
 
+            #[cfg(feature = "serde")]
             pub(crate) const fn application(&self) -> Application {
                 match self {
                     $(Self::$name(_) => Application::$name,)*
@@ -206,7 +207,8 @@ macro_rules! feeds {
             }
 
             /// See [`Normaliser::is_sound`].
-            pub(crate) fn is_sound(&self, symbols: &SymbolTable) -> bool {
+            #[cfg(feature = "serde")]
+            pub(crate) fn is_sound(&self, symbols: &crate::symbols::SymbolTable) -> bool {
                 match self {
                     $(Self::$name(normaliser) => normaliser.is_sound(symbols),)*
                 }

@@ -1,6 +1,5 @@
 //! What is counted of a channel and its lines, and what is told of its gaps.
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::Nanos;
 
 /// From so many messages, or so many ns, on a recovery is one that people want to know of.
@@ -8,7 +7,8 @@ const LONG_MESSAGES: u64 = 1_000;
 const LONG_NS: u64 = 1_000_000_000;
 
 /// What one line brought.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LineCounters {
     /// Packets, heartbeats included.
     pub packets: u64,
@@ -41,7 +41,8 @@ pub struct LineCounters {
 }
 
 /// What a channel went through.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ArbiterCounters {
     /// Messages handed on, each once.
     pub messages: u64,
@@ -143,7 +144,8 @@ impl GapReason {
 }
 
 /// What came of a sequence gap that was asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecoveryReport {
     /// The first number that was missing.
     pub first: u64,

@@ -1,6 +1,5 @@
 //! A sequence gap that is being worked on: waited for, requested, filled or given up.
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::Nanos;
 
 use super::counters::{GapReason, RecoveryReport};
@@ -8,7 +7,8 @@ use super::{Arbiter, Delivery, place};
 use crate::recovery::{Recovery, TimedOut};
 
 /// A sequence gap that is being worked on.
-#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
 pub(super) struct OpenGap {
     /// When it was seen.
     pub(super) since: Nanos,

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::event::Gap;
 use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Publisher};
 use tapeworks_packet::net::{Datagram, Transport};
@@ -17,7 +16,8 @@ use crate::channel::{ChannelIdentity, Packet};
 use crate::feed::Feed;
 
 /// The session that a channel follows, and the state of its books.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Default)]
 pub(super) struct Followed {
     /// Its place in the feed.
     pub(super) place: Option<usize>,

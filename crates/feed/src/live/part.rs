@@ -5,14 +5,14 @@
 //!
 //! Cost: a load for each event of a channel that is one of several; nothing for any other.
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::event::{Gap, Session};
 use tapeworks_market::orders::MAX_INSTRUMENTS;
 use tapeworks_market::{Event, EventKind, InstrumentId, Publisher};
 use tapeworks_stage::Sink;
 
 /// The instruments of a channel that is one of several of a feed.
-#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
 pub(super) struct Part {
     /// The publishers whose messages the channel carries.
     publishers: Vec<Publisher>,
@@ -36,6 +36,7 @@ impl Part {
     }
 
     /// The publishers whose messages the channel carries.
+    #[cfg(feature = "serde")]
     pub(super) fn publishers(&self) -> &[Publisher] {
         &self.publishers
     }

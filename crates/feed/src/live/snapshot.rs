@@ -4,7 +4,6 @@
 
 use std::collections::VecDeque;
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::{Event, EventKind, Flags, Line, Nanos};
 use tapeworks_session::Header;
 use tapeworks_stage::Sink;
@@ -31,7 +30,8 @@ impl Default for SnapshotOptions {
 }
 
 /// What a channel's snapshots went through.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SnapshotCounters {
     /// Asked for.
     pub requests: u64,
@@ -48,7 +48,8 @@ pub struct SnapshotCounters {
 }
 
 /// A snapshot on its way.
-#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
 pub(super) struct Awaited {
     pub(super) attempt: u32,
     pub(super) tries: u32,
