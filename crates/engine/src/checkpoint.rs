@@ -201,7 +201,7 @@ impl Checkpoint {
     pub fn input(&mut self, input: &Input<'_>, events: &mut Vec<Event>) {
         let before = events.len();
         self.engine.input(input, events);
-        while self.engine.take_ask().is_some() {}
+        while self.engine.take_request().is_some() {}
         self.market.apply(events.get(before..).unwrap_or_default());
         self.record = self.record.saturating_add(1);
     }

@@ -3,7 +3,7 @@
 //! The live plant drives it with what it receives, a replay with what the journal holds; given the same inputs both get the
 //! same events with the same numbers.
 
-use tapeworks_feed::live::{Ask, Input, LiveFeed};
+use tapeworks_feed::live::{Input, LiveFeed, Request};
 use tapeworks_feed::state::StateError;
 use tapeworks_market::{Event, Nanos};
 
@@ -76,8 +76,8 @@ impl Engine {
         events.truncate(most);
     }
 
-    /// The next thing to ask a server for, if there is one.
-    pub fn take_ask(&mut self) -> Option<Ask> {
-        self.feed.take_ask()
+    /// The next request to send, if there is one.
+    pub fn take_request(&mut self) -> Option<Request> {
+        self.feed.take_request()
     }
 }

@@ -120,7 +120,7 @@ impl HistoryReader for JournalEvents {
             }
         }
         // Nobody sends what a replay would ask for.
-        while self.engine.take_ask().is_some() {}
+        while self.engine.take_request().is_some() {}
         Ok(Read::Events)
     }
 }

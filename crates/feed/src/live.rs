@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 
 use tapeworks_market::event::Gap;
 use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Line, Nanos, Publisher};
-use tapeworks_session::{Request, SessionId};
+use tapeworks_session::SessionId;
 use tapeworks_stage::{Sink, Stage};
 
 use crate::arbitration::{Arbiter, ArbiterOptions, Delivery, Join};
@@ -132,16 +132,16 @@ impl Input<'_> {
     }
 }
 
-/// What the live feed wants of a venue's servers.
+/// A request to one of a venue's servers.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ask {
-    /// Messages again: [`Request::encode`] to the channel's retransmission server.
+pub enum Request {
+    /// Messages again: the bytes of [`tapeworks_session::Request::encode`] go to the channel's retransmission server.
     Retransmission {
         /// The channel.
         channel: u16,
-        /// Which.
-        request: Request,
+        /// Which messages.
+        request: tapeworks_session::Request,
     },
     /// A snapshot, from the channel's snapshot server.
     Snapshot {
@@ -149,7 +149,7 @@ pub enum Ask {
         channel: u16,
         /// The session that it must be of.
         session: SessionId,
-        /// To be told with what comes.
+        /// The number of the attempt, which the inputs that answer it carry.
         attempt: u32,
     },
 }
@@ -219,7 +219,7 @@ impl LiveChannel {
 pub struct LiveFeed {
     feed: Feed,
     channels: Vec<LiveChannel>,
-    asks: VecDeque<Ask>,
+    requests: VecDeque<Request>,
     /// The earliest time at which a channel has something to do.
     deadline: Option<Nanos>,
     /// When something was heard last, or time was told.
@@ -277,7 +277,7 @@ impl LiveFeed {
         Self {
             feed: Feed::new(options),
             channels,
-            asks: VecDeque::new(),
+            requests: VecDeque::new(),
             deadline: None,
             last: None,
             clock: Nanos(0),
@@ -292,7 +292,7 @@ impl LiveFeed {
             let LiveChannel { followed, attempts, snapshots, contradicted_again, part, .. } = channel;
             writer.put(&(followed, attempts, snapshots, contradicted_again, part))?;
         }
-        writer.put(&self.asks)?;
+        writer.put(&self.requests)?;
         writer.put(&(self.deadline, self.last, self.clock))
     }
 
@@ -311,7 +311,7 @@ impl LiveFeed {
             }
             channel.part = part;
         }
-        self.asks = reader.take()?;
+        self.requests = reader.take()?;
         (self.deadline, self.last, self.clock) = reader.take()?;
         Ok(())
     }
@@ -331,9 +331,9 @@ impl LiveFeed {
         self.feed.instruments()
     }
 
-    /// The next thing to ask a server for, if there is one. Look after each batch.
-    pub fn take_ask(&mut self) -> Option<Ask> {
-        self.asks.pop_front()
+    /// The next request to send, if there is one. Look after each batch.
+    pub fn take_request(&mut self) -> Option<Request> {
+        self.requests.pop_front()
     }
 
     /// The earliest time at which an [`Input::Tick`] has something to do.
@@ -534,10 +534,10 @@ impl LiveFeed {
     fn after<S: Sink<Event>>(&mut self, index: usize, now: Nanos, sink: &mut S) {
         let Some(channel) = self.channels.get_mut(index) else { return };
         while let Some(request) = channel.arbiter.take_request() {
-            self.asks.push_back(Ask::Retransmission { channel: index as u16, request });
+            self.requests.push_back(Request::Retransmission { channel: index as u16, request });
         }
         if channel.arbiter.take_snapshot_wish() && channel.options.snapshot.is_some() {
-            self.ask_for_snapshot(index, now, 1);
+            self.request_snapshot(index, now, 1);
         }
         self.apply_snapshot(index, now, sink);
         self.narrow(index, now, sink);

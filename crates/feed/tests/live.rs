@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 use proptest::prelude::*;
 use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario};
 use tapeworks_feed::arbitration::{ArbiterOptions, GapReason, RetransmissionOptions};
-use tapeworks_feed::live::{Ask, Input, LiveChannelOptions, LiveFeed, SnapshotOptions};
+use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed, Request, SnapshotOptions};
 use tapeworks_feed::state::StateError;
 use tapeworks_feed::{Application, FeedOptions};
 use tapeworks_market::{
@@ -221,8 +221,8 @@ fn run_restored(
             events.extend(feed(&mut live, Input::Tick { now: Nanos(START + at) }));
         }
         events.extend(feed(&mut live, input(line, at, &bytes)));
-        while let Some(ask) = live.take_ask() {
-            let Ask::Retransmission { request, .. } = ask else { panic!("{ask:?}") };
+        while let Some(request) = live.take_request() {
+            let Request::Retransmission { request, .. } = request else { panic!("{request:?}") };
             requests += 1;
             if draw.below(1_000) < u64::from(unanswered) {
                 continue;
@@ -370,7 +370,7 @@ proptest! {
                 bytes = header;
             }
             feed(&mut live, input([Line::A, Line::B, Line::Recovery][usize::from(line)], at, &bytes));
-            if let Some(Ask::Snapshot { attempt, .. }) = live.take_ask() {
+            if let Some(Request::Snapshot { attempt, .. }) = live.take_request() {
                 let received = Nanos(START + at);
                 feed(&mut live, Input::Snapshot { channel: 0, attempt, received, messages: &bytes });
                 feed(&mut live, Input::SnapshotEnd { channel: 0, attempt, received, next: first });
@@ -454,7 +454,7 @@ fn who_joins_late_has_the_books_of_who_was_there_from_the_start() {
         for (index, message) in messages.iter().enumerate().skip(2_990) {
             let payload = packet(b"SESSION001", index as u64 + 1, std::slice::from_ref(message));
             let mut events = feed(&mut live, input(Line::A, index as u64 * US, &payload));
-            if let Some(Ask::Snapshot { attempt, .. }) = live.take_ask() {
+            if let Some(Request::Snapshot { attempt, .. }) = live.take_request() {
                 asked = Some(attempt);
             }
             if index as u64 == 3_500 {
@@ -501,8 +501,8 @@ fn after_a_hole_a_snapshot_makes_the_books_right_and_no_trade_is_told_twice() {
         let payload = packet(b"SESSION001", index as u64 + 1, std::slice::from_ref(message));
         let at = index as u64 * 100 * US;
         let mut events = feed(&mut live, input(Line::A, at, &payload));
-        while let Some(ask) = live.take_ask() {
-            let Ask::Snapshot { attempt, .. } = ask else { panic!("{ask:?}") };
+        while let Some(request) = live.take_request() {
+            let Request::Snapshot { attempt, .. } = request else { panic!("{request:?}") };
             asked = Some(attempt);
         }
         if index == 2_500 {
@@ -693,7 +693,7 @@ fn each_channel_of_a_feed_joins_by_a_snapshot_of_its_own() {
                 parts.send(&mut live, &mut market, of, index, at);
             }
         }
-        while let Some(Ask::Snapshot { channel, attempt, .. }) = live.take_ask() {
+        while let Some(Request::Snapshot { channel, attempt, .. }) = live.take_request() {
             asked[usize::from(channel)] = Some(attempt);
         }
         // One after the other.
@@ -755,15 +755,15 @@ fn a_contradiction_asks_for_a_snapshot_once_in_a_while_and_a_snapshot_mends_it()
     (0..11).for_each(|part| send(&mut live, &mut market, part * 100, part * 100 + 100));
     let contradicted =
         |market: &Market| market.books.feed(Publisher::XNAS_ITCH).unwrap().contradicted_count();
-    assert_eq!((contradicted(&market), live.take_ask()), (1, None), "no gap");
+    assert_eq!((contradicted(&market), live.take_request()), (1, None), "no gap");
     assert!(!live.channels()[0].is_stale());
     let at = |ms: u64| Nanos(START + ms * MS);
     let say = |live: &mut LiveFeed, ms| {
         let events = feed(live, Input::Contradicted { channel: 0, received: at(ms) });
         assert_eq!(events, []);
-        live.take_ask()
+        live.take_request()
     };
-    let Some(Ask::Snapshot { channel: 0, attempt, .. }) = say(&mut live, 20) else { panic!("it asks") };
+    let Some(Request::Snapshot { channel: 0, attempt, .. }) = say(&mut live, 20) else { panic!("it asks") };
     assert_eq!(say(&mut live, 21), None, "one is on its way");
     let mut live = restored(&live);
     send(&mut live, &mut market, 1_100, 1_200);
@@ -775,7 +775,7 @@ fn a_contradiction_asks_for_a_snapshot_once_in_a_while_and_a_snapshot_mends_it()
     assert_eq!(contradicted(&market), 0);
     assert_eq!(say(&mut live, 40), None, "too soon");
     assert_eq!(say(&mut live, 30_019), None, "too soon");
-    assert!(matches!(say(&mut live, 30_020), Some(Ask::Snapshot { .. })));
+    assert!(matches!(say(&mut live, 30_020), Some(Request::Snapshot { .. })));
     let snapshots = live.channels()[0].snapshots();
     assert_eq!((snapshots.contradicted, snapshots.requests, snapshots.applied), (2, 2, 1));
 }
@@ -822,8 +822,8 @@ fn every_gap_is_counted_by_its_reason() {
         }
         for at in 1..2_000 {
             feed(&mut live, Input::Tick { now: Nanos(START + at * MS) });
-            while let Some(ask) = live.take_ask() {
-                if let Ask::Snapshot { channel, attempt, .. } = ask {
+            while let Some(request) = live.take_request() {
+                if let Request::Snapshot { channel, attempt, .. } = request {
                     let received = Nanos(START + at * MS);
                     feed(&mut live, Input::SnapshotFailed { channel, attempt, received });
                 }
@@ -934,7 +934,7 @@ fn a_request_that_is_not_answered_is_repeated_and_then_the_hole_is_given_up() {
     let mut events = Vec::new();
     for step in 1..40 {
         events.extend(feed(&mut live, Input::Tick { now: Nanos(START + step * MS) }));
-        while let Some(Ask::Retransmission { request, .. }) = live.take_ask() {
+        while let Some(Request::Retransmission { request, .. }) = live.take_request() {
             assert_eq!((request.first, request.count), (11, 10));
             assert_eq!(request.encode(), control(b"SESSION001", 11, 10, &[]));
             requests.push(step);
@@ -967,7 +967,7 @@ fn each_hole_has_its_own_time_however_many_follow_each_other() {
         let at = step * 30 * MS;
         let now = Nanos(START + at);
         events.extend(feed(&mut live, Input::Tick { now }));
-        if let Some(Ask::Retransmission { request, .. }) = live.take_ask() {
+        if let Some(Request::Retransmission { request, .. }) = live.take_request() {
             asked += 1;
             // All gaps together have taken longer than one may when this request is lost.
             if asked == 6 {
@@ -1030,14 +1030,18 @@ fn a_snapshot_of_which_a_part_may_be_lost_is_not_believed() {
     let messages = messages(100, 3, 12);
     let mut live = live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
     feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 5_001, &messages[..5])));
-    let Some(Ask::Snapshot { attempt, .. }) = live.take_ask() else { panic!("it joins by a snapshot") };
+    let Some(Request::Snapshot { attempt, .. }) = live.take_request() else {
+        panic!("it joins by a snapshot")
+    };
     let received = Nanos(START + MS);
     live.inputs_lost(received, &mut |_: Event| {});
     let end = Input::SnapshotEnd { channel: 0, attempt, received, next: 5_001 };
     assert_eq!(feed(&mut live, end), []);
     let snapshots = live.channels()[0].snapshots();
     assert_eq!((snapshots.applied, snapshots.failed, snapshots.requests), (0, 1, 2));
-    assert!(matches!(live.take_ask(), Some(Ask::Snapshot { attempt: next, .. }) if next == attempt + 1));
+    assert!(
+        matches!(live.take_request(), Some(Request::Snapshot { attempt: next, .. }) if next == attempt + 1)
+    );
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use tapeworks_feed::live::{Ask, LiveChannel};
+use tapeworks_feed::live::{LiveChannel, Request};
 use tapeworks_journal::Opened;
 use tapeworks_market::{Event, EventKind, Nanos};
 use tapeworks_ring::disruptor::Producer;
@@ -350,8 +350,8 @@ impl Ingest {
                 taken += 1;
             }
         }
-        while let Some(ask) = engine.take_ask() {
-            self.send(ask);
+        while let Some(request) = engine.take_request() {
+            self.send(request);
         }
         if taken > 0 {
             // Inputs without events wake nobody by the ring.
@@ -373,8 +373,8 @@ impl Ingest {
                 self.input(engine, Owned::Contradicted { channel: channel as u16, received })?;
             }
         }
-        while let Some(ask) = engine.take_ask() {
-            self.send(ask);
+        while let Some(request) = engine.take_request() {
+            self.send(request);
         }
         Ok(())
     }
@@ -424,11 +424,11 @@ impl Ingest {
         Ok(())
     }
 
-    /// Asks a server.
+    /// Sends a request to its server.
     #[cold]
-    fn send(&mut self, ask: Ask) {
-        match ask {
-            Ask::Retransmission { channel, request } => {
+    fn send(&mut self, request: Request) {
+        match request {
+            Request::Retransmission { channel, request } => {
                 let server = self.servers.get(usize::from(channel)).copied().flatten();
                 let sent = server.map(|(line, server)| {
                     self.receivers
@@ -440,7 +440,7 @@ impl Ingest {
                     self.unsent_requests += 1;
                 }
             }
-            Ask::Snapshot { channel, session, attempt } => {
+            Request::Snapshot { channel, session, attempt } => {
                 // Without the thread nobody answers, and the attempt is over after its time.
                 let _nobody = self.wanted.send(Wanted { channel, session, attempt });
             }

@@ -10,7 +10,7 @@ use tapeworks_stage::Sink;
 use tapeworks_wire::framing::{BigEndian, Blocks};
 
 use super::delivery::{Target, place_of};
-use super::{Ask, LiveChannel, LiveFeed};
+use super::{LiveChannel, LiveFeed, Request};
 
 /// How snapshots are asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,7 +97,7 @@ impl LiveFeed {
         };
         channel.contradicted_again = Nanos(now.0.saturating_add(options.contradicted_every_ns));
         channel.snapshots.contradicted += 1;
-        self.ask_for_snapshot(index, now, 1);
+        self.request_snapshot(index, now, 1);
         self.set_deadline();
     }
 
@@ -111,7 +111,7 @@ impl LiveFeed {
             .filter(|awaited| awaited.attempt == attempt && awaited.next.is_none())
     }
 
-    pub(super) fn ask_for_snapshot(&mut self, index: usize, now: Nanos, tries: u32) {
+    pub(super) fn request_snapshot(&mut self, index: usize, now: Nanos, tries: u32) {
         let Some(channel) = self.channels.get_mut(index) else { return };
         let (Some(options), Some(session)) = (channel.options.snapshot, channel.arbiter.session()) else {
             return;
@@ -127,7 +127,11 @@ impl LiveFeed {
             since: VecDeque::new(),
             since_bytes: 0,
         });
-        self.asks.push_back(Ask::Snapshot { channel: index as u16, session, attempt: channel.attempts });
+        self.requests.push_back(Request::Snapshot {
+            channel: index as u16,
+            session,
+            attempt: channel.attempts,
+        });
     }
 
     #[cold]
@@ -137,7 +141,7 @@ impl LiveFeed {
         channel.snapshots.failed += 1;
         let attempts = channel.options.snapshot.map_or(0, |options| options.attempts);
         if awaited.tries < attempts {
-            self.ask_for_snapshot(index, now, awaited.tries + 1);
+            self.request_snapshot(index, now, awaited.tries + 1);
             self.set_deadline();
             return;
         }
