@@ -50,7 +50,7 @@ pub struct Frame<'a> {
 /// A message in its place.
 const IN_ORDER: Arrival = Arrival { skip: 0, gap: None };
 
-/// What tells one channel from another.
+/// The identity of a channel.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ChannelIdentity {
@@ -161,7 +161,7 @@ impl Channel {
         ensure(self.normaliser.is_sound(symbols), "a channel's instruments")
     }
 
-    /// What tells it from others.
+    /// Its identity.
     pub const fn identity(&self) -> &ChannelIdentity {
         &self.identity
     }

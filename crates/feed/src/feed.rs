@@ -47,7 +47,7 @@ struct Destination {
     application: Option<Application>,
     /// The channel of its last packet, and the line that this destination is of it.
     channel: Option<(usize, Line)>,
-    is_told: bool,
+    is_noted: bool,
 }
 
 /// What went in, and what was passed over.
@@ -100,7 +100,7 @@ impl Feed {
         }
     }
 
-    /// What it was told to do.
+    /// Its options.
     #[cfg(feature = "serde")]
     pub(crate) const fn options(&self) -> &FeedOptions {
         &self.options
@@ -206,7 +206,7 @@ impl Feed {
         let destinations = &mut self.destinations;
         let application = self.options.application;
         self.last_destination = *self.by_address.entry(address).or_insert_with(|| {
-            destinations.push(Destination { address, application, channel: None, is_told: false });
+            destinations.push(Destination { address, application, channel: None, is_noted: false });
             destinations.len() - 1
         });
         self.last_destination
@@ -255,7 +255,7 @@ impl Feed {
     fn note_unrecognised(&mut self, at: usize, packet: &Packet<'_>) {
         self.counters.unrecognised_packets += 1;
         let destination = &mut self.destinations[at];
-        if !std::mem::replace(&mut destination.is_told, true) {
+        if !std::mem::replace(&mut destination.is_noted, true) {
             let kind = ProblemKind::UnknownProtocol { destination: destination.address };
             let problem = Problem { file: packet.file, packet: packet.number, offset: packet.offset, kind };
             self.problems.note(problem);
@@ -414,7 +414,7 @@ impl Feed {
         channel.translate(message, &context, (0, 0, 0), &mut self.problems, &mut self.symbols, sink);
     }
 
-    /// A channel's books are made anew: they lack no orders of instruments that nothing has named.
+    /// A channel's books are complete again: they lack no orders of instruments that nothing has named.
     pub(crate) fn forget_unnamed(&mut self, index: usize) {
         self.channels[index].normaliser.forget_unnamed();
     }

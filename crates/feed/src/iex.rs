@@ -1,7 +1,7 @@
 //! IEX TOPS and DEEP to normalised events.
 //!
-//! What is peculiar here: instruments are named by symbol in every message; TOPS tells both sides of a quote at once,
-//! which become two events, the second with [`Flags::LAST`]; DEEP tells price levels, and its event flag says when the
+//! What is peculiar here: instruments are named by symbol in every message; TOPS sends both sides of a quote at once,
+//! which become two events, the second with [`Flags::LAST`]; DEEP sends price levels, and its event flag says when the
 //! book is consistent; a quote's flag can say that the symbol is halted without a status message.
 //!
 //! Cost: the message's own line, one lookup of the symbol and the event or events.
@@ -28,7 +28,7 @@ struct IexNormaliser {
     halted: Vec<bool>,
 }
 
-/// The messages that TOPS and DEEP share, field for field, told once for both.
+/// The messages that TOPS and DEEP share, field for field.
 macro_rules! shared_messages {
     ($normaliser:ident, $message:ident, $protocol:ident, $to:ident) => {
         match $message {
@@ -189,7 +189,7 @@ fn feed_of(payload: &[u8]) -> Option<MessageProtocolId> {
     is_sound.then(|| segment.message_protocol_id())
 }
 
-/// One of IEX's feeds: the messages that it alone has, and how it is told from the other.
+/// One of IEX's feeds: the messages that it alone has, and how it is recognised.
 macro_rules! iex_feed {
     ($(#[$doc:meta])* $name:ident, $protocol:ident, $id:ident, $translate:ident) => {
         $(#[$doc])*
@@ -246,7 +246,7 @@ impl IexNormaliser {
         match message {
             tops16::Message::QuoteUpdate(quote) => self.quote(&quote, to),
             other => {
-                // Quotes were told above; nothing else is TOPS's own.
+                // Quotes are handled above; TOPS has no other message of its own.
                 let _ = self.shared_tops(other, to);
             }
         }

@@ -6,14 +6,14 @@
 //! - While the lines or a retransmission can still fill it, the channel's messages wait; other channels go on.
 //! - When it is given up, a [`EventKind::Gap`] makes the channel's books stale (DBN's `MAYBE_BAD_BOOK`) and what waited goes on.
 //! - If the missing messages come after that, only the instruments that they name stay stale.
-//! - A snapshot, where the channel can have one, makes the books anew: [`EventKind::Clear`], what the snapshot holds, and the
-//!   messages that came since, all with [`Flags::SNAPSHOT`](tapeworks_market::Flags::SNAPSHOT). Trades in them are not told twice.
-//! - Whoever keeps the books says when the venue's messages contradict them ([`Input::Contradicted`]): a snapshot is asked for, at most
-//!   once in a while.
+//! - A snapshot, where the channel can have one, rebuilds the books: [`EventKind::Clear`], what the snapshot holds, and the
+//!   messages that came since, all with [`Flags::SNAPSHOT`](tapeworks_market::Flags::SNAPSHOT). Trades in them are not put out twice.
+//! - The books' stage reports when the venue's messages contradict a book ([`Input::Contradicted`]): the channel requests a snapshot, with
+//!   a least time between two.
 //! - Silence makes the books stale until the channel is heard again and nothing was missed. When nothing is heard at all, an
-//!   event of the kind [`EventKind::Other`] tells once a second that time goes on.
+//!   event of the kind [`EventKind::Other`] marks each second.
 //!
-//! Everything that enters is an [`Input`], the passing of time too. Whoever keeps the inputs can have the same events again.
+//! Everything that enters is an [`Input`], the passing of time too. The same inputs give the same events.
 
 mod delivery;
 mod part;
@@ -104,7 +104,7 @@ pub enum Input<'a> {
         /// When.
         received: Nanos,
     },
-    /// Events of the channel contradict its books, as whoever keeps the books says: a snapshot is wanted.
+    /// Events of the channel contradict its books, as the books' stage reports: a snapshot is wanted.
     Contradicted {
         /// The channel.
         channel: u16,
@@ -154,7 +154,7 @@ pub enum Request {
     },
 }
 
-/// A channel and what it went through.
+/// A channel and its counters.
 #[derive(Debug)]
 pub struct LiveChannel {
     options: LiveChannelOptions,
@@ -163,7 +163,7 @@ pub struct LiveChannel {
     /// Snapshots requested, to tell one from the next.
     attempts: u32,
     snapshots: SnapshotCounters,
-    /// When the books' contradictions may ask for a snapshot again.
+    /// From when on contradictions of the books may request a snapshot again.
     contradicted_again: Nanos,
     /// Its part of the feed, where other channels carry the rest.
     part: Option<Part>,
@@ -199,7 +199,7 @@ impl LiveChannel {
         self.followed.awaited.is_some()
     }
 
-    /// Whether contradictions of the books would ask for a snapshot now.
+    /// Whether contradictions of the books would request a snapshot now.
     pub fn takes_contradiction(&self, now: Nanos) -> bool {
         self.options.snapshot.is_some()
             && self.followed.awaited.is_none()
@@ -222,16 +222,16 @@ pub struct LiveFeed {
     requests: VecDeque<Request>,
     /// The earliest time at which a channel has something to do.
     deadline: Option<Nanos>,
-    /// When something was heard last, or time was told.
+    /// The time of the last packet, or of the last event that marks a second.
     last: Option<Nanos>,
     /// The receive time of the last event: none goes back, though packets that waited do.
     clock: Nanos,
 }
 
-/// In silence an event tells once in so long, in ns, that time goes on: who makes intervals of time ends them by it.
-pub const TIME_TOLD_EVERY_NS: u64 = Nanos::SECOND;
+/// In silence an event marks the time this often, in ns. Records of intervals end by it.
+pub const TIME_EVENT_EVERY_NS: u64 = Nanos::SECOND;
 
-/// Receive times that never go back: a packet that waited behind a sequence gap is received, for whoever is behind it, when it comes out.
+/// Keeps receive times from going back. A packet that waited behind a sequence gap has the time at which it came out.
 struct Forward<'s, S> {
     clock: Nanos,
     sink: &'s mut S,
@@ -349,7 +349,7 @@ impl LiveFeed {
         self.clock = forward.clock;
     }
 
-    /// Something happens to a channel: what comes of it concerns the channel's part of its feed.
+    /// Runs `act` on a channel. Its events go through the channel's part of its feed.
     #[inline]
     fn of_channel<S: Sink<Event>>(
         &mut self,
@@ -393,8 +393,8 @@ impl LiveFeed {
         }
     }
 
-    /// Inputs are missing here, nobody knows of which channels: each is in doubt until its sequence shows that nothing of it is
-    /// missing, and a snapshot that was on its way is not believed.
+    /// Inputs of unknown channels are missing here. The books of each channel are stale until its sequence shows that nothing of it is
+    /// missing, and a snapshot that was on its way is not used.
     pub fn inputs_lost<S: Sink<Event>>(&mut self, now: Nanos, sink: &mut S) {
         let mut forward = Forward { clock: self.clock, sink };
         for index in 0..self.channels.len() {
@@ -418,8 +418,8 @@ impl LiveFeed {
         }
     }
 
-    /// Tells of what is missing between this and `later`, the same channels after inputs that are not known: a gap for each channel
-    /// whose sequence has gone on. Nothing changes here.
+    /// Puts out what is missing between this and `later`, the same channels after unknown inputs: a gap for each channel whose
+    /// sequence has advanced. Nothing changes here.
     pub fn tell_missed<S: Sink<Event>>(&self, later: &Self, now: Nanos, sink: &mut S) {
         for (one, other) in self.channels.iter().zip(&later.channels) {
             let (old, new) = (&one.arbiter, &other.arbiter);
@@ -482,14 +482,14 @@ impl LiveFeed {
         }
     }
 
-    /// Time has gone on.
+    /// Time has passed.
     #[cold]
     #[inline(never)]
     fn tick<S: Sink<Event>>(&mut self, now: Nanos, is_clock: bool, sink: &mut S) {
         for index in 0..self.channels.len() {
             self.of_channel(index, sink, |feed, sink| feed.tick_of(index, now, is_clock, sink));
         }
-        if self.last.is_some_and(|last| now.since(last) >= TIME_TOLD_EVERY_NS) {
+        if self.last.is_some_and(|last| now.since(last) >= TIME_EVENT_EVERY_NS) {
             self.last = Some(now);
             let first = self.channels.first().map(|channel| channel.options.publisher);
             let mut event = Event::new(EventKind::Other, first.unwrap_or_default(), InstrumentId::UNKNOWN);
@@ -524,11 +524,11 @@ impl LiveFeed {
             let due = channel.followed.awaited.as_ref().map(|awaited| awaited.due);
             [channel.arbiter.deadline(), due].into_iter().flatten().min()
         };
-        let told = self.last.map(|last| Nanos(last.0.saturating_add(TIME_TOLD_EVERY_NS)));
-        self.deadline = self.channels.iter().filter_map(of).chain(told).min();
+        let next_event = self.last.map(|last| Nanos(last.0.saturating_add(TIME_EVENT_EVERY_NS)));
+        self.deadline = self.channels.iter().filter_map(of).chain(next_event).min();
     }
 
-    /// Looks at what a channel wants after something happened to it.
+    /// Takes a channel's requests, applies its snapshot and clears staleness after an input.
     #[cold]
     #[inline(never)]
     fn after<S: Sink<Event>>(&mut self, index: usize, now: Nanos, sink: &mut S) {
@@ -536,7 +536,7 @@ impl LiveFeed {
         while let Some(request) = channel.arbiter.take_request() {
             self.requests.push_back(Request::Retransmission { channel: index as u16, request });
         }
-        if channel.arbiter.take_snapshot_wish() && channel.options.snapshot.is_some() {
+        if channel.arbiter.take_snapshot_request() && channel.options.snapshot.is_some() {
             self.request_snapshot(index, now, 1);
         }
         self.apply_snapshot(index, now, sink);
@@ -544,7 +544,7 @@ impl LiveFeed {
         self.set_deadline();
     }
 
-    /// When all that was given up has come after all, only the instruments that it named stay in doubt.
+    /// When all given-up messages have come late, only the instruments that they name stay stale.
     fn narrow<S: Sink<Event>>(&mut self, index: usize, now: Nanos, sink: &mut S) {
         let Some(channel) = self.channels.get_mut(index) else { return };
         let Some(place) = channel.followed.place else { return };

@@ -120,7 +120,7 @@ impl Locates {
         self.instruments.get(usize::from(locate)).copied().unwrap_or(InstrumentId::UNKNOWN)
     }
 
-    /// A new day numbers its instruments anew.
+    /// A new day has new numbers of instruments.
     pub(crate) fn clear(&mut self) {
         self.instruments.fill(InstrumentId::UNKNOWN);
         self.names.fill(Default::default());
@@ -133,7 +133,7 @@ impl Locates {
         self.unnamed.insert(locate);
     }
 
-    /// Books were made anew: they lack nothing.
+    /// The books were rebuilt: they lack nothing.
     pub(crate) fn forget_unnamed(&mut self) {
         self.unnamed.clear();
     }

@@ -131,7 +131,7 @@ impl MemoirNormaliser {
         event
     }
 
-    /// Gives the event of a message about a security to `change`, unless nobody wants it.
+    /// Gives the event of a message about a security to `change`, unless the instrument is unwanted.
     #[inline]
     fn put<S: Sink<Event>>(
         &mut self,

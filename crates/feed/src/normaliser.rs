@@ -91,6 +91,6 @@ pub(crate) trait Normaliser: Kept + std::fmt::Debug {
         true
     }
 
-    /// The books were made anew: they lack no orders of instruments that nothing has named.
+    /// The books were rebuilt: they lack no orders of instruments that nothing has named.
     fn forget_unnamed(&mut self) {}
 }

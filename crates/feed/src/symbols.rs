@@ -40,7 +40,7 @@ pub(crate) struct SymbolTable {
     unreadable: u64,
 }
 
-/// The number of an instrument that the user did not ask for.
+/// The number of an instrument that the user does not want.
 pub(crate) const UNWANTED: InstrumentId = InstrumentId(u32::MAX - 2);
 
 impl SymbolTable {

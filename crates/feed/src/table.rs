@@ -41,7 +41,7 @@ pub struct PublisherSpec {
     pub publisher: Publisher,
     /// Names of its venue on the command line, in lower case.
     pub names: &'static [&'static str],
-    /// The multicast groups of lines A and B, where they tell it from the feed's other publishers.
+    /// The multicast groups of lines A and B, where they identify it among the feed's publishers.
     pub groups: &'static [Ipv4Addr],
 }
 
@@ -62,15 +62,16 @@ pub struct FeedSpec {
     pub channels_are_shared: bool,
     /// How messages name their instrument.
     pub naming: Naming,
-    /// Whether a UDP payload is of this feed without doubt.
+    /// Whether a UDP payload is certainly of this feed.
     pub recognise: fn(&[u8]) -> bool,
-    /// Whether a session of its transport is of this feed, as far as the header says. Callers ask [`FeedSpec::takes`].
+    /// Whether a session of its transport is of this feed, as far as the header says. Callers use [`FeedSpec::takes`].
     has_session: fn(&SessionId) -> bool,
     /// Whether a message can be read.
     pub check: fn(&[u8]) -> Result<(), DecodeError>,
     /// The time in a message, as the venue counts it.
     pub time: fn(&[u8]) -> Option<u64>,
-    /// A message about an order that is not there, for those who keep code warm; its last byte is of the order's number. Empty: there is none.
+    /// A message about an order that does not exist, with which the plant keeps code warm. Its last byte is of the order's number. Empty:
+    /// there is none.
     pub harmless: &'static [u8],
 }
 

@@ -66,7 +66,7 @@ fn line(line: &LineStatus) -> Value {
         "of_past_sessions": counters.of_past_sessions,
         "of_other_feeds": counters.of_other_feeds,
         "implausible": counters.implausible,
-        "unasked": counters.unasked,
+        "unrequested": counters.unrequested,
         "kernel_drops": line.kernel_drops,
         "too_long": line.too_long,
         "receive_buffer_bytes": line.buffer_bytes,

@@ -1,4 +1,4 @@
-//! Snapshots in the style of GLIMPSE: where a venue stands, told over SoupBinTCP to who joins in mid-day.
+//! Snapshots in the style of GLIMPSE: a client that joins in mid-day gets a venue's state over SoupBinTCP.
 //!
 //! A client logs in; the answer is the session that runs, then sequenced data: the messages of an [`Image`] in the venue's own
 //! protocol and [End of Snapshot](tapeworks_wire::nasdaq::glimpse50), whose number is that of the first live message that
@@ -34,7 +34,7 @@ const HEARTBEAT_NS: u64 = SECOND_NS;
 /// The longest packet that a client may send, in bytes with its length: a login has 49.
 const LONGEST_PACKET_BYTES: usize = 256;
 
-/// What a client may send in all, in bytes: who sends more wants something else.
+/// What a client may send in all, in bytes. A client that sends more is closed.
 const MOST_RECEIVED_BYTES: usize = 64 << 10;
 
 /// A snapshot of a venue as SoupBinTCP packets, ready to be sent.
@@ -125,7 +125,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Whether a login names this user with this password, blanks around them aside. The time it takes tells nothing of how much
+    /// Whether a login names this user with this password, blanks around them aside. The time it takes reveals nothing of how much
     /// of them was right.
     #[must_use]
     pub fn admit(&self, user: &[u8], password: &[u8]) -> bool {
@@ -263,7 +263,7 @@ impl SnapshotServer {
         matches!(self.state, State::Waiting(_))
     }
 
-    /// Gives the image: it must be of a time after the login. A client that asked for another session is rejected.
+    /// Gives the image: it must be of a time after the login. A client that requested another session is rejected.
     pub fn give(&mut self, image: Arc<Image>, now_ns: u64) {
         let State::Waiting(requested) = &self.state else { return };
         let requested = Ascii(*requested);
@@ -327,7 +327,7 @@ impl SnapshotServer {
         self.end(SnapshotEnd::Left);
     }
 
-    /// Time passes: heartbeats while the client waits, and the end of who is too slow.
+    /// Time passes: sends heartbeats while the client waits, and closes a client that is too slow.
     pub fn tick(&mut self, now_ns: u64) {
         let idle_ns = now_ns.saturating_sub(self.moved_ns);
         match self.state {

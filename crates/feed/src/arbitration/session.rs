@@ -7,7 +7,7 @@ use super::counters::GapReason;
 use super::gap::OpenGap;
 use super::{Arbiter, Delivery, Join, place};
 
-/// A session joined so near to its beginning is asked for from the beginning rather than joined by a snapshot.
+/// A session joined this near to its beginning is requested from the beginning, not joined by a snapshot.
 const NEAR_THE_BEGINNING: u64 = 500;
 
 impl Arbiter {
@@ -165,7 +165,7 @@ impl Arbiter {
         self.advanced = now;
         deliver(Delivery::Session { session, first: 1, now });
         self.pass_over(first, GapReason::NoSnapshot, now, deliver);
-        // It was asked for in vain.
+        // The request failed.
         self.wants_snapshot = false;
         self.resume(now, deliver);
     }

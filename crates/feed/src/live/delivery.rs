@@ -60,7 +60,7 @@ pub(super) fn place_of(
     session: SessionId,
     now: Nanos,
 ) -> usize {
-    // Channels are told apart by their numbers, which stand in for ports.
+    // A live channel's number stands in for the port.
     let identity = ChannelIdentity::Datagrams { session, port: number };
     let midnight = feed.midnight(Some(now));
     let place = feed.admit(identity, options.application, options.publisher, midnight);
@@ -129,7 +129,7 @@ impl<S: Sink<Event>> Target<'_, S> {
                     // What was there before is of another session.
                     self.put_all(place, EventKind::Clear, now);
                 }
-                // A session that begins anew under its old name.
+                // A session may begin again under its old name.
                 self.feed.restart(place, first);
             }
             (Delivery::Joining { now }, Some(old)) => {

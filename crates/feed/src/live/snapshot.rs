@@ -12,10 +12,10 @@ use tapeworks_wire::framing::{BigEndian, Blocks};
 use super::delivery::{Target, place_of};
 use super::{LiveChannel, LiveFeed, Request};
 
-/// How snapshots are asked for.
+/// How snapshots are requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnapshotOptions {
-    /// Snapshots asked for in vain, before the channel goes on without.
+    /// Failed requests after which the channel goes on without.
     pub attempts: u32,
     /// How long one is waited for, in ns.
     pub timeout_ns: u64,
@@ -43,7 +43,7 @@ pub struct SnapshotCounters {
     pub messages: u64,
     /// Times that a channel went on without, though it wanted one.
     pub given_up: u64,
-    /// Of those asked for: because the venue's messages contradicted the books.
+    /// Of those requested: because the venue's messages contradicted the books.
     pub contradicted: u64,
 }
 
@@ -57,12 +57,12 @@ pub(super) struct Awaited {
     pub(super) messages: Vec<u8>,
     /// It is whole, and holds what comes before this number.
     pub(super) next: Option<u64>,
-    /// What came since it was asked for.
+    /// What came since the request.
     pub(super) since: VecDeque<(Header, Nanos, Vec<u8>)>,
     pub(super) since_bytes: usize,
 }
 
-/// Makes the events of a snapshot, and of what is applied once more, what they are: books change, nothing is told twice.
+/// Marks the events of a snapshot, and of messages that are applied again behind it: books change, trades are not put out twice.
 struct AsSnapshot<'s, S>(&'s mut S);
 
 impl<S: Sink<Event>> Sink<Event> for AsSnapshot<'_, S> {
@@ -88,7 +88,7 @@ impl<S: Sink<Event>> Sink<Event> for AsSnapshot<'_, S> {
 }
 
 impl LiveFeed {
-    /// The books contradict the venue: a snapshot makes them anew, if one may be asked for.
+    /// The books contradict the venue: requests a snapshot to rebuild them, if the limits allow it.
     #[cold]
     pub(super) fn contradicted(&mut self, index: usize, now: Nanos) {
         let Some(channel) = self.channels.get_mut(index) else { return };

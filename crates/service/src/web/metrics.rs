@@ -455,8 +455,8 @@ fn lines(text: &mut Text, channels: &[ChannelStatus]) {
         ("malformed_packets", "Packets whose header cannot be read", |counters| counters.malformed),
         ("past_session_packets", "Packets of a session that is over", |counters| counters.of_past_sessions),
         ("other_feed_packets", "Packets of a session of another feed", |counters| counters.of_other_feeds),
-        ("unasked_answers", "Answers that have nothing which is missing and was asked for", |counters| {
-            counters.unasked
+        ("unrequested_answers", "Answers without a message that is missing and was requested", |counters| {
+            counters.unrequested
         }),
         ("implausible_packets", "Packets whose number lies too far ahead to be believed", |counters| {
             counters.implausible
