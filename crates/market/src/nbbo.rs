@@ -119,9 +119,25 @@ pub(crate) struct Contribution {
     ask: Option<Price>,
     bid_size: u32,
     ask_size: u32,
-    is_stale: bool,
-    /// The feed changed the book since it was last cleared.
-    is_heard: bool,
+    /// [`STALE`], [`HEARD`].
+    state: u8,
+}
+
+/// In the state of a contribution: the book is stale.
+const STALE: u8 = 1;
+/// In the state of a contribution: the feed changed the book since it was last cleared.
+const HEARD: u8 = 2;
+
+impl Contribution {
+    #[inline]
+    const fn is_stale(&self) -> bool {
+        self.state & STALE != 0
+    }
+
+    #[inline]
+    const fn is_heard(&self) -> bool {
+        self.state & HEARD != 0
+    }
 }
 
 /// The synthetic NBBO of every instrument.
@@ -252,22 +268,41 @@ impl NbboStage {
     /// Takes the book of one venue as it is now. Returns whether the NBBO of its instrument changed.
     #[inline]
     pub fn update(&mut self, update: &BookUpdate<'_>) -> bool {
-        let is_state = matches!(
+        let is_rare = matches!(
             update.event.kind,
             EventKind::Status
                 | EventKind::Definition
                 | EventKind::Session
                 | EventKind::Gap
                 | EventKind::Recovered
+                | EventKind::Clear
         );
-        let moved = if is_state { BestMoved::Both } else { update.best_moved() };
+        if is_rare {
+            return self.update_rarely(update);
+        }
+        let moved = update.best_moved();
         if moved == BestMoved::No {
             return update.outcome != Outcome::Applied && self.refused(update);
         }
         let Some((feed, at)) = self.place(update.book.publisher(), update.book.instrument()) else {
             return false;
         };
-        self.refresh(feed, at, update.book, moved, Heard::by(update.event, is_state))
+        self.refresh(feed, at, update.book, moved, Heard::Yes)
+    }
+
+    /// [`NbboStage::update`] for events that clear the book or concern its state.
+    #[cold]
+    #[inline(never)]
+    fn update_rarely(&mut self, update: &BookUpdate<'_>) -> bool {
+        let is_clear = update.event.kind == EventKind::Clear;
+        let moved = if is_clear { update.best_moved() } else { BestMoved::Both };
+        if moved == BestMoved::No {
+            return false;
+        }
+        let Some((feed, at)) = self.place(update.book.publisher(), update.book.instrument()) else {
+            return false;
+        };
+        self.refresh_rarely(feed, at, update.book, moved, Heard::by(update.event))
     }
 
     /// An event that does not fit makes its book stale, and another feed of the venue counts from here on.
@@ -279,13 +314,8 @@ impl NbboStage {
         if !self.shared.includes(feed) || instrument.index() >= self.best.len() {
             return false;
         }
-        self.refresh(
-            feed,
-            instrument.index() * self.stride + feed,
-            update.book,
-            BestMoved::Both,
-            Heard::AsBefore,
-        )
+        let at = instrument.index() * self.stride + feed;
+        self.refresh_rarely(feed, at, update.book, BestMoved::Both, Heard::AsBefore)
     }
 
     #[inline]
@@ -337,19 +367,35 @@ impl NbboStage {
         Some(())
     }
 
+    /// [`NbboStage::refresh`], out of line.
+    #[cold]
+    #[inline(never)]
+    fn refresh_rarely(
+        &mut self,
+        feed: usize,
+        at: usize,
+        book: BookRef<'_>,
+        moved: BestMoved,
+        heard: Heard,
+    ) -> bool {
+        self.refresh(feed, at, book, moved, heard)
+    }
+
     /// Computes a feed's contribution again and, if it changed, the NBBO.
-    #[inline]
+    #[inline(always)]
     fn refresh(&mut self, feed: usize, at: usize, book: BookRef<'_>, moved: BestMoved, heard: Heard) -> bool {
-        if self.shared.includes(feed) {
+        if self.shared.mask != 0 && self.shared.includes(feed) {
             return self.refresh_shared(feed, at, book, moved, heard);
         }
         let before = self.contributions[at];
-        let (contribution, moved) = self.contribution(book, before, moved, heard);
+        // A book that was excluded for being stale and no longer is counts with both sides again.
+        let moved = if book.is_stale() == before.is_stale() { moved } else { BestMoved::Both };
+        let contribution = self.contribution(book, before, moved, heard);
         if contribution == before {
             return false;
         }
         self.contributions[at] = contribution;
-        if !contribution.is_stale {
+        if !contribution.is_stale() {
             self.all_stale &= !(1 << feed);
         }
         self.compare(at - feed, book.instrument(), moved)
@@ -366,12 +412,13 @@ impl NbboStage {
         heard: Heard,
     ) -> bool {
         let Some(before) = self.shared.own.get(at).copied() else { return false };
-        let (contribution, _) = self.contribution(book, before, moved, heard);
+        let moved = if book.is_stale() == before.is_stale() { moved } else { BestMoved::Both };
+        let contribution = self.contribution(book, before, moved, heard);
         if contribution == before {
             return false;
         }
         self.shared.own[at] = contribution;
-        if !contribution.is_stale {
+        if !contribution.is_stale() {
             self.all_stale &= !(1 << feed);
         }
         let first = at - feed;
@@ -403,7 +450,7 @@ impl NbboStage {
             }
         }
         let best = nbbo.bid.venues | nbbo.ask.venues;
-        if contributions.iter().enumerate().any(|(index, one)| one.is_stale && best & (1 << index) != 0) {
+        if contributions.iter().enumerate().any(|(index, one)| one.is_stale() && best & (1 << index) != 0) {
             nbbo.flags = Flags::MAYBE_BAD_BOOK;
         }
         if *current == nbbo {
@@ -419,33 +466,31 @@ impl NbboStage {
         true
     }
 
-    #[inline]
+    #[inline(always)]
     fn contribution(
         &self,
         book: BookRef<'_>,
         before: Contribution,
         moved: BestMoved,
         heard: Heard,
-    ) -> (Contribution, BestMoved) {
+    ) -> Contribution {
         let is_stale = book.is_stale();
-        let is_heard = heard.after(before.is_heard);
-        // A book that was excluded for being stale and no longer is counts with both sides again.
-        let moved = if is_stale == before.is_stale { moved } else { BestMoved::Both };
+        let state = (u8::from(is_stale) * STALE) | heard.after(before.state);
         let is_excluded = !book.state().is_trading()
             || !book.is_open()
             || is_stale && self.rules.stale_books == StaleBooks::Exclude;
         if is_excluded {
-            return (Contribution { is_stale, is_heard, ..Contribution::default() }, moved);
+            return Contribution { state, ..Contribution::default() };
         }
         let lot = if self.rules.odd_lots_count { 1 } else { book.round_lot().unwrap_or(DEFAULT_ROUND_LOT) };
-        let mut contribution = Contribution { is_stale, is_heard, ..before };
+        let mut contribution = Contribution { state, ..before };
         if moved.includes(Side::Bid) {
             (contribution.bid, contribution.bid_size) = round_lot_best(book, Side::Bid, lot);
         }
         if moved.includes(Side::Ask) {
             (contribution.ask, contribution.ask_size) = round_lot_best(book, Side::Ask, lot);
         }
-        (contribution, moved)
+        contribution
     }
 }
 
@@ -461,19 +506,22 @@ enum Heard {
 }
 
 impl Heard {
-    #[inline]
-    fn by(event: &Event, is_state: bool) -> Self {
+    /// Of an event that clears the book or concerns its state.
+    fn by(event: &Event) -> Self {
         match event.kind {
             EventKind::Clear => Self::No,
             EventKind::Session if event.session() == Some(Session::StartOfMessages) => Self::No,
-            _ if is_state => Self::AsBefore,
-            _ => Self::Yes,
+            _ => Self::AsBefore,
         }
     }
 
     #[inline]
-    fn after(self, before: bool) -> bool {
-        self == Self::Yes || before && self == Self::AsBefore
+    fn after(self, before: u8) -> u8 {
+        match self {
+            Self::Yes => HEARD,
+            Self::No => 0,
+            Self::AsBefore => before & HEARD,
+        }
     }
 }
 
@@ -543,7 +591,7 @@ impl NbboStage {
         sink.put(NbboUpdate { book: *update, nbbo: &NO_NBBO, changed: false });
         let instruments = update.book.all_instruments().min(self.best.len());
         let is_gap = update.event.kind == EventKind::Gap;
-        let heard = Heard::by(update.event, true);
+        let heard = Heard::by(update.event);
         let (mut venue_of_all, mut is_one_sound) = (None, false);
         for instrument in (0..instruments).map(|index| InstrumentId(index as u32)) {
             let book = update.book.of(instrument);
@@ -553,6 +601,10 @@ impl NbboStage {
             }
             venue_of_all = Some(venue);
             is_one_sound |= !book.is_stale();
+            // A feed that contributes nothing and was not heard goes on so, whatever happens to the venue.
+            if self.shared.mask == 0 && self.contributions[at] == Contribution::default() {
+                continue;
+            }
             if self.refresh(venue, at, book, BestMoved::Both, heard) {
                 let event = Event { instrument, ..*update.event };
                 let update = BookUpdate { event: &event, book, ..*update };

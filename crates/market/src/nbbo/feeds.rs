@@ -75,8 +75,8 @@ impl SharedVenues {
         let of_venue = || (0..width).filter(|place| all >> place & 1 == 1);
         let chosen = of_venue()
             .filter_map(|place| Some((place, own.get(place)?, self.feeds.get(place)?.1)))
-            .filter(|(_, own, _)| own.is_heard)
-            .min_by_key(|(place, own, detail)| (own.is_stale, *detail, *place))
+            .filter(|(_, own, _)| own.is_heard())
+            .min_by_key(|(place, own, detail)| (own.is_stale(), *detail, *place))
             .map(|(place, ..)| place);
         let mut is_changed = false;
         for place in of_venue() {
