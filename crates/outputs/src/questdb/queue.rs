@@ -393,7 +393,7 @@ impl Queue {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use tapeworks_market::event::{Flags, Status as Trading, StatusAction};
+    use tapeworks_market::event::{Status as Trading, StatusAction};
     use tapeworks_market::{Event, EventKind, Instruments, Nanos, NbboUpdate, Publisher};
     use tapeworks_stage::Stage as _;
     use tapeworks_store::live::RecordBuilder;
