@@ -471,13 +471,7 @@ impl Analyser {
         visitor: &mut impl Visitor,
     ) -> ControlFlow<()> {
         let Some(application) = self.application(datagram) else {
-            let trouble = Trouble::UnknownProtocol {
-                source: datagram.source,
-                destination: datagram.destination,
-                is_stream: false,
-                bytes: datagram.payload.len(),
-            };
-            return visitor.visit(place, Item::Trouble(&trouble, datagram.payload));
+            return unknown_datagram(place, datagram, visitor);
         };
         for_transport!(application.transport(), T => self.packet_of::<T>(place, application, datagram, cut, visitor))
     }
@@ -497,6 +491,10 @@ impl Analyser {
             Err(error) => {
                 return visitor.visit(place, Item::Trouble(&Trouble::Transport(error), payload));
             }
+        };
+        let session = &packet.header.session;
+        let Some(application) = Application::of_session(session, application, self.forced) else {
+            return unknown_datagram(place, datagram, visitor);
         };
         let channel = ChannelIdentity::of_datagram(packet.header.session, datagram.destination.port());
         let tapeworks_session::Header { first, count, is_end_of_session, .. } = packet.header;
@@ -604,16 +602,15 @@ impl Analyser {
     }
 }
 
-/// A message of a feed. One of another feed on the same transport is of no known type.
-fn decode(application: Application, bytes: &[u8]) -> Decoded<'_> {
-    let feed = application.spec();
-    let mut decoded = feed.schema.decode(bytes);
-    if decoded.error.is_none()
-        && let Err(error) = (feed.check)(bytes)
-    {
-        (decoded.structure, decoded.error) = (None, Some(error));
-    }
-    decoded
+/// Shows a datagram of no feed.
+fn unknown_datagram(place: &Place, datagram: &Datagram<'_>, visitor: &mut impl Visitor) -> ControlFlow<()> {
+    let trouble = Trouble::UnknownProtocol {
+        source: datagram.source,
+        destination: datagram.destination,
+        is_stream: false,
+        bytes: datagram.payload.len(),
+    };
+    visitor.visit(place, Item::Trouble(&trouble, datagram.payload))
 }
 
 /// Shows a packet's header and the messages in it.
@@ -638,7 +635,7 @@ fn blocks<Prefix: LengthPrefix>(
         let Some(block) = blocks.next() else { break };
         let message = |bytes, is_cut| Message {
             schema: application.spec().schema,
-            decoded: decode(application, bytes),
+            decoded: application.spec().schema.decode(bytes),
             channel: header.channel,
             sequence: Some(first.saturating_add(number)),
             is_repeated: number < header.arrival.skip,
@@ -841,6 +838,8 @@ fn stream_bytes(
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use tapeworks_session::{Content, SessionId, Stream};
+
     use super::*;
     use crate::{input, stats, study};
 
@@ -884,6 +883,53 @@ mod tests {
             }
             assert_eq!((counted.headers, counted.troubles), expected);
         }
+    }
+
+    #[test]
+    fn a_destination_that_changes_its_feed_is_read_as_the_feed_of_each_session() {
+        #[derive(Default)]
+        struct Schemas(Vec<&'static str>);
+        impl Visitor for Schemas {
+            fn visit(&mut self, _place: &Place, item: Item<'_>) -> ControlFlow<()> {
+                self.0.push(match item {
+                    Item::Header(header) => match header.publisher {
+                        Some(Publisher::IEXG_TOPS) => "tops",
+                        Some(Publisher::IEXG_DEEP) => "deep",
+                        _ => "another",
+                    },
+                    Item::Message(message) => message.schema.name,
+                    Item::Trouble(..) => "trouble",
+                });
+                ControlFlow::Continue(())
+            }
+        }
+        let packet = |protocol| {
+            let session = SessionId::IexTp { protocol, channel: 1, session: 7 };
+            let mut stream = Stream::new(session, 0);
+            // A system event, which both feeds have.
+            stream.put(&[[b'S', b'O'].as_slice(), &[0; 8]].concat());
+            stream.close(0, Content::Messages);
+            stream.payload().to_vec()
+        };
+        let (mut analyser, mut schemas) = (Analyser::new(None), Schemas::default());
+        // TOPS, DEEP, and DEEP+, which no feed here takes.
+        for payload in [packet(0x8003), packet(0x8004), packet(0x8003), packet(0x8005)] {
+            let datagram = Datagram {
+                source: "10.0.0.1:1".parse().unwrap(),
+                destination: "239.0.0.1:2".parse().unwrap(),
+                vlan: None,
+                transport: Transport::Udp,
+                payload: &payload,
+                payload_offset: 0,
+                truncated: false,
+            };
+            let place = Place { file: 0, number: 1, offset: 0, time: None };
+            assert!(analyser.datagram(&place, &datagram, None, &mut schemas).is_continue());
+        }
+        assert_eq!(
+            schemas.0,
+            ["tops", "iex-tops-1.6", "deep", "iex-deep-1.0", "tops", "iex-tops-1.6", "trouble"]
+        );
     }
 
     /// A file of System Events at these times of day.

@@ -171,7 +171,7 @@ impl Sink<NbboUpdate<'_>> for Outlet {
         // the first halves of pairs, or for what a message of the whole venue did to each instrument.
         let is_repeat = event.kind == EventKind::Session && event.instrument != InstrumentId::ALL;
         let is_message = !matches!(event.kind, EventKind::SymbolMapping | EventKind::Gap);
-        if event.flags.contains(Flags::LAST) && is_message && !is_repeat {
+        if event.flags().contains(Flags::LAST) && is_message && !is_repeat {
             self.timer.complete();
         }
     }

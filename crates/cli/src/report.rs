@@ -261,7 +261,7 @@ fn asides(summary: &Summary) -> Vec<String> {
         summary.nbbo_ignored,
         "event",
         "events",
-        "of a second feed of one venue left out of the NBBO, so that the venue counts once",
+        "of feeds beyond the 32 that the NBBO can have, left out of it",
     );
     aside(files.without_time, "packet", "packets", "without a time, which got that of the packet before");
     aside(

@@ -60,8 +60,8 @@ pub struct MarketStage<P = ()> {
     outlet: Outlet<P>,
     /// The latest receive time of the events.
     now: Nanos,
-    /// The feed of each channel.
-    feeds: Vec<Publisher>,
+    /// The feeds of each channel.
+    feeds: Vec<Vec<Publisher>>,
 }
 
 impl<P> std::fmt::Debug for MarketStage<P> {
@@ -80,10 +80,10 @@ impl<P: Publish> MarketStage<P> {
                 publisher,
                 carried: options.keeps_last_trades.then(Carried::default),
                 instruments: Instruments::default(),
-                contradicted: Arc::default(),
+                contradicted: Arc::new(Contradicted::new(options.channels.len())),
             },
             now: Nanos(0),
-            feeds: options.channels.iter().map(|channel| channel.publisher).collect(),
+            feeds: options.channels.iter().map(|channel| channel.publishers().collect()).collect(),
         }
     }
 
@@ -94,8 +94,9 @@ impl<P: Publish> MarketStage<P> {
             *carried = start.carried;
         }
         // Which of a feed's channels is not kept: each may be.
-        for (channel, feed) in (0..=u8::MAX).zip(&self.feeds) {
-            if self.market.first.feed(*feed).is_some_and(|books| books.contradicted_count() > 0) {
+        for (channel, feeds) in self.feeds.iter().enumerate() {
+            let mut books = feeds.iter().filter_map(|feed| self.market.first.feed(*feed));
+            if books.any(|books| books.contradicted_count() > 0) {
                 self.outlet.contradicted.set(channel);
             }
         }

@@ -6,7 +6,7 @@
 //!
 //! | offset | | |
 //! | --- | --- | --- |
-//! | 0 | `TAPESNP7` | the last letter is the version |
+//! | 0 | `TAPESNP8` | the last letter is the version |
 //! | 8 | CRC-32 | u32, of all that follows it |
 //! | 12 | zero | 4 bytes |
 //! | 16 | number | u64, of the next record |
@@ -26,7 +26,7 @@ use crate::{Engine, EngineCounters, EngineOptions, MarketImage, MarketStage, Sta
 
 pub mod folder;
 
-const MAGIC: [u8; 8] = *b"TAPESNP7";
+const MAGIC: [u8; 8] = *b"TAPESNP8";
 const HEADER_BYTES: usize = 48;
 
 #[derive(Serialize, Deserialize)]
@@ -201,7 +201,7 @@ impl Checkpoint {
     pub fn input(&mut self, input: &Input<'_>, events: &mut Vec<Event>) {
         let before = events.len();
         self.engine.input(input, events);
-        while self.engine.take_ask().is_some() {}
+        while self.engine.take_request().is_some() {}
         self.market.apply(events.get(before..).unwrap_or_default());
         self.record = self.record.saturating_add(1);
     }

@@ -12,14 +12,20 @@ use tapeworks_market::book::Outcome;
 use tapeworks_market::{BookUpdate, EventKind, Flags, InstrumentId};
 
 /// A bit for each channel whose books are contradicted.
-#[derive(Debug, Default)]
-pub struct Contradicted([AtomicU64; 4]);
-
-const fn place(channel: u8) -> (usize, u64) {
-    (channel as usize / 64, 1 << (channel % 64))
-}
+#[derive(Debug)]
+pub struct Contradicted(Box<[AtomicU64]>);
 
 impl Contradicted {
+    /// No channel of so many is contradicted.
+    pub(crate) fn new(channels: usize) -> Self {
+        Self((0..channels.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// The word of a channel, and its bit in it; `None` for a channel that the plant does not have.
+    fn place(&self, channel: usize) -> Option<(&AtomicU64, u64)> {
+        Some((self.0.get(channel / 64)?, 1 << (channel % 64)))
+    }
+
     /// Notes what an event meant for its channel's books.
     #[inline]
     pub(crate) fn note(&self, update: &BookUpdate<'_>) {
@@ -35,23 +41,25 @@ impl Contradicted {
     fn change(&self, update: &BookUpdate<'_>) {
         let event = update.event;
         if update.outcome != Outcome::Applied || event.is_contradiction() {
-            self.set(event.channel);
+            self.set(event.channel.into());
         } else if event.kind == EventKind::Clear
-            && (event.instrument == InstrumentId::ALL || event.flags.contains(Flags::SNAPSHOT))
+            && (event.instrument == InstrumentId::ALL || event.flags().contains(Flags::SNAPSHOT))
         {
             // All books of the channel are made anew.
-            let (word, bit) = place(event.channel);
-            self.0[word].fetch_and(!bit, Ordering::Relaxed);
+            if let Some((word, bit)) = self.place(event.channel.into()) {
+                word.fetch_and(!bit, Ordering::Relaxed);
+            }
         }
     }
 
     /// A channel's books are contradicted.
-    pub(crate) fn set(&self, channel: u8) {
-        let (word, bit) = place(channel);
-        self.0[word].fetch_or(bit, Ordering::Relaxed);
+    pub(crate) fn set(&self, channel: usize) {
+        if let Some((word, bit)) = self.place(channel) {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
     }
 
-    /// No book is contradicted any more, whatever mended it.
+    /// No book is contradicted any more.
     pub fn clear(&self) {
         self.0.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
@@ -63,9 +71,21 @@ impl Contradicted {
 
     /// Whether a channel's books are.
     pub fn has(&self, channel: usize) -> bool {
-        u8::try_from(channel).is_ok_and(|channel| {
-            let (word, bit) = place(channel);
-            self.0[word].load(Ordering::Relaxed) & bit != 0
-        })
+        self.place(channel).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_above_255_are_told_apart() {
+        let contradicted = Contradicted::new(300);
+        contradicted.set(299);
+        contradicted.set(usize::from(u16::MAX));
+        assert!(contradicted.has(299) && !contradicted.has(299 - 256) && !contradicted.has(u16::MAX.into()));
+        contradicted.clear();
+        assert!(contradicted.is_empty());
     }
 }

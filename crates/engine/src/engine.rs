@@ -3,7 +3,7 @@
 //! The live plant gives it what it receives, a replay what the journal holds. The same inputs give the same events with the same
 //! numbers.
 
-use tapeworks_feed::live::{Ask, Input, LiveFeed};
+use tapeworks_feed::live::{Input, LiveFeed, Request};
 use tapeworks_feed::state::StateError;
 use tapeworks_market::{Event, Nanos};
 
@@ -76,8 +76,8 @@ impl Engine {
         events.truncate(most);
     }
 
-    /// The next request to a server, if there is one.
-    pub fn take_ask(&mut self) -> Option<Ask> {
-        self.feed.take_ask()
+    /// The next request to send, if there is one.
+    pub fn take_request(&mut self) -> Option<Request> {
+        self.feed.take_request()
     }
 }

@@ -340,7 +340,7 @@ fn make(
         }
         made += events.len() as u64;
         // A replay sends no requests.
-        while engine.take_ask().is_some() {}
+        while engine.take_request().is_some() {}
         // An instrument is known from its mapping on, and not before: what clears a venue concerns those that are.
         for part in events.chunk_by(|_, next| next.kind != EventKind::SymbolMapping) {
             if let Some(symbol) = part.first().and_then(Event::symbol) {

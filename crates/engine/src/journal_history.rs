@@ -128,7 +128,7 @@ impl HistoryReader for JournalEvents {
             }
         }
         // A replay sends no requests.
-        while self.engine.take_ask().is_some() {}
+        while self.engine.take_request().is_some() {}
         Ok(if is_at_end && self.buffer.is_empty() { Read::CaughtUp } else { Read::Events(&self.buffer) })
     }
 }

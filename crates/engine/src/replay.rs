@@ -56,7 +56,7 @@ pub fn replay(
         }
     }
     publish(&mut events)?;
-    while engine.take_ask().is_some() {}
+    while engine.take_request().is_some() {}
     Ok(JournalReplayed {
         inputs: engine.counters().inputs - before.inputs,
         events: engine.counters().events - before.events,

@@ -421,7 +421,7 @@ impl Live {
         for venue in 0..self.venues.len() {
             if self.venues[venue].heartbeat_due_ns <= now_ns {
                 let content = match self.ended_ns {
-                    Some(_) if self.venues[venue].kind.transport().tells_end() => Content::EndOfSession,
+                    Some(_) if self.venues[venue].kind.transport().marks_end() => Content::EndOfSession,
                     _ => Content::Heartbeat,
                 };
                 self.send(venue, now_ns, content);
@@ -591,7 +591,7 @@ impl Live {
     /// MoldUDP64 says that a session ends, IEX-TP does not.
     fn end_session(&mut self, index: usize, now_ns: u64) {
         self.lines.release(index);
-        if self.venues[index].kind.transport().tells_end() {
+        if self.venues[index].kind.transport().marks_end() {
             self.send(index, now_ns, Content::EndOfSession);
         }
     }

@@ -214,7 +214,7 @@ impl Packets {
         let end_ns = self.settled_ns.saturating_add(END_AFTER_NS);
         for venue in 0..self.senders.len() {
             self.lines.release(venue);
-            if self.senders[venue].stream.session().transport().tells_end() {
+            if self.senders[venue].stream.session().transport().marks_end() {
                 self.send(venue, end_ns, Content::EndOfSession);
             }
         }

@@ -178,7 +178,7 @@ fn lines_carry_everything_but_what_is_counted_as_dropped_and_the_store_has_it() 
         }
         assert_eq!(everywhere.len() as u64, venue.lost_messages);
         assert!(venue.lost_messages > 0);
-        if !kinds[index].transport().tells_end() {
+        if !kinds[index].transport().marks_end() {
             continue;
         }
         // What no line carried is in the store, with the same bytes as the others have.

@@ -1,4 +1,4 @@
-//! Lines A and B, and what is asked for again, made one sequence.
+//! Makes one sequence of lines A and B and of retransmissions.
 //!
 //! An [`Arbiter`] follows one channel. Of each message the first copy wins, whichever line brings it. Behind a sequence gap it
 //! holds what comes, in order, and
@@ -6,14 +6,14 @@
 //! 1. waits a reorder window: the other line, or a packet that was overtaken, may fill the gap;
 //! 2. requests the missing messages, several requests at a time, as long as answers bring something, within limits in
 //!    messages and time ([`RetransmissionOptions`]);
-//! 3. gives the gap up: what is held goes on, the consumer sees the numbers jump, and the channel asks for a snapshot if it
+//! 3. gives the gap up: it hands on what it holds, the consumer sees the numbers jump, and the channel requests a snapshot if it
 //!    can have one.
 //!
 //! An answer may come late, twice, out of order, or in part. One that nothing was missing for, that names another session, or that has
 //! fewer messages than it says is counted and changes nothing.
 //!
 //! It reads the transport's header and nothing else, has no clock and no socket: times come with the packets and with
-//! [`Arbiter::advance`], requests are taken from it by whoever can send them. Same input, same output.
+//! [`Arbiter::advance`], the caller takes the requests and sends them. Same input, same output.
 //!
 //! # Cost
 //! A packet in order costs the header's line and some ten compares (of its session, its place in the channel and on its
@@ -27,13 +27,13 @@ mod session;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::{Line, Nanos};
 use tapeworks_session::{Header, Request, SessionId, TransportKind};
 use tapeworks_wire::DecodeError;
 
 use crate::ranges::Ranges;
 use crate::recovery::Recovery;
+use crate::table::Application;
 use gap::OpenGap;
 use line::LineFollower;
 
@@ -47,7 +47,7 @@ const MOST_SPARE: usize = 1024;
 pub const LINES: usize = 3;
 
 /// A packet whose number lies further ahead than this is not believed: at a million messages a second it would be minutes
-/// ahead. If nothing else comes, the numbers are taken to have begun anew.
+/// ahead. If nothing else comes, the numbers are taken to have been reset.
 pub const MOST_AHEAD: u64 = 1 << 28;
 
 /// Where a channel that is heard for the first time begins.
@@ -134,7 +134,7 @@ pub enum Delivery<'a> {
         /// When.
         now: Nanos,
     },
-    /// Nothing was heard for too long: nobody knows whether the books are still right.
+    /// Nothing was heard for too long: the books may be stale.
     Silent {
         /// When.
         now: Nanos,
@@ -147,7 +147,8 @@ pub enum Delivery<'a> {
 }
 
 /// A packet that waits.
-#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
 struct Held {
     header: Header,
     line: Line,
@@ -156,10 +157,13 @@ struct Held {
 }
 
 /// Makes one sequence of a channel's lines: see the [module](self).
-#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
 pub struct Arbiter {
     transport: TransportKind,
-    #[serde(skip)]
+    /// The feed whose sessions are followed; `None`: every session of the transport.
+    application: Option<Application>,
+    #[cfg_attr(feature = "serde", serde(skip))]
     options: ArbiterOptions,
     session: Option<SessionId>,
     /// The number of the next message; `None` before the first packet and while joining.
@@ -185,7 +189,7 @@ pub struct Arbiter {
     is_silent: bool,
     last_recovery: Option<RecoveryReport>,
     wants_snapshot: bool,
-    #[serde(skip)]
+    #[cfg_attr(feature = "serde", serde(skip))]
     spare: Vec<Vec<u8>>,
     counters: ArbiterCounters,
 }
@@ -199,10 +203,16 @@ const fn place(line: Line) -> usize {
 }
 
 impl Arbiter {
-    /// A channel of which nothing was heard.
+    /// A channel of a feed before its first packet. Sessions of other feeds are counted and not followed.
+    pub fn of_feed(application: Application, options: ArbiterOptions) -> Self {
+        Self { application: Some(application), ..Self::new(application.transport(), options) }
+    }
+
+    /// A channel of any session of a transport before its first packet.
     pub fn new(transport: TransportKind, options: ArbiterOptions) -> Self {
         Self {
             transport,
+            application: None,
             options,
             session: None,
             next: None,
@@ -227,13 +237,15 @@ impl Arbiter {
         }
     }
 
-    /// This one, which was kept, followed as `other` is. `None` when it is of another transport.
+    /// A restored arbiter with the options of `other`. `None` when it is of another transport or feed.
+    #[cfg(feature = "serde")]
     pub(crate) fn with_options_of(mut self, other: &Self) -> Option<Self> {
         self.options = other.options;
-        (self.transport == other.transport).then_some(self)
+        (self.transport == other.transport && self.application == other.application).then_some(self)
     }
 
     /// Whether a state that was kept is one that this can go on from.
+    #[cfg(feature = "serde")]
     pub(crate) fn is_sound(&self) -> bool {
         let held: usize = self.held.iter().chain(&self.successor).map(|held| held.payload.len()).sum();
         self.held_bytes == held
@@ -277,7 +289,7 @@ impl Arbiter {
         self.is_joining
     }
 
-    /// Whether something is missing and being waited or asked for.
+    /// Whether something is missing and it waits for it or requests it.
     pub const fn is_recovering(&self) -> bool {
         self.open_gap.is_some()
     }
@@ -292,11 +304,12 @@ impl Arbiter {
         self.held.len() + self.successor.len()
     }
 
+    #[cfg(feature = "serde")]
     fn recovery(&self) -> Option<&Recovery> {
         self.open_gap.as_ref()?.recovery.as_ref()
     }
 
-    /// The gap that was asked for and filled or given up last, among those of a thousand messages or a second, and more.
+    /// The last requested gap that was filled or given up, of those that had a thousand messages or took a second.
     pub const fn last_recovery(&self) -> Option<&RecoveryReport> {
         self.last_recovery.as_ref()
     }
@@ -310,9 +323,8 @@ impl Arbiter {
         Some(Request { session, first: wanted.start, count })
     }
 
-    /// Whether a snapshot is wanted since this was last asked: the channel was joined in mid-session, or messages were
-    /// given up.
-    pub const fn take_snapshot_wish(&mut self) -> bool {
+    /// Whether a snapshot is wanted, since the last call: the channel was joined in mid-session, or messages were given up.
+    pub const fn take_snapshot_request(&mut self) -> bool {
         std::mem::replace(&mut self.wants_snapshot, false)
     }
 
@@ -360,7 +372,7 @@ impl Arbiter {
         Ok(())
     }
 
-    /// An answer to a request, if it is one. What it brings was asked for, or was given up before, or is a duplicate.
+    /// An answer to a request, if it is one. Its messages were requested, or were given up before, or are duplicates.
     #[cold]
     #[inline(never)]
     fn answer(
@@ -384,7 +396,7 @@ impl Arbiter {
         }
         let numbers = header.first..header.first.saturating_add(header.count);
         let Some(next) = self.next.filter(|_| header.count > 0) else {
-            counters.unasked += 1;
+            counters.unrequested += 1;
             return;
         };
         if numbers.end <= next {
@@ -393,11 +405,11 @@ impl Arbiter {
         }
         let recovery = self.open_gap.as_mut().and_then(|open_gap| open_gap.recovery.as_mut());
         let (Some(recovery), Some(options)) = (recovery, &self.options.retransmission) else {
-            counters.unasked += 1;
+            counters.unrequested += 1;
             return;
         };
-        if !recovery.asks_for(&numbers) {
-            counters.unasked += 1;
+        if !recovery.requests_any_of(&numbers) {
+            counters.unrequested += 1;
             return;
         }
         self.counters.recovered += recovery.answered(&numbers, options, now);
@@ -531,8 +543,8 @@ impl Arbiter {
         }
     }
 
-    /// Whether a packet from before shows that the numbers began anew: nothing has gone on for as long as silence is
-    /// waited for, while lines speak.
+    /// Whether an old number shows that the numbers were reset: the sequence has not advanced for the time of silence, although
+    /// lines bring packets.
     fn is_reset(&self, header: &Header, next: u64, received: Nanos) -> bool {
         header.first < next
             && header.first.saturating_add(header.count) < next

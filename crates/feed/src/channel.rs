@@ -5,7 +5,6 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::event::Gap;
 use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Publisher};
 use tapeworks_packet::net::Datagram;
@@ -17,6 +16,7 @@ use tapeworks_wire::framing::{Blocks, FramingError, LengthPrefix};
 use crate::normaliser::{Context, Start, Target};
 use crate::problem::{Problem, ProblemKind, Problems};
 use crate::sequence::{Arrival, SequenceCounters, SequenceTracker};
+#[cfg(feature = "serde")]
 use crate::state::{StateError, ensure};
 use crate::symbols::SymbolTable;
 use crate::table::{Application, ChannelNormaliser};
@@ -50,8 +50,9 @@ pub struct Frame<'a> {
 /// A message in its place.
 const IN_ORDER: Arrival = Arrival { skip: 0, gap: None };
 
-/// What tells one channel from another.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+/// The identity of a channel.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ChannelIdentity {
     /// A session of a UDP transport: both lines of a channel have the same.
     Datagrams {
@@ -96,7 +97,8 @@ impl fmt::Display for ChannelIdentity {
 }
 
 /// What a channel carried.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ChannelCounters {
     /// Packets, duplicates included.
     pub packets: u64,
@@ -111,12 +113,13 @@ pub struct ChannelCounters {
 }
 
 /// A channel of a venue.
-#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
 pub struct Channel {
     identity: ChannelIdentity,
     application: Application,
     publisher: Publisher,
-    pub(crate) number: u8,
+    pub(crate) number: u16,
     pub(crate) tracker: SequenceTracker,
     /// Of a stream or file, whose messages carry no numbers: the next one's.
     pub(crate) next_number: u64,
@@ -127,12 +130,12 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// A channel before its first message. Events have one byte for its number: more than 256 channels share the
-    /// numbers, and keep their own sequence numbers.
+    /// A channel before its first message. Events have 16 bits for its number: channels beyond 65,536 share the numbers, and keep
+    /// their own sequence numbers.
     pub(crate) fn new(
         identity: ChannelIdentity,
         application: Application,
-        number: u8,
+        number: u16,
         start: &Start,
     ) -> Self {
         Self {
@@ -149,15 +152,16 @@ impl Channel {
     }
 
     /// Whether a restored state is one that this can go on from.
+    #[cfg(feature = "serde")]
     pub(crate) fn check(&self, symbols: &SymbolTable) -> Result<(), StateError> {
         ensure(self.tracker.is_sound(), "a channel's gaps")?;
         let is_fitting = matches!(&self.identity, ChannelIdentity::Datagrams { session, .. }
-            if session.transport() == self.application.transport());
+            if self.application.spec().takes(session));
         ensure(is_fitting && self.normaliser.application() == self.application, "a channel's feed")?;
         ensure(self.normaliser.is_sound(symbols), "a channel's instruments")
     }
 
-    /// What tells it from others.
+    /// Its identity.
     pub const fn identity(&self) -> &ChannelIdentity {
         &self.identity
     }
@@ -167,7 +171,7 @@ impl Channel {
         self.application
     }
 
-    /// The feed.
+    /// The publisher that the channel was opened for. Of a feed whose channels are shared, one of several.
     pub const fn publisher(&self) -> Publisher {
         self.publisher
     }
@@ -216,7 +220,7 @@ impl Channel {
         if let Some(gap) = arrival.gap {
             let kind = ProblemKind::Gap(gap);
             problems.note(Problem { file: packet.file, packet: packet.number, offset: packet.offset, kind });
-            sink.put(self.gap_event(gap, context, packet.received));
+            self.put_gap(gap, context, packet.received, sink);
         }
         if count == 0 {
             *(if is_end { &mut self.counters.ends_of_session } else { &mut self.counters.heartbeats }) += 1;
@@ -229,16 +233,29 @@ impl Channel {
         Some(arrival.skip)
     }
 
-    /// A gap at the receive time, or, without one, at `otherwise`.
+    /// The publishers whose messages it carries.
+    pub fn publishers(&self) -> impl Iterator<Item = Publisher> + 'static {
+        self.application.spec().publishers_on(self.publisher)
+    }
+
+    /// Puts out a gap for each publisher of the channel, at the receive time or, without one, at `otherwise`.
     #[cold]
-    pub(crate) fn gap_event(&self, gap: Gap, context: &Context, otherwise: Nanos) -> Event {
-        let mut event = Event::new(EventKind::Gap, self.publisher, InstrumentId::ALL).with_gap(gap);
-        event.ts_recv = context.received.unwrap_or(otherwise);
-        event.ts_event = event.ts_recv;
-        event.channel_sequence = context.sequence;
-        event.channel = context.channel;
-        event.line = context.line;
-        event
+    pub(crate) fn put_gap<S: Sink<Event>>(
+        &self,
+        gap: Gap,
+        context: &Context,
+        otherwise: Nanos,
+        sink: &mut S,
+    ) {
+        for publisher in self.publishers() {
+            let mut event = Event::new(EventKind::Gap, publisher, InstrumentId::ALL).with_gap(gap);
+            event.ts_recv = context.received.unwrap_or(otherwise);
+            event.ts_event = event.ts_recv;
+            event.channel_sequence = context.sequence;
+            event.channel = context.channel;
+            event.set_line(context.line);
+            sink.put(event);
+        }
     }
 
     /// Translates the messages of one packet.
@@ -304,7 +321,7 @@ impl Channel {
         }
         if gap.count > 0 {
             self.tracker.lose(gap);
-            sink.put(self.gap_event(gap, context, packet.received));
+            self.put_gap(gap, context, packet.received, sink);
         }
     }
 
@@ -343,7 +360,7 @@ impl Channel {
     ) -> bool {
         if let Some(gap) = arrival.gap {
             problems.note(Problem { file, packet, offset, kind: ProblemKind::Gap(gap) });
-            sink.put(self.gap_event(gap, &context, self.normaliser.time_of(message)));
+            self.put_gap(gap, &context, self.normaliser.time_of(message), sink);
         }
         arrival.skip > 0
     }
@@ -419,7 +436,7 @@ impl Channel {
         if !matches!(error, DecodeError::UnknownMessage { .. }) {
             let gap = Gap { first: context.sequence, count: 1 };
             self.tracker.lose(gap);
-            sink.put(self.gap_event(gap, &context, self.normaliser.time_of(message)));
+            self.put_gap(gap, &context, self.normaliser.time_of(message), sink);
         }
     }
 }

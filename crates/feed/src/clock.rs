@@ -1,6 +1,6 @@
 //! The trading day: midnight in New York; and times as people read them.
 //!
-//! ITCH tells time as nanoseconds since midnight of the exchange's day. Which midnight that is follows from the
+//! ITCH gives times as nanoseconds since midnight of the exchange's day. Which midnight that is follows from the
 //! receive time of the packets, or from the name or option of a file that has none. Time zone and daylight-saving
 //! rules are those of the IANA zone `America/New_York`, never a fixed offset.
 

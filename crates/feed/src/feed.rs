@@ -5,7 +5,6 @@ mod streams;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::event::Gap;
 use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Line, Nanos, Publisher, Symbol};
 use tapeworks_packet::net::Transport;
@@ -20,6 +19,7 @@ use crate::clock;
 use crate::normaliser::{Context, Start};
 use crate::problem::{Problem, ProblemKind, Problems};
 use crate::recognise;
+#[cfg(feature = "serde")]
 use crate::state::{Reader, StateError, Writer, ensure};
 use crate::symbols::SymbolTable;
 use crate::table::Application;
@@ -47,11 +47,12 @@ struct Destination {
     application: Option<Application>,
     /// The channel of its last packet, and the line that this destination is of it.
     channel: Option<(usize, Line)>,
-    is_told: bool,
+    is_noted: bool,
 }
 
 /// What went in, and what was passed over.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FeedCounters {
     /// Datagrams taken.
     pub packets: u64,
@@ -99,12 +100,14 @@ impl Feed {
         }
     }
 
-    /// What it was told to do.
+    /// Its options.
+    #[cfg(feature = "serde")]
     pub(crate) const fn options(&self) -> &FeedOptions {
         &self.options
     }
 
     /// Appends what channels and symbols are at. Streams and files are not among it: live lines have neither.
+    #[cfg(feature = "serde")]
     pub(crate) fn save(&self, writer: &mut Writer) -> Result<(), StateError> {
         self.symbols.save(writer)?;
         writer.put(&self.channels)?;
@@ -113,6 +116,7 @@ impl Feed {
     }
 
     /// The feed that was saved.
+    #[cfg(feature = "serde")]
     pub(crate) fn restore(options: FeedOptions, reader: &mut Reader<'_>) -> Result<Self, StateError> {
         let mut feed = Self::new(options);
         feed.symbols = SymbolTable::restore(feed.options.symbols.clone(), reader)?;
@@ -180,7 +184,7 @@ impl Feed {
         }
         let start = Start { publisher, midnight, is_midnight_fixed: self.options.midnight.is_some() };
         let index = self.channels.len();
-        self.channels.push(Channel::new(identity, application, index as u8, &start));
+        self.channels.push(Channel::new(identity, application, index as u16, &start));
         self.by_identity.insert(identity, index);
         index
     }
@@ -202,7 +206,7 @@ impl Feed {
         let destinations = &mut self.destinations;
         let application = self.options.application;
         self.last_destination = *self.by_address.entry(address).or_insert_with(|| {
-            destinations.push(Destination { address, application, channel: None, is_told: false });
+            destinations.push(Destination { address, application, channel: None, is_noted: false });
             destinations.len() - 1
         });
         self.last_destination
@@ -251,7 +255,7 @@ impl Feed {
     fn note_unrecognised(&mut self, at: usize, packet: &Packet<'_>) {
         self.counters.unrecognised_packets += 1;
         let destination = &mut self.destinations[at];
-        if !std::mem::replace(&mut destination.is_told, true) {
+        if !std::mem::replace(&mut destination.is_noted, true) {
             let kind = ProblemKind::UnknownProtocol { destination: destination.address };
             let problem = Problem { file: packet.file, packet: packet.number, offset: packet.offset, kind };
             self.problems.note(problem);
@@ -268,8 +272,8 @@ impl Feed {
         session: &SessionId,
         application: Application,
     ) -> Option<(usize, Line)> {
-        let known = Application::of_session(session, application).or(self.options.application);
-        let Some(application) = known else {
+        let Some(application) = Application::of_session(session, application, self.options.application)
+        else {
             self.note_unrecognised(at, packet);
             return None;
         };
@@ -357,26 +361,38 @@ impl Feed {
         }
     }
 
-    /// Messages of a channel will not come: the gap is told at `now`.
+    /// Messages of a channel will not come: puts out the gap at `now`.
     #[cold]
     pub(crate) fn pass_over<S: Sink<Event>>(&mut self, index: usize, gap: Gap, now: Nanos, sink: &mut S) {
         let channel = &mut self.channels[index];
         channel.tracker.give_up(gap);
         let context =
             Context { received: Some(now), sequence: gap.first, channel: channel.number, line: Line::A };
-        sink.put(channel.gap_event(gap, &context, now));
+        channel.put_gap(gap, &context, now, sink);
     }
 
-    /// An event of a channel as a whole, or of one of its instruments, that no message told.
+    /// The events of a channel as a whole that stem from no message: one for each of its publishers.
+    pub(crate) fn events_of(
+        &self,
+        index: usize,
+        kind: EventKind,
+        now: Nanos,
+    ) -> impl Iterator<Item = Event> + '_ {
+        self.channels[index]
+            .publishers()
+            .map(move |publisher| self.event_of(index, kind, (publisher, InstrumentId::ALL), now))
+    }
+
+    /// An event of a channel that stems from no message: of an instrument of a publisher.
     pub(crate) fn event_of(
         &self,
         index: usize,
         kind: EventKind,
-        instrument: InstrumentId,
+        (publisher, instrument): (Publisher, InstrumentId),
         now: Nanos,
     ) -> Event {
         let channel = &self.channels[index];
-        let mut event = Event::new(kind, channel.publisher(), instrument);
+        let mut event = Event::new(kind, publisher, instrument);
         (event.ts_event, event.ts_recv) = (now, now);
         event.channel = channel.number;
         event.channel_sequence = channel.tracker.next().unwrap_or_default();
@@ -398,13 +414,13 @@ impl Feed {
         channel.translate(message, &context, (0, 0, 0), &mut self.problems, &mut self.symbols, sink);
     }
 
-    /// A channel's books are made anew: they lack no orders of instruments that nothing has named.
+    /// A channel's books are complete again: they lack no orders of instruments that nothing has named.
     pub(crate) fn forget_unnamed(&mut self, index: usize) {
         self.channels[index].normaliser.forget_unnamed();
     }
 
     /// The number that the events of a channel carry.
-    pub(crate) fn set_number(&mut self, index: usize, number: u8) {
+    pub(crate) fn set_number(&mut self, index: usize, number: u16) {
         self.channels[index].number = number;
     }
 

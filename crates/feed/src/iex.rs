@@ -1,12 +1,11 @@
 //! IEX TOPS and DEEP to normalised events.
 //!
-//! What is peculiar here: instruments are named by symbol in every message; TOPS tells both sides of a quote at once,
-//! which become two events, the second with [`Flags::LAST`]; DEEP tells price levels, and its event flag says when the
+//! What is peculiar here: instruments are named by symbol in every message; TOPS sends both sides of a quote at once,
+//! which become two events, the second with [`Flags::LAST`]; DEEP sends price levels, and its event flag says when the
 //! book is consistent; a quote's flag can say that the symbol is halted without a status message.
 //!
 //! Cost: the message's own line, one lookup of the symbol and the event or events.
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::event::{Definition, Imbalance, Session, Status, StatusAction};
 use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Nanos, Price, Publisher, Side};
 use tapeworks_session::SessionId;
@@ -21,14 +20,15 @@ use crate::normaliser::{Context, Normaliser, OPERATIONAL, Start, Target};
 use crate::symbols::UNWANTED;
 
 /// Translates the messages of one TOPS or DEEP channel.
-#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
 struct IexNormaliser {
     publisher: Publisher,
     /// By instrument: whether the last quote said that the symbol is halted.
     halted: Vec<bool>,
 }
 
-/// The messages that TOPS and DEEP share, field for field, told once for both.
+/// The messages that TOPS and DEEP share, field for field.
 macro_rules! shared_messages {
     ($normaliser:ident, $message:ident, $protocol:ident, $to:ident) => {
         match $message {
@@ -189,11 +189,12 @@ fn feed_of(payload: &[u8]) -> Option<MessageProtocolId> {
     is_sound.then(|| segment.message_protocol_id())
 }
 
-/// One of IEX's feeds: the messages that it alone has, and how it is told from the other.
+/// One of IEX's feeds: the messages that it alone has, and how it is recognised.
 macro_rules! iex_feed {
     ($(#[$doc:meta])* $name:ident, $protocol:ident, $id:ident, $translate:ident) => {
         $(#[$doc])*
-        #[derive(Debug, Serialize, Deserialize)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        #[derive(Debug)]
         pub(crate) struct $name(IexNormaliser);
 
         impl $name {
@@ -245,7 +246,7 @@ impl IexNormaliser {
         match message {
             tops16::Message::QuoteUpdate(quote) => self.quote(&quote, to),
             other => {
-                // Quotes were told above; nothing else is TOPS's own.
+                // Quotes are handled above; TOPS has no other message of its own.
                 let _ = self.shared_tops(other, to);
             }
         }
@@ -316,7 +317,7 @@ impl IexNormaliser {
         event.ts_recv = context.received.unwrap_or(event.ts_event);
         event.channel_sequence = context.sequence;
         event.channel = context.channel;
-        event.line = context.line;
+        event.set_line(context.line);
         event
     }
 
@@ -378,10 +379,10 @@ impl IexNormaliser {
             to.sink.put(event.with_status(operational(Some(!is_halted))));
         }
         event.kind = EventKind::Quote;
-        event.flags = Flags::TOP_OF_BOOK;
+        event.set_flags(Flags::TOP_OF_BOOK);
         (event.side, event.size, event.price) = (Side::Bid, quote.bid_size(), price(quote.bid_price()));
         to.sink.put(event);
-        event.flags = Flags::TOP_OF_BOOK.with(Flags::LAST);
+        event.set_flags(Flags::TOP_OF_BOOK.with(Flags::LAST));
         (event.side, event.size, event.price) = (Side::Ask, quote.ask_size(), price(quote.ask_price()));
         to.sink.put(event);
     }
@@ -413,7 +414,11 @@ impl IexNormaliser {
         }
         let mut event = self.event(instrument, timestamp, to.context);
         event.kind = EventKind::Level;
-        event.flags = if is_last { Flags::MARKET_BY_PRICE.with(Flags::LAST) } else { Flags::MARKET_BY_PRICE };
+        event.set_flags(if is_last {
+            Flags::MARKET_BY_PRICE.with(Flags::LAST)
+        } else {
+            Flags::MARKET_BY_PRICE
+        });
         (event.side, event.size) = (side, size);
         event.price = level.to_e9().and_then(Price::from_e9);
         to.sink.put(event);

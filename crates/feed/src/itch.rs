@@ -7,7 +7,6 @@
 //! Cost: the message's own line, a load from the table of locates (4 bytes for each) and the event. No jump
 //! by message type for the messages about orders.
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::event::{Definition, Gap, Imbalance, Session, Status, StatusAction};
 use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Price, Publisher, Side};
 use tapeworks_stage::Sink;
@@ -52,7 +51,8 @@ pub(crate) fn recognise(payload: &[u8]) -> bool {
 }
 
 /// Translates the messages of one ITCH channel.
-#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
 pub(crate) struct ItchNormaliser {
     publisher: Publisher,
     /// Midnight of the session's day in New York.
@@ -90,6 +90,7 @@ impl Normaliser for ItchNormaliser {
         Nanos(self.midnight.0.wrapping_add(time.nanoseconds()))
     }
 
+    #[cfg(feature = "serde")]
     fn is_sound(&self, symbols: &SymbolTable) -> bool {
         self.locates.is_sound(symbols)
     }
@@ -114,7 +115,7 @@ impl ItchNormaliser {
         event.ts_recv = context.received.unwrap_or(event.ts_event);
         event.channel_sequence = context.sequence;
         event.channel = context.channel;
-        event.line = context.line;
+        event.set_line(context.line);
         event
     }
 
@@ -164,7 +165,7 @@ impl ItchNormaliser {
         let mut instrument = self.known(order.stock_locate);
         if instrument >= UNWANTED {
             if instrument == InstrumentId::UNKNOWN && order.action == OrderAction::Add {
-                // What contradicts is told by `normalise`.
+                // `normalise` reports contradictions.
                 let Some(learned) = self.learn(order.stock_locate, message, symbols, sink) else {
                     return false;
                 };
@@ -251,7 +252,7 @@ impl ItchNormaliser {
         symbols: &mut SymbolTable,
         sink: &mut S,
     ) -> Result<Option<Contradiction>, Refused> {
-        // What is not about an order: where it concerns an instrument that nobody wants, it is dropped at the end.
+        // Messages that are not about an order. Those of an unwanted instrument are dropped at the end.
         let mut put = |event: Event| {
             if event.instrument != UNWANTED {
                 sink.put(event);
@@ -266,7 +267,7 @@ impl ItchNormaliser {
                 let event = self.event(EventKind::Session, InstrumentId::ALL, system.timestamp(), context);
                 let session = match system.event_code() {
                     EventCode::StartOfMessages => {
-                        // A new day numbers its instruments anew.
+                        // A new day has new numbers of instruments.
                         self.locates.clear();
                         Session::StartOfMessages
                     }
@@ -290,7 +291,7 @@ impl ItchNormaliser {
                     })?;
                 let contradiction = corrected.map(|corrected| corrected.contradiction);
                 if let Some(wrong) = corrected {
-                    // Its orders are another's: nobody would delete them.
+                    // Its orders are another's: no message would delete them.
                     if wrong.instrument < UNWANTED {
                         let clear = EventKind::Clear;
                         sink.put(self.event(clear, wrong.instrument, directory.timestamp(), context));
@@ -395,7 +396,7 @@ impl ItchNormaliser {
                 if instrument == UNWANTED {
                     return Ok(None);
                 }
-                // A cross without shares tells that there was no cross.
+                // A cross without shares says that there was no cross.
                 let kind = if cross.cross_shares() == 0 { EventKind::Other } else { EventKind::Trade };
                 let mut event = self.event(kind, instrument, cross.timestamp(), context);
                 event.size = shares(cross.cross_shares());
@@ -510,7 +511,7 @@ static SIDES: [Side; 256] = {
     table
 };
 
-/// DBN holds 32 bits of shares; an auction of more is told as the most.
+/// DBN holds 32 bits of shares; an auction of more has the most.
 fn shares(shares: u64) -> u32 {
     u32::try_from(shares).unwrap_or(u32::MAX)
 }
@@ -565,11 +566,11 @@ mod tests {
     const CONTEXT: Context =
         Context { received: Some(Nanos(77)), sequence: 5, channel: 3, line: tapeworks_market::Line::B };
 
-    /// The event of an order message, told type by type with the typed views.
+    /// The event of an order message, made type by type with the typed views.
     fn expected(message: Message<'_>, instrument: InstrumentId) -> Option<Event> {
         let mut event = Event::new(EventKind::Add, Publisher::XNAS_ITCH, instrument);
-        (event.ts_recv, event.channel_sequence, event.channel, event.line) =
-            (Nanos(77), 5, 3, tapeworks_market::Line::B);
+        (event.ts_recv, event.channel_sequence, event.channel) = (Nanos(77), 5, 3);
+        event.set_line(tapeworks_market::Line::B);
         let side = |indicator| match indicator {
             BuySellIndicator::Buy => Side::Bid,
             BuySellIndicator::Sell => Side::Ask,

@@ -8,12 +8,13 @@
 //!
 //! [`FEEDS`] is the table of feeds: one row each, from which recognition, dispatch, command line and configuration follow.
 //!
-//! Whatever does not fit (an unknown message, a cut packet, a protocol nobody speaks) is counted, kept as a
-//! [`Problem`] with its packet and offset, and passed over by its length; the good messages around it go on.
+//! What does not fit (an unknown message, a cut packet, an unknown protocol) is counted, kept as a [`Problem`] with its packet and
+//! offset, and skipped by its length. The good messages around it go on.
 //!
-//! [`live::LiveFeed`] does the same for live lines: it arbitrates between lines A and B, waits out packets that overtake
-//! each other, asks for what is missing again, joins in mid-session by a snapshot, and says which books are in doubt
-//! ([`arbitration`]).
+//! [`live::LiveFeed`] does the same for live lines: it arbitrates between lines A and B, waits for packets that were
+//! overtaken, requests what is missing, joins in mid-session by a snapshot, and marks books stale ([`arbitration`]).
+//!
+//! The feature `serde` adds the state of a live feed as bytes, for checkpoints.
 //!
 //! # Cost
 //! Per packet: the transport header (one line) and one compare of the sequence number. Per message: its own lines,
@@ -35,8 +36,12 @@ mod problem;
 mod ranges;
 pub mod recognise;
 mod recovery;
+#[cfg(feature = "serde")]
 mod saved;
 pub mod sequence;
+#[cfg(test)]
+mod several_publishers;
+#[cfg(feature = "serde")]
 pub mod state;
 mod symbols;
 mod table;

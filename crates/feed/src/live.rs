@@ -6,14 +6,14 @@
 //! - While the lines or a retransmission can still fill it, the channel's messages wait; other channels go on.
 //! - When it is given up, a [`EventKind::Gap`] makes the channel's books stale (DBN's `MAYBE_BAD_BOOK`) and what waited goes on.
 //! - If the missing messages come after that, only the instruments that they name stay stale.
-//! - A snapshot, where the channel can have one, makes the books anew: [`EventKind::Clear`], what the snapshot holds, and the
-//!   messages that came since, all with [`Flags::SNAPSHOT`](tapeworks_market::Flags::SNAPSHOT). Trades in them are not told twice.
-//! - Whoever keeps the books says when the venue's messages contradict them ([`Input::Contradicted`]): a snapshot is asked for, at most
-//!   once in a while.
+//! - A snapshot, where the channel can have one, rebuilds the books: [`EventKind::Clear`], what the snapshot holds, and the
+//!   messages that came since, all with [`Flags::SNAPSHOT`](tapeworks_market::Flags::SNAPSHOT). Trades in them are not put out twice.
+//! - The books' stage reports when the venue's messages contradict a book ([`Input::Contradicted`]): the channel requests a snapshot, with
+//!   a least time between two.
 //! - Silence makes the books stale until the channel is heard again and nothing was missed. When nothing is heard at all, an
-//!   event of the kind [`EventKind::Other`] tells once a second that time goes on.
+//!   event of the kind [`EventKind::Other`] marks each second.
 //!
-//! Everything that enters is an [`Input`], the passing of time too. Whoever keeps the inputs can have the same events again.
+//! Everything that enters is an [`Input`], the passing of time too. The same inputs give the same events.
 
 mod delivery;
 mod part;
@@ -21,18 +21,18 @@ mod snapshot;
 
 use std::collections::VecDeque;
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::event::Gap;
-use tapeworks_market::orders::MAX_INSTRUMENTS;
 use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Line, Nanos, Publisher};
-use tapeworks_session::{Request, SessionId};
+use tapeworks_session::SessionId;
 use tapeworks_stage::{Sink, Stage};
 
 use crate::arbitration::{Arbiter, ArbiterOptions, Delivery, Join};
 use crate::feed::{Feed, FeedOptions};
+#[cfg(feature = "serde")]
 use crate::state::{Reader, StateError, Writer, ensure};
 use crate::table::Application;
-use delivery::{Followed, Target, packet_at};
+pub(crate) use delivery::packet_at;
+use delivery::{Followed, Target};
 use part::{OfPart, Part};
 
 pub use snapshot::{SnapshotCounters, SnapshotOptions};
@@ -50,6 +50,13 @@ pub struct LiveChannelOptions {
     pub arbiter: ArbiterOptions,
     /// Snapshots; `None` where there is no server for them.
     pub snapshot: Option<SnapshotOptions>,
+}
+
+impl LiveChannelOptions {
+    /// The publishers whose messages the channel carries.
+    pub fn publishers(&self) -> impl Iterator<Item = Publisher> + 'static {
+        self.application.spec().publishers_on(self.publisher)
+    }
 }
 
 /// What enters the live feed.
@@ -97,7 +104,7 @@ pub enum Input<'a> {
         /// When.
         received: Nanos,
     },
-    /// Events of the channel contradict its books, as whoever keeps the books says: a snapshot is wanted.
+    /// Events of the channel contradict its books, as the books' stage reports: a snapshot is wanted.
     Contradicted {
         /// The channel.
         channel: u16,
@@ -125,15 +132,16 @@ impl Input<'_> {
     }
 }
 
-/// What the live feed wants of a venue's servers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Ask {
-    /// Messages again: [`Request::encode`] to the channel's retransmission server.
+/// A request to one of a venue's servers.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// Messages again: the bytes of [`tapeworks_session::Request::encode`] go to the channel's retransmission server.
     Retransmission {
         /// The channel.
         channel: u16,
-        /// Which.
-        request: Request,
+        /// Which messages.
+        request: tapeworks_session::Request,
     },
     /// A snapshot, from the channel's snapshot server.
     Snapshot {
@@ -141,12 +149,12 @@ pub enum Ask {
         channel: u16,
         /// The session that it must be of.
         session: SessionId,
-        /// To be told with what comes.
+        /// The number of the attempt, which the inputs that answer it carry.
         attempt: u32,
     },
 }
 
-/// A channel and what it went through.
+/// A channel and its counters.
 #[derive(Debug)]
 pub struct LiveChannel {
     options: LiveChannelOptions,
@@ -155,7 +163,7 @@ pub struct LiveChannel {
     /// Snapshots requested, to tell one from the next.
     attempts: u32,
     snapshots: SnapshotCounters,
-    /// When the books' contradictions may ask for a snapshot again.
+    /// From when on contradictions of the books may request a snapshot again.
     contradicted_again: Nanos,
     /// Its part of the feed, where other channels carry the rest.
     part: Option<Part>,
@@ -163,11 +171,12 @@ pub struct LiveChannel {
 
 impl LiveChannel {
     /// Whether a state that was kept is one that this can go on from, when the feed has so many channels.
+    #[cfg(feature = "serde")]
     pub(crate) fn check(&self, channels: usize) -> Result<(), StateError> {
         ensure(self.arbiter.is_sound(), "what waits in a sequence")?;
         ensure(self.followed.place.is_none_or(|place| place < channels), "a channel's place")?;
         let places = self.part.as_ref().map_or(0, |part| part.has.len());
-        ensure(places <= MAX_INSTRUMENTS as usize, "a channel's instruments")
+        ensure(places <= tapeworks_market::orders::MAX_INSTRUMENTS as usize, "a channel's instruments")
     }
 
     /// Its name and how it is followed.
@@ -190,7 +199,7 @@ impl LiveChannel {
         self.followed.awaited.is_some()
     }
 
-    /// Whether contradictions of the books would ask for a snapshot now.
+    /// Whether contradictions of the books would request a snapshot now.
     pub fn takes_contradiction(&self, now: Nanos) -> bool {
         self.options.snapshot.is_some()
             && self.followed.awaited.is_none()
@@ -210,19 +219,19 @@ impl LiveChannel {
 pub struct LiveFeed {
     feed: Feed,
     channels: Vec<LiveChannel>,
-    asks: VecDeque<Ask>,
+    requests: VecDeque<Request>,
     /// The earliest time at which a channel has something to do.
     deadline: Option<Nanos>,
-    /// When something was heard last, or time was told.
+    /// The time of the last packet, or of the last event that marks a second.
     last: Option<Nanos>,
     /// The receive time of the last event: none goes back, though packets that waited do.
     clock: Nanos,
 }
 
-/// In silence an event tells once in so long, in ns, that time goes on: who makes intervals of time ends them by it.
-pub const TIME_TOLD_EVERY_NS: u64 = Nanos::SECOND;
+/// In silence an event marks the time this often, in ns. Records of intervals end by it.
+pub const TIME_EVENT_EVERY_NS: u64 = Nanos::SECOND;
 
-/// Receive times that never go back: a packet that waited behind a sequence gap is received, for whoever is behind it, when it comes out.
+/// Keeps receive times from going back. A packet that waited behind a sequence gap has the time at which it came out.
 struct Forward<'s, S> {
     clock: Nanos,
     sink: &'s mut S,
@@ -238,9 +247,10 @@ impl<S: Sink<Event>> Sink<Event> for Forward<'_, S> {
 }
 
 impl LiveFeed {
-    /// Channels of which nothing was heard. At most 256 are told apart in the events.
+    /// Channels before their first packet. Inputs and events number them by 16 bits.
     pub fn new(options: FeedOptions, channels: Vec<LiveChannelOptions>) -> Self {
-        let mut publishers: Vec<Publisher> = channels.iter().map(|options| options.publisher).collect();
+        let mut publishers: Vec<Publisher> =
+            channels.iter().flat_map(LiveChannelOptions::publishers).collect();
         publishers.sort_unstable();
         let is_shared = |publisher| {
             publishers.partition_point(|one| *one <= publisher)
@@ -254,12 +264,12 @@ impl LiveFeed {
                     options.arbiter.join = Join::Snapshot;
                 }
                 LiveChannel {
-                    arbiter: Arbiter::new(options.application.transport(), options.arbiter),
+                    arbiter: Arbiter::of_feed(options.application, options.arbiter),
                     followed: Followed::default(),
                     attempts: 0,
                     snapshots: SnapshotCounters::default(),
                     contradicted_again: Nanos(0),
-                    part: is_shared(options.publisher).then(Part::default),
+                    part: options.publishers().any(is_shared).then(|| Part::of(options.publishers())),
                     options,
                 }
             })
@@ -267,7 +277,7 @@ impl LiveFeed {
         Self {
             feed: Feed::new(options),
             channels,
-            asks: VecDeque::new(),
+            requests: VecDeque::new(),
             deadline: None,
             last: None,
             clock: Nanos(0),
@@ -275,17 +285,19 @@ impl LiveFeed {
     }
 
     /// Appends what the channels are at.
+    #[cfg(feature = "serde")]
     pub(crate) fn save_channels(&self, writer: &mut Writer) -> Result<(), StateError> {
         for channel in &self.channels {
             writer.put(&channel.arbiter)?;
             let LiveChannel { followed, attempts, snapshots, contradicted_again, part, .. } = channel;
             writer.put(&(followed, attempts, snapshots, contradicted_again, part))?;
         }
-        writer.put(&self.asks)?;
+        writer.put(&self.requests)?;
         writer.put(&(self.deadline, self.last, self.clock))
     }
 
     /// Takes the place of what was saved.
+    #[cfg(feature = "serde")]
     pub(crate) fn restore_channels(&mut self, feed: Feed, reader: &mut Reader<'_>) -> Result<(), StateError> {
         self.feed = feed;
         for channel in &mut self.channels {
@@ -294,12 +306,12 @@ impl LiveFeed {
             let part: Option<Part>;
             (channel.followed, channel.attempts, channel.snapshots, channel.contradicted_again, part) =
                 reader.take()?;
-            if channel.part.is_some() != part.is_some() {
+            if channel.part.as_ref().map(Part::publishers) != part.as_ref().map(Part::publishers) {
                 return Err(StateError::Foreign);
             }
             channel.part = part;
         }
-        self.asks = reader.take()?;
+        self.requests = reader.take()?;
         (self.deadline, self.last, self.clock) = reader.take()?;
         Ok(())
     }
@@ -319,9 +331,9 @@ impl LiveFeed {
         self.feed.instruments()
     }
 
-    /// The next thing to ask a server for, if there is one. Look after each batch.
-    pub fn take_ask(&mut self) -> Option<Ask> {
-        self.asks.pop_front()
+    /// The next request to send, if there is one. Look after each batch.
+    pub fn take_request(&mut self) -> Option<Request> {
+        self.requests.pop_front()
     }
 
     /// The earliest time at which an [`Input::Tick`] has something to do.
@@ -337,7 +349,7 @@ impl LiveFeed {
         self.clock = forward.clock;
     }
 
-    /// Something happens to a channel: what comes of it concerns the channel's part of its feed.
+    /// Runs `act` on a channel. Its events go through the channel's part of its feed.
     #[inline]
     fn of_channel<S: Sink<Event>>(
         &mut self,
@@ -381,8 +393,8 @@ impl LiveFeed {
         }
     }
 
-    /// Inputs are missing here, nobody knows of which channels: each is in doubt until its sequence shows that nothing of it is
-    /// missing, and a snapshot that was on its way is not believed.
+    /// Inputs of unknown channels are missing here. The books of each channel are stale until its sequence shows that nothing of it is
+    /// missing, and a snapshot that was on its way is not used.
     pub fn inputs_lost<S: Sink<Event>>(&mut self, now: Nanos, sink: &mut S) {
         let mut forward = Forward { clock: self.clock, sink };
         for index in 0..self.channels.len() {
@@ -396,17 +408,18 @@ impl LiveFeed {
         let Some(channel) = self.channels.get_mut(index) else { return };
         if let Some(place) = channel.followed.place {
             channel.followed.is_stale = true;
-            let event = self.feed.event_of(place, EventKind::Gap, InstrumentId::ALL, now);
-            let gap = Gap { first: channel.arbiter.next().unwrap_or(event.channel_sequence), count: 0 };
-            sink.put(event.with_gap(gap));
+            for event in self.feed.events_of(place, EventKind::Gap, now) {
+                let gap = Gap { first: channel.arbiter.next().unwrap_or(event.channel_sequence), count: 0 };
+                sink.put(event.with_gap(gap));
+            }
         }
         if channel.followed.awaited.is_some() {
             self.snapshot_failed(index, now, sink);
         }
     }
 
-    /// Tells of what is missing between this and `later`, the same channels after inputs that are not known: a gap for each channel
-    /// whose sequence has gone on. Nothing changes here.
+    /// Puts out what is missing between this and `later`, the same channels after unknown inputs: a gap for each channel whose
+    /// sequence has advanced. Nothing changes here.
     pub fn tell_missed<S: Sink<Event>>(&self, later: &Self, now: Nanos, sink: &mut S) {
         for (one, other) in self.channels.iter().zip(&later.channels) {
             let (old, new) = (&one.arbiter, &other.arbiter);
@@ -417,9 +430,10 @@ impl LiveFeed {
             let first = old.next().unwrap_or_default();
             let is_same = old.session() == new.session();
             let count = if is_same { new.next().unwrap_or_default().saturating_sub(first) } else { 0 };
-            let mut event = self.feed.event_of(place, EventKind::Gap, InstrumentId::ALL, now);
-            event.ts_recv = event.ts_recv.max(self.clock);
-            sink.put(event.with_gap(Gap { first, count }));
+            for mut event in self.feed.events_of(place, EventKind::Gap, now) {
+                event.ts_recv = event.ts_recv.max(self.clock);
+                sink.put(event.with_gap(Gap { first, count }));
+            }
         }
     }
 
@@ -468,14 +482,14 @@ impl LiveFeed {
         }
     }
 
-    /// Time has gone on.
+    /// Time has passed.
     #[cold]
     #[inline(never)]
     fn tick<S: Sink<Event>>(&mut self, now: Nanos, is_clock: bool, sink: &mut S) {
         for index in 0..self.channels.len() {
             self.of_channel(index, sink, |feed, sink| feed.tick_of(index, now, is_clock, sink));
         }
-        if self.last.is_some_and(|last| now.since(last) >= TIME_TOLD_EVERY_NS) {
+        if self.last.is_some_and(|last| now.since(last) >= TIME_EVENT_EVERY_NS) {
             self.last = Some(now);
             let first = self.channels.first().map(|channel| channel.options.publisher);
             let mut event = Event::new(EventKind::Other, first.unwrap_or_default(), InstrumentId::UNKNOWN);
@@ -510,27 +524,27 @@ impl LiveFeed {
             let due = channel.followed.awaited.as_ref().map(|awaited| awaited.due);
             [channel.arbiter.deadline(), due].into_iter().flatten().min()
         };
-        let told = self.last.map(|last| Nanos(last.0.saturating_add(TIME_TOLD_EVERY_NS)));
-        self.deadline = self.channels.iter().filter_map(of).chain(told).min();
+        let next_event = self.last.map(|last| Nanos(last.0.saturating_add(TIME_EVENT_EVERY_NS)));
+        self.deadline = self.channels.iter().filter_map(of).chain(next_event).min();
     }
 
-    /// Looks at what a channel wants after something happened to it.
+    /// Takes a channel's requests, applies its snapshot and clears staleness after an input.
     #[cold]
     #[inline(never)]
     fn after<S: Sink<Event>>(&mut self, index: usize, now: Nanos, sink: &mut S) {
         let Some(channel) = self.channels.get_mut(index) else { return };
         while let Some(request) = channel.arbiter.take_request() {
-            self.asks.push_back(Ask::Retransmission { channel: index as u16, request });
+            self.requests.push_back(Request::Retransmission { channel: index as u16, request });
         }
-        if channel.arbiter.take_snapshot_wish() && channel.options.snapshot.is_some() {
-            self.ask_for_snapshot(index, now, 1);
+        if channel.arbiter.take_snapshot_request() && channel.options.snapshot.is_some() {
+            self.request_snapshot(index, now, 1);
         }
         self.apply_snapshot(index, now, sink);
         self.narrow(index, now, sink);
         self.set_deadline();
     }
 
-    /// When all that was given up has come after all, only the instruments that it named stay in doubt.
+    /// When all given-up messages have come late, only the instruments that they name stay stale.
     fn narrow<S: Sink<Event>>(&mut self, index: usize, now: Nanos, sink: &mut S) {
         let Some(channel) = self.channels.get_mut(index) else { return };
         let Some(place) = channel.followed.place else { return };
@@ -542,11 +556,11 @@ impl LiveFeed {
             return;
         }
         channel.followed.is_stale = false;
-        sink.put(self.feed.event_of(place, EventKind::Recovered, InstrumentId::ALL, now));
+        self.feed.events_of(place, EventKind::Recovered, now).for_each(|event| sink.put(event));
         let affected = std::mem::take(&mut channel.followed.affected);
-        for instrument in affected {
+        for book in affected {
             let gap = Gap { first: channel.arbiter.next().unwrap_or_default(), count: 0 };
-            sink.put(self.feed.event_of(place, EventKind::Gap, instrument, now).with_gap(gap));
+            sink.put(self.feed.event_of(place, EventKind::Gap, book, now).with_gap(gap));
         }
     }
 }

@@ -10,11 +10,10 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::InstrumentId;
 use tapeworks_wire::Ascii;
 
-use crate::symbols::{SymbolTable, UNWANTED};
+use crate::symbols::UNWANTED;
 
 /// A message that names another symbol than its venue's number stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +64,8 @@ impl fmt::Display for Contradiction {
 }
 
 /// Who said what a locate stands for.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum Source {
     #[default]
     Nobody,
@@ -90,7 +90,8 @@ pub(crate) struct Defined {
 
 /// The instruments of a channel by stock locate; as long as the greatest one seen needs, so that a channel without messages costs
 /// nothing.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Default)]
 pub(crate) struct Locates {
     instruments: Vec<InstrumentId>,
     /// What each stands for, and who said so.
@@ -100,13 +101,14 @@ pub(crate) struct Locates {
     /// Locates that order messages were about before anything named them: their books will lack those orders.
     unnamed: BTreeSet<u16>,
     /// The instrument of one of them, which has been named since.
-    #[serde(skip)]
+    #[cfg_attr(feature = "serde", serde(skip))]
     named_late: Option<InstrumentId>,
 }
 
 impl Locates {
     /// Whether every instrument is one of `symbols`.
-    pub(crate) fn is_sound(&self, symbols: &SymbolTable) -> bool {
+    #[cfg(feature = "serde")]
+    pub(crate) fn is_sound(&self, symbols: &crate::symbols::SymbolTable) -> bool {
         self.instruments.len() == self.names.len()
             && self.by_instrument.len() <= symbols.instruments().len()
             && self.instruments.iter().all(|instrument| symbols.is_known(*instrument))
@@ -118,7 +120,7 @@ impl Locates {
         self.instruments.get(usize::from(locate)).copied().unwrap_or(InstrumentId::UNKNOWN)
     }
 
-    /// A new day numbers its instruments anew.
+    /// A new day has new numbers of instruments.
     pub(crate) fn clear(&mut self) {
         self.instruments.fill(InstrumentId::UNKNOWN);
         self.names.fill(Default::default());
@@ -131,7 +133,7 @@ impl Locates {
         self.unnamed.insert(locate);
     }
 
-    /// Books were made anew: they lack nothing.
+    /// The books were rebuilt: they lack nothing.
     pub(crate) fn forget_unnamed(&mut self) {
         self.unnamed.clear();
     }

@@ -12,7 +12,6 @@
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::event::{Definition, Gap, Session, Status, StatusAction};
 use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Price, Publisher, Side};
 use tapeworks_session::{Memoir, Transport as _};
@@ -26,7 +25,7 @@ use crate::locates::Contradiction;
 use crate::naming::Naming;
 use crate::normaliser::{Context, Normaliser, OPERATIONAL, Start, Target};
 use crate::probe::blocks_fit;
-use crate::symbols::{SymbolTable, UNWANTED};
+use crate::symbols::UNWANTED;
 
 /// Messages name a security identifier, and the directory its symbol.
 pub(crate) const NAMING: Naming = Naming {
@@ -48,20 +47,9 @@ pub(crate) static HARMLESS: [u8; 24] = {
 /// DBN's status reason of a regulatory concern.
 const REGULATORY: u16 = 10;
 
-/// A Depth message. MEMX's other feeds have the same header and another schema.
-#[inline]
-fn decode(message: &[u8]) -> Result<Message<'_>, DecodeError> {
-    match message {
-        [_, _, tag, schema, ..] if *schema != SCHEMA_ID => {
-            Err(DecodeError::UnknownMessage { tag: u64::from(*tag) })
-        }
-        _ => Message::decode(message),
-    }
-}
-
-/// Whether a message can be read.
+/// Whether a message can be read. MEMX's other feeds have the same header and another schema: theirs are of no known type.
 pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
-    decode(message).map(drop)
+    Message::decode(message).map(drop)
 }
 
 /// The time of a message, in nanoseconds since 1970.
@@ -80,7 +68,8 @@ pub(crate) fn recognise(payload: &[u8]) -> bool {
 }
 
 /// Translates the messages of one Depth channel.
-#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
 pub(crate) struct MemoirNormaliser {
     publisher: Publisher,
     /// By security identifier; as long as the greatest one defined needs.
@@ -100,7 +89,7 @@ impl Normaliser for MemoirNormaliser {
         message: &[u8],
         to: &mut Target<'_, S>,
     ) -> Result<Option<Contradiction>, DecodeError> {
-        self.translate(decode(message)?, to);
+        self.translate(Message::decode(message)?, to);
         Ok(None)
     }
 
@@ -108,7 +97,8 @@ impl Normaliser for MemoirNormaliser {
         Nanos(time(message).unwrap_or_default())
     }
 
-    fn is_sound(&self, symbols: &SymbolTable) -> bool {
+    #[cfg(feature = "serde")]
+    fn is_sound(&self, symbols: &crate::symbols::SymbolTable) -> bool {
         self.instruments.iter().all(|instrument| symbols.is_known(*instrument))
     }
 
@@ -137,11 +127,11 @@ impl MemoirNormaliser {
         event.ts_recv = context.received.unwrap_or(event.ts_event);
         event.channel_sequence = context.sequence;
         event.channel = context.channel;
-        event.line = context.line;
+        event.set_line(context.line);
         event
     }
 
-    /// Gives the event of a message about a security to `change`, unless nobody wants it.
+    /// Gives the event of a message about a security to `change`, unless the instrument is unwanted.
     #[inline]
     fn put<S: Sink<Event>>(
         &mut self,
@@ -349,6 +339,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::symbols::SymbolTable;
 
     const CONTEXT: Context = Context { received: Some(Nanos(77)), sequence: 5, channel: 3, line: Line::B };
     const TIME: NanosecondsSinceEpoch = NanosecondsSinceEpoch(9);
@@ -474,7 +465,7 @@ mod tests {
         let event = feed.take(&added.encode())[0];
         assert_eq!((event.order_id, event.size, event.side), (11, 300, Side::Ask));
         assert_eq!(event.price, Price::from_e9(12_340_000_000));
-        assert_eq!((event.ts_event, event.ts_recv, event.line), (Nanos(9), Nanos(77), Line::B));
+        assert_eq!((event.ts_event, event.ts_recv, event.line()), (Nanos(9), Nanos(77), Line::B));
         let corrected = CorrectedTradeFields {
             block_length: 42,
             schema_id: SCHEMA_ID,

@@ -6,8 +6,6 @@
 //! A normaliser is given its feed's publisher, and may stamp another on an event: the SIPs carry one publisher per
 //! participant on one channel.
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tapeworks_market::{Event, Line, Nanos, Publisher};
 use tapeworks_stage::Sink;
 use tapeworks_wire::DecodeError;
@@ -25,7 +23,7 @@ pub(crate) struct Context {
     pub(crate) received: Option<Nanos>,
     /// The sequence number on the channel.
     pub(crate) sequence: u64,
-    pub(crate) channel: u8,
+    pub(crate) channel: u16,
     pub(crate) line: Line,
 }
 
@@ -46,8 +44,22 @@ pub(crate) struct Start {
     pub(crate) is_midnight_fixed: bool,
 }
 
+/// What a checkpoint can hold.
+#[cfg(feature = "serde")]
+pub(crate) trait Kept: serde::Serialize + serde::de::DeserializeOwned {}
+
+#[cfg(feature = "serde")]
+impl<T: serde::Serialize + serde::de::DeserializeOwned> Kept for T {}
+
+/// Without the feature `serde` there are no checkpoints.
+#[cfg(not(feature = "serde"))]
+pub(crate) trait Kept {}
+
+#[cfg(not(feature = "serde"))]
+impl<T> Kept for T {}
+
 /// Translates the messages of one channel. Checkpoints keep it.
-pub(crate) trait Normaliser: Serialize + DeserializeOwned + std::fmt::Debug {
+pub(crate) trait Normaliser: Kept + std::fmt::Debug {
     /// A channel before its first message.
     fn new(start: &Start) -> Self;
 
@@ -74,10 +86,11 @@ pub(crate) trait Normaliser: Serialize + DeserializeOwned + std::fmt::Debug {
     }
 
     /// Whether every instrument of a restored state is one of `symbols`.
+    #[cfg(feature = "serde")]
     fn is_sound(&self, _symbols: &SymbolTable) -> bool {
         true
     }
 
-    /// The books were made anew: they lack no orders of instruments that nothing has named.
+    /// The books were rebuilt: they lack no orders of instruments that nothing has named.
     fn forget_unnamed(&mut self) {}
 }

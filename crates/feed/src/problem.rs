@@ -106,11 +106,13 @@ pub struct Problems {
     pub contradictions: u64,
 }
 
-/// The counts of [`Problems`].
+/// The counts of [`Problems`], for checkpoints.
+#[cfg(feature = "serde")]
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct ProblemCounts([u64; 8]);
 
 impl Problems {
+    #[cfg(feature = "serde")]
     pub(crate) const fn counts(&self) -> ProblemCounts {
         ProblemCounts([
             self.total,
@@ -124,6 +126,7 @@ impl Problems {
         ])
     }
 
+    #[cfg(feature = "serde")]
     pub(crate) fn from_counts(ProblemCounts(counts): ProblemCounts) -> Self {
         let [
             total,

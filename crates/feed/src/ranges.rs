@@ -1,6 +1,5 @@
 //! Sets of sequence numbers, as ranges.
 
-use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// How many ranges one set remembers; beyond it the lowest is forgotten.
@@ -8,7 +7,8 @@ pub(crate) const MOST_RANGES: usize = 1024;
 
 /// A set of sequence numbers as ranges that lie apart, lowest first. It holds the sequence gaps of a line or a channel, which
 /// are few and short.
-#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Ranges {
     ranges: Vec<Range<u64>>,
 }
@@ -20,6 +20,7 @@ impl Ranges {
     }
 
     /// Whether the ranges lie apart, in order, and are no more than remembered.
+    #[cfg(feature = "serde")]
     pub(crate) fn is_sound(&self) -> bool {
         self.ranges.len() <= MOST_RANGES
             && self.ranges.iter().all(|range| range.start < range.end)

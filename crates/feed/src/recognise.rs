@@ -1,6 +1,6 @@
 //! Which feed a payload is of, from its bytes.
 //!
-//! A channel is recognised once, at its first packet that leaves no doubt: the lengths of the blocks must add up to the
+//! A channel is recognised once, at its first packet that is certain: the lengths of the blocks must add up to the
 //! payload and the first messages must be of known types and right lengths. A heartbeat alone names the transport, which
 //! names the feed where the transport carries only one. How a payload of each feed looks is in the [table](crate::FEEDS).
 

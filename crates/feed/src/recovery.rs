@@ -1,29 +1,28 @@
-//! What is asked of a venue's retransmission server to fill one sequence gap.
+//! The requests to a venue's retransmission server that fill one sequence gap.
 //!
-//! A server answers a request with one packet: as many of the messages asked for as fit, from the first on. So a [`Recovery`]
-//! cuts the gap into pieces and asks for several of them at once. Of each piece it asks for the rest as soon as an answer
+//! A server answers a request with one packet: as many of the requested messages as fit, from the first on. So a [`Recovery`]
+//! cuts the gap into pieces and requests several of them at once. It requests the rest of a piece as soon as an answer
 //! has brought a part, and again when no answer comes in time. The number of pieces bounds what is on its way: 32
 //! answers of 1,500 bytes fit the smallest receive buffer that Linux gives.
 //!
 //! A gap is given up when a request timed out `attempts` times and nothing new came from any request meanwhile. Of a long gap the
-//! server may have forgotten the beginning: before it is given up, the pieces not asked for yet are asked for from the end
-//! backwards. What is there comes, and what is missing in the end is one range.
+//! server may have forgotten the beginning: before it is given up, the pieces not yet requested are requested from the end
+//! backwards. Then what is still missing is one range.
 //!
 //! Requests time out by the clock ([`Arbiter::advance`](crate::arbitration::Arbiter::advance)) and not by the times of packets: packets that have
 //! waited in a socket come with old times and faster than time passes, and the answer may lie behind them.
 //!
-//! It keeps numbers only. It may believe that a message is missing which has come (by a line, amid a piece): then the message is
-//! asked for in vain, and the packet that has it is a duplicate. It never believes the contrary.
+//! It keeps numbers only. It may take a message for missing which has come (by a line, amid a piece). Then it requests the message
+//! again, and the answer is a duplicate. It never takes a missing message for one that has come.
 //!
 //! # Cost
 //! Per packet one compare when it lies behind the gap, otherwise a walk of at most as many pieces as requests may be in flight.
 
-use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 use tapeworks_market::Nanos;
 
-/// How retransmissions are asked for.
+/// How retransmissions are requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RetransmissionOptions {
     /// Time-outs in a row of one request, with nothing new from any other, before a gap is given up.
@@ -32,9 +31,9 @@ pub struct RetransmissionOptions {
     pub timeout_ns: u64,
     /// How long one gap is worked on at most, in ns, however much the answers bring.
     pub limit_ns: u64,
-    /// The longest gap that is asked for, in messages; a longer one is given up at once.
+    /// The longest gap that is requested, in messages; a longer one is given up at once.
     pub limit_messages: u64,
-    /// Messages asked for by one request, at most 65,534.
+    /// Messages of one request, at most 65,534.
     pub messages_per_request: u16,
     /// Requests that wait for an answer at the same time.
     pub requests_in_flight: u16,
@@ -64,8 +63,9 @@ impl RetransmissionOptions {
     }
 }
 
-/// Messages that one request asks for.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// The messages of one request.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug)]
 struct Piece {
     missing: Range<u64>,
     /// Requests for it since something new came.
@@ -88,17 +88,18 @@ pub(crate) enum TimedOut {
 }
 
 /// A sequence gap that is being filled: see the [module](self).
-#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
 pub(crate) struct Recovery {
     began: Nanos,
     first: u64,
     /// The first number behind the gap.
     end: u64,
-    /// What is asked for.
+    /// The requested pieces.
     pieces: Vec<Piece>,
-    /// What is not asked for yet.
-    unasked: Range<u64>,
-    /// Pieces are cut from the end of `unasked`: its beginning was asked for in vain.
+    /// What is not requested yet.
+    unrequested: Range<u64>,
+    /// Pieces are cut from the end of `unrequested`: requests for its beginning failed.
     is_backward: bool,
     /// Messages that came.
     recovered: u64,
@@ -109,7 +110,7 @@ pub(crate) struct Recovery {
 }
 
 impl Recovery {
-    /// Asks for the first pieces of `missing`.
+    /// Requests the first pieces of `missing`.
     pub(crate) fn new(
         missing: Range<u64>,
         options: &RetransmissionOptions,
@@ -121,7 +122,7 @@ impl Recovery {
             first: missing.start,
             end: missing.end,
             pieces: Vec::new(),
-            unasked: missing,
+            unrequested: missing,
             is_backward: false,
             recovered: 0,
             recovered_before: 0,
@@ -175,13 +176,13 @@ impl Recovery {
         Some(owed.missing.clone())
     }
 
-    /// Whether a message of `numbers` is asked for.
-    pub(crate) fn asks_for(&self, numbers: &Range<u64>) -> bool {
+    /// Whether a message of `numbers` is requested.
+    pub(crate) fn requests_any_of(&self, numbers: &Range<u64>) -> bool {
         let overlaps = |piece: &Piece| numbers.start < piece.missing.end && piece.missing.start < numbers.end;
         numbers.start < self.end && self.pieces.iter().any(overlaps)
     }
 
-    /// An answer brought `numbers`: asks on at once. Returns how many of them were missing.
+    /// An answer brought `numbers`: the next request follows at once. Returns how many of them were missing.
     pub(crate) fn answered(
         &mut self,
         numbers: &Range<u64>,
@@ -200,7 +201,7 @@ impl Recovery {
         }
     }
 
-    /// Takes `numbers` from the ends of the pieces. With `again_due` the rest of a piece is asked for at once.
+    /// Takes `numbers` from the ends of the pieces. With `again_due` the rest of a piece is requested at once.
     fn remove(&mut self, numbers: &Range<u64>, again_due: Option<Nanos>) -> u64 {
         let mut removed = 0;
         for piece in &mut self.pieces {
@@ -227,7 +228,7 @@ impl Recovery {
     }
 
     /// Asks for further pieces. `next` is the first number that is missing, and `behind` the first behind it that is not.
-    /// `false`: all was asked for and nothing of it came.
+    /// `false`: all was requested and nothing came.
     pub(crate) fn go_on(
         &mut self,
         next: u64,
@@ -236,16 +237,16 @@ impl Recovery {
         now: Nanos,
     ) -> bool {
         self.remove(&(0..next), None);
-        self.unasked.start = self.unasked.start.max(next).min(self.unasked.end);
+        self.unrequested.start = self.unrequested.start.max(next).min(self.unrequested.end);
         self.fill(options, now, false);
         if self.pieces.is_empty() {
             if self.recovered == self.recovered_before {
                 return false;
             }
-            // Some of it was asked for in vain while the rest came: once more.
+            // Requests for some of it failed while the rest came: once more.
             self.recovered_before = self.recovered;
             self.is_backward = false;
-            self.unasked = next..behind.min(self.end);
+            self.unrequested = next..behind.min(self.end);
             self.fill(options, now, false);
         }
         !self.pieces.is_empty()
@@ -253,11 +254,11 @@ impl Recovery {
 
     fn fill(&mut self, options: &RetransmissionOptions, now: Nanos, is_timed: bool) {
         let most = usize::from(options.requests_in_flight.max(1));
-        while self.pieces.len() < most && !self.unasked.is_empty() {
-            let Range { start, end } = self.unasked;
+        while self.pieces.len() < most && !self.unrequested.is_empty() {
+            let Range { start, end } = self.unrequested;
             let count = options.piece_messages().min(end - start);
             let missing = if self.is_backward { end - count..end } else { start..start + count };
-            self.unasked = if self.is_backward { start..missing.start } else { missing.end..end };
+            self.unrequested = if self.is_backward { start..missing.start } else { missing.end..end };
             self.pieces.push(Piece { missing, attempt: 1, due: options.due(now), is_timed, is_owed: true });
         }
     }
@@ -272,7 +273,7 @@ impl Recovery {
                 continue;
             }
             if piece.attempt >= options.attempts {
-                if self.is_backward || self.unasked.is_empty() {
+                if self.is_backward || self.unrequested.is_empty() {
                     return TimedOut::Exhausted;
                 }
                 // What it had of the beginning has come, if anything: now from the end.
@@ -289,10 +290,11 @@ impl Recovery {
     }
 
     /// Whether a state that was kept is one that this can go on from.
+    #[cfg(feature = "serde")]
     pub(crate) fn is_sound(&self) -> bool {
         let is_within = |range: &Range<u64>| range.start <= range.end && range.end <= self.end;
         self.pieces.len() <= usize::from(u16::MAX)
-            && is_within(&self.unasked)
+            && is_within(&self.unrequested)
             && self.pieces.iter().all(|piece| {
                 is_within(&piece.missing)
                     && piece.missing.end - piece.missing.start <= u64::from(u16::MAX - 1)

@@ -1,10 +1,10 @@
-//! The state of a live feed as bytes, so that one that starts again need not hear the whole day.
+//! The state of a live feed as bytes, so that a restart need not read the whole day again.
 //!
 //! A feed that is restored gives the same events as the one that was kept, input for input. What is kept is what events
 //! follow from: the lines' sequences and what waits in them, the venues' numbers of instruments, symbols, counters. Not kept are
-//! the texts of problems (their counts are). The bytes are postcard's, behind what the feed was told to do: options that
-//! differ would give other events, so such bytes are foreign. Whoever writes them down checks them; bytes that do not hold
-//! together are refused, not believed.
+//! the texts of problems (their counts are). The bytes are postcard's, behind the options of the feed: other options would give other
+//! events, so bytes with other options are refused. The file around them has the checksum; bytes that contradict themselves are
+//! refused.
 //!
 //! Cost: some bytes for each symbol and locate, and the packets that wait. A million of neither takes some milliseconds.
 
@@ -12,15 +12,15 @@ use crate::feed::{Feed, FeedOptions};
 use crate::live::{LiveChannelOptions, LiveFeed};
 use crate::state::{Reader, StateError, Writer};
 
-/// The version of the layout, and whatever changes the events that inputs give.
-fn told(options: &FeedOptions, channels: &[LiveChannelOptions]) -> String {
+/// The version of the layout, and the options that decide which events inputs give.
+fn described(options: &FeedOptions, channels: &[LiveChannelOptions]) -> String {
     let FeedOptions { application, publisher, midnight, symbols } = options;
     let symbols = symbols.as_ref().map(|symbols| {
         let mut symbols: Vec<_> = symbols.iter().collect();
         symbols.sort();
         symbols
     });
-    format!("4 {channels:?} {application:?} {publisher:?} {midnight:?} {symbols:?}")
+    format!("5 {channels:?} {application:?} {publisher:?} {midnight:?} {symbols:?}")
 }
 
 impl LiveFeed {
@@ -31,7 +31,7 @@ impl LiveFeed {
     pub fn save(&self) -> Result<Vec<u8>, StateError> {
         let mut writer = Writer::default();
         let channels: Vec<_> = self.channels().iter().map(|channel| channel.options().clone()).collect();
-        writer.put(&told(self.feed().options(), &channels))?;
+        writer.put(&described(self.feed().options(), &channels))?;
         self.feed().save(&mut writer)?;
         self.save_channels(&mut writer)?;
         Ok(writer.bytes)
@@ -49,7 +49,7 @@ impl LiveFeed {
         let mut reader = Reader { bytes };
         let mut fresh = Self::new(options, channels);
         let channels: Vec<_> = fresh.channels().iter().map(|channel| channel.options().clone()).collect();
-        if reader.take::<String>()? != told(fresh.feed().options(), &channels) {
+        if reader.take::<String>()? != described(fresh.feed().options(), &channels) {
             return Err(StateError::Foreign);
         }
         let feed = Feed::restore(fresh.feed().options().clone(), &mut reader)?;

@@ -1,12 +1,11 @@
 //! Sequence numbers: what came twice, what is missing, what came late.
 //!
-//! A channel numbers its messages from 1. A packet tells the number of its first message and how many it has. The
+//! A channel numbers its messages from 1. A packet names the number of its first message and how many it has. The
 //! first packet sets the start (a capture may begin in mid-day); from then on each number is expected once.
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::event::Gap;
 
-/// How many gaps are remembered to tell a late message from a duplicate.
+/// How many gaps are remembered, so that a late message is not taken for a duplicate.
 pub const REMEMBERED_GAPS: usize = 16;
 
 /// What a packet means for its channel.
@@ -19,20 +18,22 @@ pub struct Arrival {
 }
 
 /// What a channel went through.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SequenceCounters {
     /// Messages that came once more than needed.
     pub duplicate_messages: u64,
-    /// Messages of a gap that came after it was told: the books went on without them.
+    /// Messages of a gap that came after it was reported: the books went on without them.
     pub late_messages: u64,
-    /// Gaps told.
+    /// Gaps reported.
     pub gaps: u64,
     /// Messages in them.
     pub missing_messages: u64,
 }
 
 /// Follows one channel.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, Default)]
 pub struct SequenceTracker {
     next: Option<u64>,
     gaps: [Option<Gap>; REMEMBERED_GAPS],
@@ -47,6 +48,7 @@ impl SequenceTracker {
     }
 
     /// Whether a state that was kept is one that this can go on from.
+    #[cfg(feature = "serde")]
     pub(crate) const fn is_sound(&self) -> bool {
         self.newest_gap < REMEMBERED_GAPS
     }

@@ -5,6 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Publisher, Symbol};
 
+#[cfg(feature = "serde")]
 use crate::state::{Reader, StateError, Writer, ensure};
 
 /// One multiplication: the keys are symbols of an exchange's directory, not an attacker's choice, and a million
@@ -39,7 +40,7 @@ pub(crate) struct SymbolTable {
     unreadable: u64,
 }
 
-/// The number of an instrument that the user did not ask for.
+/// The number of an instrument that the user does not want.
 pub(crate) const UNWANTED: InstrumentId = InstrumentId(u32::MAX - 2);
 
 impl SymbolTable {
@@ -57,6 +58,7 @@ impl SymbolTable {
     }
 
     /// Appends what is known, in an order that follows from it alone.
+    #[cfg(feature = "serde")]
     pub(crate) fn save(&self, writer: &mut Writer) -> Result<(), StateError> {
         let symbols: Vec<[u8; Symbol::MOST]> =
             self.instruments.symbols().iter().map(|symbol| *symbol.as_bytes()).collect();
@@ -68,6 +70,7 @@ impl SymbolTable {
     }
 
     /// The table that was saved.
+    #[cfg(feature = "serde")]
     pub(crate) fn restore(
         wanted: Option<HashSet<Symbol>>,
         reader: &mut Reader<'_>,
@@ -90,6 +93,7 @@ impl SymbolTable {
     }
 
     /// Whether a table may hold this number: an instrument that is known, none, or an unwanted one.
+    #[cfg(feature = "serde")]
     pub(crate) fn is_known(&self, instrument: InstrumentId) -> bool {
         instrument.index() < self.instruments.len() || matches!(instrument, UNWANTED | InstrumentId::UNKNOWN)
     }

@@ -9,19 +9,18 @@
 //!
 //! | need | feed | where |
 //! | --- | --- | --- |
-//! | several channels a venue, numbered by 16 bits | Cboe: 35 units | [`ChannelIdentity`](crate::ChannelIdentity), [`LiveFeed`](crate::live::LiveFeed); an event has 8 bits for the number, so more than 256 channels of all feeds together share numbers there |
-//! | no session in the header | Cboe, NYSE | a variant of [`SessionId`] that holds the unit; one session a day |
+//! | several channels a venue, numbered by 16 bits | Cboe: 35 units | [`ChannelIdentity`](crate::ChannelIdentity), [`LiveFeed`](crate::live::LiveFeed), [`Event::channel`] |
+//! | no session in the header | Cboe, NYSE | a variant of [`SessionId`] that holds the unit; one session a day; [`FeedSpec::takes`] |
 //! | lengths of one byte, or that count themselves | Cboe, NYSE | `LengthPrefix` of `tapeworks_wire::framing` |
 //! | requests over TCP, answers on a multicast group | NYSE | a request is bytes, an answer a packet of `Line::Recovery`; a TCP client for them is not there |
-//! | several publishers on one channel | SIPs | a normaliser stamps the publisher of each event; a gap is put out for the channel's publisher only |
-//! | depth and quotes of one venue | IEX, MEMX | two rows; the NBBO counts the feed that speaks first, a rule by depth is not there |
+//! | several publishers on one channel | SIPs | a normaliser stamps the publisher of each event; [`FeedSpec::channels_are_shared`]: a gap makes the books of all of them stale |
+//! | depth and quotes of one venue | IEX, MEMX | two rows; the NBBO counts the most detailed feed that is not stale ([`Detail`](tapeworks_market::venue::Detail)) |
 //!
 //! A new feed is its declaration in `tapeworks_wire`, its file beside this one, and a row here (and its transport in
 //! `tapeworks_session` if that is new).
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::{Event, Nanos, Publisher};
 use tapeworks_session::{SessionId, TransportKind};
 use tapeworks_stage::Sink;
@@ -34,7 +33,6 @@ use crate::locates::Contradiction;
 use crate::memoir::{self, MemoirNormaliser};
 use crate::naming::Naming;
 use crate::normaliser::{Normaliser, Start, Target};
-use crate::symbols::SymbolTable;
 
 /// A publisher of a feed.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +41,7 @@ pub struct PublisherSpec {
     pub publisher: Publisher,
     /// Names of its venue on the command line, in lower case.
     pub names: &'static [&'static str],
-    /// The multicast groups of lines A and B, where they tell it from the feed's other publishers.
+    /// The multicast groups of lines A and B, where they identify it among the feed's publishers.
     pub groups: &'static [Ipv4Addr],
 }
 
@@ -58,23 +56,33 @@ pub struct FeedSpec {
     pub schema: &'static Schema,
     /// The transport of its UDP channels.
     pub transport: TransportKind,
-    /// Who publishes it; the first where the group tells nothing else.
+    /// Who publishes it; the first where nothing else decides.
     pub publishers: &'static [PublisherSpec],
+    /// Every channel carries messages of all the publishers (the participants of a SIP). Otherwise a channel is of one.
+    pub channels_are_shared: bool,
     /// How messages name their instrument.
     pub naming: Naming,
-    /// Whether a UDP payload is of this feed without doubt.
+    /// Whether a UDP payload is certainly of this feed.
     pub recognise: fn(&[u8]) -> bool,
-    /// Whether a session of its transport is of this feed, as far as the header tells.
-    pub has_session: fn(&SessionId) -> bool,
+    /// Whether a session of its transport is of this feed, as far as the header says. Callers use [`FeedSpec::takes`].
+    has_session: fn(&SessionId) -> bool,
     /// Whether a message can be read.
     pub check: fn(&[u8]) -> Result<(), DecodeError>,
     /// The time in a message, as the venue counts it.
     pub time: fn(&[u8]) -> Option<u64>,
-    /// A message about an order that is not there, for those who keep code warm; its last byte is of the order's number. Empty: there is none.
+    /// A message about an order that does not exist, with which the plant keeps code warm. Its last byte is of the order's number. Empty:
+    /// there is none.
     pub harmless: &'static [u8],
 }
 
 impl FeedSpec {
+    /// Whether a session is of this feed, as far as the transport's header says. Replay, live channels, checkpoints and the analyser go by
+    /// this rule. A feed that shares its transport with no other takes every session of it, so a transport without sessions needs no rule.
+    #[must_use]
+    pub fn takes(&self, session: &SessionId) -> bool {
+        session.transport() == self.transport && (self.has_session)(session)
+    }
+
     /// The publisher of a channel: the one the user named, where there is a choice; else that of the group; else the
     /// first.
     #[must_use]
@@ -88,6 +96,13 @@ impl FeedSpec {
         };
         let first = || self.publishers.first().map(|one| one.publisher);
         only.or(named).or_else(of_group).or_else(first).unwrap_or_default()
+    }
+
+    /// The publishers whose messages a channel carries: `of_channel` alone, or all of the feed's.
+    pub fn publishers_on(&self, of_channel: Publisher) -> impl Iterator<Item = Publisher> + 'static {
+        let all = if self.channels_are_shared { self.publishers } else { &[] };
+        let own = (!self.channels_are_shared).then_some(of_channel);
+        all.iter().map(|one| one.publisher).chain(own)
     }
 
     /// The publisher, if the feed has only one.
@@ -104,7 +119,8 @@ impl FeedSpec {
 macro_rules! feeds {
     ($($(#[$doc:meta])* $name:ident, $normaliser:ty, $transport:ident { $($field:ident: $value:expr,)* })*) => {
         /// What is spoken on a channel.
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[non_exhaustive]
         pub enum Application {
             $($(#[$doc])* $name,)*
@@ -144,7 +160,8 @@ macro_rules! feeds {
         }
 
         /// The normaliser of a channel.
-        #[derive(Debug, Serialize, Deserialize)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        #[derive(Debug)]
         pub(crate) enum ChannelNormaliser {
             $($name($normaliser),)*
         }
@@ -156,6 +173,7 @@ macro_rules! feeds {
                 }
             }
 
+            #[cfg(feature = "serde")]
             pub(crate) const fn application(&self) -> Application {
                 match self {
                     $(Self::$name(_) => Application::$name,)*
@@ -190,7 +208,8 @@ macro_rules! feeds {
             }
 
             /// See [`Normaliser::is_sound`].
-            pub(crate) fn is_sound(&self, symbols: &SymbolTable) -> bool {
+            #[cfg(feature = "serde")]
+            pub(crate) fn is_sound(&self, symbols: &crate::symbols::SymbolTable) -> bool {
                 match self {
                     $(Self::$name(normaliser) => normaliser.is_sound(symbols),)*
                 }
@@ -206,73 +225,104 @@ macro_rules! feeds {
     };
 }
 
-feeds! {
-    /// Nasdaq TotalView-ITCH 5.0.
-    TotalViewItch50, ItchNormaliser, MoldUdp64 {
-        name: "itch",
-        schema: &tapeworks_wire::nasdaq::itch50::SCHEMA,
-        // The groups are those of Nasdaq's multicast configuration; any other group is Nasdaq's own.
-        publishers: &[
-            PublisherSpec { publisher: Publisher::XNAS_ITCH, names: &["nasdaq", "xnas"], groups: &[] },
-            PublisherSpec {
-                publisher: Publisher::XBOS_ITCH,
-                names: &["bx", "xbos"],
-                groups: &[Ipv4Addr::new(233, 54, 12, 40), Ipv4Addr::new(233, 49, 196, 40)],
-            },
-            PublisherSpec {
-                publisher: Publisher::XPSX_ITCH,
-                names: &["psx", "xpsx"],
-                groups: &[Ipv4Addr::new(233, 54, 12, 45), Ipv4Addr::new(233, 49, 196, 45)],
-            },
-        ],
-        naming: Naming {
-            symbol: "stock",
-            suffix: None,
-            number: Some("stock_locate"),
-            zero_is_none: true,
-            directory: Some("StockDirectory"),
-        },
-        recognise: itch::recognise,
-        has_session: |_| true,
-        check: itch::check,
-        time: itch::time,
-        harmless: &itch::HARMLESS,
-    }
-    /// IEX TOPS 1.6 (and 1.5, whose messages are the same).
-    IexTops16, Tops, IexTp {
-        name: "tops",
-        schema: &tapeworks_wire::iex::tops16::SCHEMA,
-        publishers: &[PublisherSpec { publisher: Publisher::IEXG_TOPS, names: &["iex"], groups: &[] }],
+/// The rows, with those of `$more` behind them.
+macro_rules! rows {
+    ($($more:tt)*) => {
+        feeds! {
+            /// Nasdaq TotalView-ITCH 5.0.
+            TotalViewItch50, ItchNormaliser, MoldUdp64 {
+                name: "itch",
+                schema: &tapeworks_wire::nasdaq::itch50::SCHEMA,
+                // The groups are those of Nasdaq's multicast configuration; any other group is Nasdaq's own.
+                publishers: &[
+                    PublisherSpec { publisher: Publisher::XNAS_ITCH, names: &["nasdaq", "xnas"], groups: &[] },
+                    PublisherSpec {
+                        publisher: Publisher::XBOS_ITCH,
+                        names: &["bx", "xbos"],
+                        groups: &[Ipv4Addr::new(233, 54, 12, 40), Ipv4Addr::new(233, 49, 196, 40)],
+                    },
+                    PublisherSpec {
+                        publisher: Publisher::XPSX_ITCH,
+                        names: &["psx", "xpsx"],
+                        groups: &[Ipv4Addr::new(233, 54, 12, 45), Ipv4Addr::new(233, 49, 196, 45)],
+                    },
+                ],
+                channels_are_shared: false,
+                naming: Naming {
+                    symbol: "stock",
+                    suffix: None,
+                    number: Some("stock_locate"),
+                    zero_is_none: true,
+                    directory: Some("StockDirectory"),
+                },
+                recognise: itch::recognise,
+                has_session: |_| true,
+                check: itch::check,
+                time: itch::time,
+                harmless: &itch::HARMLESS,
+            }
+            /// IEX TOPS 1.6 (and 1.5, whose messages are the same).
+            IexTops16, Tops, IexTp {
+                name: "tops",
+                schema: &tapeworks_wire::iex::tops16::SCHEMA,
+                publishers: &[PublisherSpec { publisher: Publisher::IEXG_TOPS, names: &["iex"], groups: &[] }],
+                channels_are_shared: false,
+                naming: iex::NAMING,
+                recognise: Tops::recognise,
+                has_session: Tops::has_session,
+                check: Tops::check,
+                time: iex::time,
+                harmless: &[],
+            }
+            /// IEX DEEP 1.0.
+            IexDeep10, Deep, IexTp {
+                name: "deep",
+                schema: &tapeworks_wire::iex::deep10::SCHEMA,
+                publishers: &[PublisherSpec { publisher: Publisher::IEXG_DEEP, names: &["iex"], groups: &[] }],
+                channels_are_shared: false,
+                naming: iex::NAMING,
+                recognise: Deep::recognise,
+                has_session: Deep::has_session,
+                check: Deep::check,
+                time: iex::time,
+                harmless: &[],
+            }
+            /// MEMX MEMOIR Depth 1.3.
+            MemoirDepth13, MemoirNormaliser, Memoir {
+                name: "memoir",
+                schema: &tapeworks_wire::memx::depth13::SCHEMA,
+                publishers: &[PublisherSpec { publisher: Publisher::MEMX_MEMOIR, names: &["memx"], groups: &[] }],
+                channels_are_shared: false,
+                naming: memoir::NAMING,
+                recognise: memoir::recognise,
+                has_session: |_| true,
+                check: memoir::check,
+                time: memoir::time,
+                harmless: &memoir::HARMLESS,
+            }
+            $($more)*
+        }
+    };
+}
+
+#[cfg(not(test))]
+rows! {}
+
+// The tests have a feed of several publishers on one channel, which no feed above is.
+#[cfg(test)]
+rows! {
+    /// A SIP of two participants.
+    TestSip, crate::several_publishers::SipNormaliser, MoldUdp64 {
+        name: "test-sip",
+        schema: &tapeworks_wire::nasdaq::moldudp64::SCHEMA,
+        publishers: &crate::several_publishers::PARTICIPANTS,
+        channels_are_shared: true,
         naming: iex::NAMING,
-        recognise: Tops::recognise,
-        has_session: Tops::has_session,
-        check: Tops::check,
-        time: iex::time,
-        harmless: &[],
-    }
-    /// IEX DEEP 1.0.
-    IexDeep10, Deep, IexTp {
-        name: "deep",
-        schema: &tapeworks_wire::iex::deep10::SCHEMA,
-        publishers: &[PublisherSpec { publisher: Publisher::IEXG_DEEP, names: &["iex"], groups: &[] }],
-        naming: iex::NAMING,
-        recognise: Deep::recognise,
-        has_session: Deep::has_session,
-        check: Deep::check,
-        time: iex::time,
-        harmless: &[],
-    }
-    /// MEMX MEMOIR Depth 1.3.
-    MemoirDepth13, MemoirNormaliser, Memoir {
-        name: "memoir",
-        schema: &tapeworks_wire::memx::depth13::SCHEMA,
-        publishers: &[PublisherSpec { publisher: Publisher::MEMX_MEMOIR, names: &["memx"], groups: &[] }],
-        naming: memoir::NAMING,
-        recognise: memoir::recognise,
+        recognise: |_| false,
         has_session: |_| true,
-        check: memoir::check,
-        time: memoir::time,
-        harmless: &memoir::HARMLESS,
+        check: |_| Ok(()),
+        time: |_| None,
+        harmless: &[],
     }
 }
 
@@ -293,12 +343,13 @@ impl Application {
     /// What files of messages without packets and SoupBinTCP connections carry. They name no protocol.
     pub const OF_STREAMS: Self = Self::TotalViewItch50;
 
-    /// The application of a session, as far as its header tells: `known` if the session can be of it.
-    pub(crate) fn of_session(session: &SessionId, known: Self) -> Option<Self> {
-        let transport = session.transport();
-        let fits = |feed: &&FeedSpec| feed.transport == transport && (feed.has_session)(session);
-        let first = || FEEDS.iter().find(fits).map(|feed| feed.application);
-        Some(known.spec()).filter(fits).map(|feed| feed.application).or_else(first)
+    /// The application of a session: `known`, the one of the last packet to the same destination, if it [takes](FeedSpec::takes) the
+    /// session; else the first that does; else `named`, which the user gave. `None`: no feed takes it.
+    #[must_use]
+    pub fn of_session(session: &SessionId, known: Self, named: Option<Self>) -> Option<Self> {
+        let takes = |feed: &&FeedSpec| feed.takes(session);
+        let first = || FEEDS.iter().find(takes).map(|feed| feed.application);
+        Some(known.spec()).filter(takes).map(|feed| feed.application).or_else(first).or(named)
     }
 }
 
@@ -308,7 +359,9 @@ mod tests {
 
     #[test]
     fn every_row_is_found_by_its_name_and_has_a_publisher_that_the_market_knows() {
-        for (place, feed) in FEEDS.iter().enumerate() {
+        for (place, feed) in
+            FEEDS.iter().enumerate().filter(|(_, feed)| feed.application != Application::TestSip)
+        {
             assert_eq!(feed.application as usize, place);
             assert_eq!(feed.application.spec().name, feed.name);
             assert_eq!(feed.transport, feed.application.transport());

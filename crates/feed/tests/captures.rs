@@ -85,7 +85,7 @@ fn a_quote_becomes_two_sides_of_which_the_second_is_last() {
         assert_eq!(feed.problems().total, 0);
         let quotes: Vec<_> = events.iter().filter(|event| event.kind == EventKind::Quote).collect();
         assert_eq!(quotes.iter().map(|quote| quote.side).collect::<Vec<_>>(), [Side::Bid, Side::Ask]);
-        assert!(!quotes[0].flags.contains(Flags::LAST) && quotes[1].flags.contains(Flags::LAST));
+        assert!(!quotes[0].flags().contains(Flags::LAST) && quotes[1].flags().contains(Flags::LAST));
     }
 }
 
@@ -110,7 +110,7 @@ fn deep_levels_keep_their_side_and_event_flag() {
         let (events, _) = events_of(name);
         let level = events.iter().find(|event| event.kind == EventKind::Level).unwrap();
         assert_eq!((level.side, level.publisher), (side, Publisher::IEXG_DEEP));
-        assert!(level.flags.contains(Flags::MARKET_BY_PRICE) && level.price.is_some());
+        assert!(level.flags().contains(Flags::MARKET_BY_PRICE) && level.price.is_some());
     }
 }
 
@@ -224,7 +224,7 @@ fn what_both_lines_bring_is_taken_once() {
     assert_eq!(send(&mut feed, LINE_A, &mold(SESSION, 1, 3)).len(), 3);
     assert_eq!(send(&mut feed, LINE_B, &mold(SESSION, 1, 3)).len(), 0);
     let from_b = send(&mut feed, LINE_B, &mold(SESSION, 4, 1));
-    assert_eq!(from_b[0].line, Line::B);
+    assert_eq!(from_b[0].line(), Line::B);
     assert_eq!(send(&mut feed, LINE_A, &mold(SESSION, 3, 3)).len(), 1, "the first two came before");
     let channel = &feed.channels()[0];
     assert_eq!(feed.channels().len(), 1);

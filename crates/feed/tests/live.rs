@@ -8,12 +8,13 @@ use std::collections::BinaryHeap;
 use proptest::prelude::*;
 use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario};
 use tapeworks_feed::arbitration::{ArbiterOptions, GapReason, RetransmissionOptions};
-use tapeworks_feed::live::{Ask, Input, LiveChannelOptions, LiveFeed, SnapshotOptions};
+use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed, Request, SnapshotOptions};
 use tapeworks_feed::state::StateError;
 use tapeworks_feed::{Application, FeedOptions};
 use tapeworks_market::{
     BookStage, BookUpdate, Capacity, Event, EventKind, Flags, InstrumentId, Line, Nanos, Publisher, Side,
 };
+use tapeworks_session::{Content, IexTp, Outgoing, SessionId, Transport as _};
 use tapeworks_stage::{Inline, Sink, Stage};
 use tapeworks_wire::Ascii;
 use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacketFields, END_OF_SESSION};
@@ -83,7 +84,9 @@ fn feed(live: &mut LiveFeed, input: Input<'_>) -> Vec<Event> {
 
 /// What is the same whichever way a message came.
 fn content(event: &Event) -> Event {
-    Event { ts_recv: Nanos(0), line: Line::A, ..*event }
+    let mut event = Event { ts_recv: Nanos(0), ..*event };
+    event.set_line(Line::A);
+    event
 }
 
 fn contents(events: &[Event]) -> Vec<Event> {
@@ -218,8 +221,8 @@ fn run_restored(
             events.extend(feed(&mut live, Input::Tick { now: Nanos(START + at) }));
         }
         events.extend(feed(&mut live, input(line, at, &bytes)));
-        while let Some(ask) = live.take_ask() {
-            let Ask::Retransmission { request, .. } = ask else { panic!("{ask:?}") };
+        while let Some(request) = live.take_request() {
+            let Request::Retransmission { request, .. } = request else { panic!("{request:?}") };
             requests += 1;
             if draw.below(1_000) < u64::from(unanswered) {
                 continue;
@@ -367,7 +370,7 @@ proptest! {
                 bytes = header;
             }
             feed(&mut live, input([Line::A, Line::B, Line::Recovery][usize::from(line)], at, &bytes));
-            if let Some(Ask::Snapshot { attempt, .. }) = live.take_ask() {
+            if let Some(Request::Snapshot { attempt, .. }) = live.take_request() {
                 let received = Nanos(START + at);
                 feed(&mut live, Input::Snapshot { channel: 0, attempt, received, messages: &bytes });
                 feed(&mut live, Input::SnapshotEnd { channel: 0, attempt, received, next: first });
@@ -451,7 +454,7 @@ fn who_joins_late_has_the_books_of_who_was_there_from_the_start() {
         for (index, message) in messages.iter().enumerate().skip(2_990) {
             let payload = packet(b"SESSION001", index as u64 + 1, std::slice::from_ref(message));
             let mut events = feed(&mut live, input(Line::A, index as u64 * US, &payload));
-            if let Some(Ask::Snapshot { attempt, .. }) = live.take_ask() {
+            if let Some(Request::Snapshot { attempt, .. }) = live.take_request() {
                 asked = Some(attempt);
             }
             if index as u64 == 3_500 {
@@ -474,7 +477,7 @@ fn who_joins_late_has_the_books_of_who_was_there_from_the_start() {
         // What is not of the snapshot is what the others were told.
         let fresh: Vec<Event> = told
             .iter()
-            .filter(|event| !event.flags.contains(Flags::SNAPSHOT) && event.kind != EventKind::Recovered)
+            .filter(|event| !event.flags().contains(Flags::SNAPSHOT) && event.kind != EventKind::Recovered)
             .filter(|event| event.kind != EventKind::SymbolMapping)
             .map(|event| event.channel_sequence)
             .map(|sequence| *all.iter().find(|event| event.channel_sequence == sequence).unwrap())
@@ -498,8 +501,8 @@ fn after_a_hole_a_snapshot_makes_the_books_right_and_no_trade_is_told_twice() {
         let payload = packet(b"SESSION001", index as u64 + 1, std::slice::from_ref(message));
         let at = index as u64 * 100 * US;
         let mut events = feed(&mut live, input(Line::A, at, &payload));
-        while let Some(ask) = live.take_ask() {
-            let Ask::Snapshot { attempt, .. } = ask else { panic!("{ask:?}") };
+        while let Some(request) = live.take_request() {
+            let Request::Snapshot { attempt, .. } = request else { panic!("{request:?}") };
             asked = Some(attempt);
         }
         if index == 2_500 {
@@ -690,7 +693,7 @@ fn each_channel_of_a_feed_joins_by_a_snapshot_of_its_own() {
                 parts.send(&mut live, &mut market, of, index, at);
             }
         }
-        while let Some(Ask::Snapshot { channel, attempt, .. }) = live.take_ask() {
+        while let Some(Request::Snapshot { channel, attempt, .. }) = live.take_request() {
             asked[usize::from(channel)] = Some(attempt);
         }
         // One after the other.
@@ -752,15 +755,15 @@ fn a_contradiction_asks_for_a_snapshot_once_in_a_while_and_a_snapshot_mends_it()
     (0..11).for_each(|part| send(&mut live, &mut market, part * 100, part * 100 + 100));
     let contradicted =
         |market: &Market| market.books.feed(Publisher::XNAS_ITCH).unwrap().contradicted_count();
-    assert_eq!((contradicted(&market), live.take_ask()), (1, None), "no gap");
+    assert_eq!((contradicted(&market), live.take_request()), (1, None), "no gap");
     assert!(!live.channels()[0].is_stale());
     let at = |ms: u64| Nanos(START + ms * MS);
     let say = |live: &mut LiveFeed, ms| {
         let events = feed(live, Input::Contradicted { channel: 0, received: at(ms) });
         assert_eq!(events, []);
-        live.take_ask()
+        live.take_request()
     };
-    let Some(Ask::Snapshot { channel: 0, attempt, .. }) = say(&mut live, 20) else { panic!("it asks") };
+    let Some(Request::Snapshot { channel: 0, attempt, .. }) = say(&mut live, 20) else { panic!("it asks") };
     assert_eq!(say(&mut live, 21), None, "one is on its way");
     let mut live = restored(&live);
     send(&mut live, &mut market, 1_100, 1_200);
@@ -772,7 +775,7 @@ fn a_contradiction_asks_for_a_snapshot_once_in_a_while_and_a_snapshot_mends_it()
     assert_eq!(contradicted(&market), 0);
     assert_eq!(say(&mut live, 40), None, "too soon");
     assert_eq!(say(&mut live, 30_019), None, "too soon");
-    assert!(matches!(say(&mut live, 30_020), Some(Ask::Snapshot { .. })));
+    assert!(matches!(say(&mut live, 30_020), Some(Request::Snapshot { .. })));
     let snapshots = live.channels()[0].snapshots();
     assert_eq!((snapshots.contradicted, snapshots.requests, snapshots.applied), (2, 2, 1));
 }
@@ -819,8 +822,8 @@ fn every_gap_is_counted_by_its_reason() {
         }
         for at in 1..2_000 {
             feed(&mut live, Input::Tick { now: Nanos(START + at * MS) });
-            while let Some(ask) = live.take_ask() {
-                if let Ask::Snapshot { channel, attempt, .. } = ask {
+            while let Some(request) = live.take_request() {
+                if let Request::Snapshot { channel, attempt, .. } = request {
                     let received = Nanos(START + at * MS);
                     feed(&mut live, Input::SnapshotFailed { channel, attempt, received });
                 }
@@ -931,7 +934,7 @@ fn a_request_that_is_not_answered_is_repeated_and_then_the_hole_is_given_up() {
     let mut events = Vec::new();
     for step in 1..40 {
         events.extend(feed(&mut live, Input::Tick { now: Nanos(START + step * MS) }));
-        while let Some(Ask::Retransmission { request, .. }) = live.take_ask() {
+        while let Some(Request::Retransmission { request, .. }) = live.take_request() {
             assert_eq!((request.first, request.count), (11, 10));
             assert_eq!(request.encode(), control(b"SESSION001", 11, 10, &[]));
             requests.push(step);
@@ -964,7 +967,7 @@ fn each_hole_has_its_own_time_however_many_follow_each_other() {
         let at = step * 30 * MS;
         let now = Nanos(START + at);
         events.extend(feed(&mut live, Input::Tick { now }));
-        if let Some(Ask::Retransmission { request, .. }) = live.take_ask() {
+        if let Some(Request::Retransmission { request, .. }) = live.take_request() {
             asked += 1;
             // All gaps together have taken longer than one may when this request is lost.
             if asked == 6 {
@@ -1027,14 +1030,18 @@ fn a_snapshot_of_which_a_part_may_be_lost_is_not_believed() {
     let messages = messages(100, 3, 12);
     let mut live = live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
     feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 5_001, &messages[..5])));
-    let Some(Ask::Snapshot { attempt, .. }) = live.take_ask() else { panic!("it joins by a snapshot") };
+    let Some(Request::Snapshot { attempt, .. }) = live.take_request() else {
+        panic!("it joins by a snapshot")
+    };
     let received = Nanos(START + MS);
     live.inputs_lost(received, &mut |_: Event| {});
     let end = Input::SnapshotEnd { channel: 0, attempt, received, next: 5_001 };
     assert_eq!(feed(&mut live, end), []);
     let snapshots = live.channels()[0].snapshots();
     assert_eq!((snapshots.applied, snapshots.failed, snapshots.requests), (0, 1, 2));
-    assert!(matches!(live.take_ask(), Some(Ask::Snapshot { attempt: next, .. }) if next == attempt + 1));
+    assert!(
+        matches!(live.take_request(), Some(Request::Snapshot { attempt: next, .. }) if next == attempt + 1)
+    );
 }
 
 #[test]
@@ -1054,4 +1061,38 @@ fn what_lies_between_two_states_is_told_of_channels_that_have_gone_on() {
     assert_eq!(kinds(&told), [EventKind::Gap]);
     let gap = told[0].gap().unwrap();
     assert_eq!((gap.first, gap.count, told[0].instrument), (51, 30, InstrumentId::ALL));
+}
+
+#[test]
+fn a_session_of_another_feed_on_the_same_transport_is_counted_and_not_followed() {
+    let options = LiveChannelOptions {
+        application: Application::IexTops16,
+        publisher: Publisher::IEXG_TOPS,
+        ..channel(ArbiterOptions::default(), None)
+    };
+    let mut live = LiveFeed::new(FeedOptions::default(), vec![options]);
+    let heartbeat = |protocol, next| {
+        let session = SessionId::IexTp { protocol, channel: 1, session: 7 };
+        let header = Outgoing {
+            session,
+            sequence: next,
+            messages: 0,
+            content: Content::Heartbeat,
+            stream_offset: 0,
+            payload_bytes: 0,
+            send_time_ns: 0,
+        };
+        let mut payload = vec![0; 40];
+        assert_eq!(IexTp::write_header(&header, &mut payload), 40);
+        payload
+    };
+    let (tops, deep) = (heartbeat(0x8003, 1), heartbeat(0x8004, 100));
+    // Before a session is followed, and after.
+    for payload in [&deep, &tops, &deep] {
+        assert_eq!(feed(&mut live, input(Line::A, 0, payload)), []);
+    }
+    let arbiter = live.channels()[0].arbiter();
+    assert_eq!(arbiter.session(), Some(SessionId::IexTp { protocol: 0x8003, channel: 1, session: 7 }));
+    assert_eq!((arbiter.next(), arbiter.counters().gaps_opened), (Some(1), 0));
+    assert_eq!((arbiter.lines()[0].of_other_feeds, arbiter.counters().session_changes), (2, 0));
 }

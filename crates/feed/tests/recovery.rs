@@ -248,7 +248,7 @@ proptest! {
         prop_assert!(!outcome.arbiter.is_recovering());
         prop_assert_eq!(outcome.arbiter.held_packets(), 0);
         let answers = outcome.arbiter.lines()[2];
-        prop_assert!(wrong < 100 || answers.unasked + answers.malformed + answers.of_past_sessions > 0);
+        prop_assert!(wrong < 100 || answers.unrequested + answers.malformed + answers.of_past_sessions > 0);
     }
 
     #[test]

@@ -445,7 +445,7 @@ impl Books {
             self.refuse(event, outcome);
         }
         if self.is_stale(event.instrument) {
-            event.flags = event.flags.with(Flags::MAYBE_BAD_BOOK);
+            event.add_flags(Flags::MAYBE_BAD_BOOK);
         }
         let best_moved = self.best_moved(event, depth);
         let book = BookRef { books: self, instrument: event.instrument };
@@ -467,7 +467,7 @@ impl Books {
         if (depth > u32::from(reach)) & !is_pending & ((reach != u8::MAX) | (depth == NO_DEPTH)) {
             return BestMoved::No;
         }
-        if !event.flags.contains(Flags::LAST) {
+        if !event.flags().contains(Flags::LAST) {
             book.quoted |= PENDING;
             return BestMoved::No;
         }

@@ -1,9 +1,11 @@
 //! The normalised event: 64 bytes, one cache line.
 //!
 //! Its fields are DBN's where DBN has them: time in nanoseconds UTC, price in 1e-9, the same letters for action and
-//! side, the same flag bits. It also carries what DBN lacks: the sequence number of the channel and the line (A or B)
-//! that delivered it, and gaps. A few kinds use the fields for something else; the constructors and the typed views
-//! ([`Event::status`], [`Event::definition`], [`Event::imbalance`], [`Event::gap`]) say how, so no one else need know.
+//! side, the same flag bits. It also carries what DBN lacks: the number of the channel (16 bits), the sequence number on it,
+//! the line (A or B) that delivered the message, and gaps. A few kinds use fields for something else. Read and write those
+//! by the constructors and the typed views ([`Event::status`], [`Event::definition`], [`Event::imbalance`], [`Event::gap`]).
+//!
+//! No byte is free: DBN's flags need six bits, and the line has the other two of that byte ([`FlagsAndLine`]).
 //!
 //! Cost: writing one is one cache line; every kind is the same size, so events lie in arrays and rings.
 
@@ -11,7 +13,7 @@ use crate::instrument::{InstrumentId, Symbol};
 use crate::price::{Nanos, Price};
 use crate::venue::Publisher;
 
-/// What happened. The order matters to nothing; the numbers are stable.
+/// What happened. The numbers are stable.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -41,7 +43,7 @@ pub enum EventKind {
     Status = 11,
     /// An auction's imbalance and prices, first half: [`Event::imbalance`].
     Imbalance = 12,
-    /// An auction's imbalance and prices, second half; follows the first. Has no sequence number of its own.
+    /// An auction's imbalance and prices, second half; follows the first. Has no channel and sequence number of its own.
     ImbalancePrices = 13,
     /// What an instrument is: [`Event::definition`].
     Definition = 14,
@@ -49,13 +51,13 @@ pub enum EventKind {
     Gap = 15,
     /// The venue's session changed: [`Event::session`].
     Session = 16,
-    /// A message of the venue without a normalised meaning (indications, participants, collars): kept for its
-    /// sequence number, changes nothing.
+    /// A message of the venue without a normalised meaning (indications, participants, collars). It keeps the sequence
+    /// number and changes no book.
     Other = 17,
     /// The instrument's number stands for a symbol from here on: [`Event::symbol`]. Comes before any other event of
     /// the instrument.
     SymbolMapping = 18,
-    /// What was in doubt is right: the books of the instrument, or of all instruments of the feed, are no longer stale.
+    /// The gap is closed: the books of the instrument, or of all instruments of the feed, are no longer stale.
     Recovered = 19,
 }
 
@@ -149,6 +151,19 @@ pub enum Line {
     Snapshot = 3,
 }
 
+impl Line {
+    /// The line of two bits.
+    #[inline]
+    const fn from_bits(bits: u8) -> Self {
+        match bits & FlagsAndLine::LINE {
+            0 => Self::A,
+            1 => Self::B,
+            2 => Self::Recovery,
+            _ => Self::Snapshot,
+        }
+    }
+}
+
 /// DBN's flags.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -164,7 +179,7 @@ impl Flags {
     pub const SNAPSHOT: Self = Self(0x20);
     /// An aggregated price level, not an order.
     pub const MARKET_BY_PRICE: Self = Self(0x10);
-    /// The receive time is not to be trusted.
+    /// The receive time is unreliable.
     pub const BAD_TS_RECV: Self = Self(0x08);
     /// A gap was not recovered: the book may be wrong.
     pub const MAYBE_BAD_BOOK: Self = Self(0x04);
@@ -179,6 +194,46 @@ impl Flags {
     #[inline]
     pub const fn with(self, flags: Self) -> Self {
         Self(self.0 | flags.0)
+    }
+}
+
+/// DBN's flags in the upper six bits, the [`Line`] in the lower two. Of those DBN reserves one, and keeps one for what a
+/// publisher defines itself; no feed here defines it.
+///
+/// [`Event::flags`] and [`Event::line`] read it, so neither is ever taken for a part of the other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct FlagsAndLine(u8);
+
+impl FlagsAndLine {
+    /// The bits of the line.
+    const LINE: u8 = 0b11;
+
+    /// Both in one byte. Bits of `flags` that belong to the line are dropped.
+    #[inline]
+    #[must_use]
+    pub const fn new(flags: Flags, line: Line) -> Self {
+        Self(flags.0 & !Self::LINE | line as u8)
+    }
+
+    /// The flags.
+    #[inline]
+    #[must_use]
+    pub const fn flags(self) -> Flags {
+        Flags(self.0 & !Self::LINE)
+    }
+
+    /// The line.
+    #[inline]
+    #[must_use]
+    pub const fn line(self) -> Line {
+        Line::from_bits(self.0)
+    }
+}
+
+impl std::fmt::Debug for FlagsAndLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("FlagsAndLine").field(&self.flags()).field(&self.line()).finish()
     }
 }
 
@@ -208,14 +263,12 @@ pub struct Event {
     pub kind: EventKind,
     /// The side of the order, or of the aggressor of a trade.
     pub side: Side,
-    /// DBN's flags.
-    pub flags: Flags,
-    /// The channel within the feed.
-    pub channel: u8,
-    /// The line that delivered it.
-    pub line: Line,
+    /// DBN's flags, and the line that delivered the event: [`Event::flags`], [`Event::line`].
+    pub flags_and_line: FlagsAndLine,
     /// By kind: see [`Event::NOT_PRINTABLE`], and the typed views.
     pub detail: u8,
+    /// The number of the channel.
+    pub channel: u16,
 }
 
 /// An instrument's trading state, in DBN's words (`StatusAction`, `StatusReason`).
@@ -400,11 +453,50 @@ impl Event {
             publisher,
             kind,
             side: Side::None,
-            flags: Flags::LAST,
-            channel: 0,
-            line: Line::A,
+            flags_and_line: FlagsAndLine::new(Flags::LAST, Line::A),
             detail: 0,
+            channel: 0,
         }
+    }
+
+    /// DBN's flags.
+    #[inline]
+    #[must_use]
+    pub const fn flags(&self) -> Flags {
+        self.flags_and_line.flags()
+    }
+
+    /// Replaces the flags. The line stays.
+    #[inline]
+    pub const fn set_flags(&mut self, flags: Flags) {
+        self.flags_and_line = FlagsAndLine::new(flags, self.line());
+    }
+
+    /// Sets these flags too.
+    #[inline]
+    pub const fn add_flags(&mut self, flags: Flags) {
+        self.set_flags(self.flags().with(flags));
+    }
+
+    /// The event with these flags instead of its own.
+    #[inline]
+    #[must_use]
+    pub const fn with_flags(mut self, flags: Flags) -> Self {
+        self.set_flags(flags);
+        self
+    }
+
+    /// The line that delivered the event.
+    #[inline]
+    #[must_use]
+    pub const fn line(&self) -> Line {
+        self.flags_and_line.line()
+    }
+
+    /// Replaces the line. The flags stay.
+    #[inline]
+    pub const fn set_line(&mut self, line: Line) {
+        self.flags_and_line = FlagsAndLine::new(self.flags(), line);
     }
 
     /// Writes `status` into an event of kind [`EventKind::Status`].
@@ -468,7 +560,7 @@ impl Event {
         self.size = definition.round_lot;
         self.price = definition.reference_price;
         self.detail = definition.class & 0x7F;
-        self.channel = definition.is_test as u8 | (definition.is_etp as u8) << 1;
+        self.aux = definition.is_test as u64 | (definition.is_etp as u64) << 1;
         self
     }
 
@@ -481,8 +573,8 @@ impl Event {
             round_lot: self.size,
             reference_price: self.price,
             class: self.detail,
-            is_test: self.channel & 1 != 0,
-            is_etp: self.channel & 2 != 0,
+            is_test: self.aux & 1 != 0,
+            is_etp: self.aux & 2 != 0,
         })
     }
 
@@ -490,14 +582,13 @@ impl Event {
     pub const fn with_imbalance(self, imbalance: Imbalance) -> [Self; 2] {
         let mut first = self;
         first.kind = EventKind::Imbalance;
-        first.flags = Flags(0);
+        first.set_flags(Flags(0));
         first.side = imbalance.side;
         first.size = imbalance.paired;
         first.price = imbalance.reference_price;
         first.order_id = price_to_bits(imbalance.continuous_clearing_price);
         first.aux = price_to_bits(imbalance.auction_clearing_price);
         first.detail = imbalance.auction_type;
-        first.channel = imbalance.variation;
         let mut second = self;
         second.kind = EventKind::ImbalancePrices;
         second.side = imbalance.side;
@@ -506,7 +597,8 @@ impl Event {
         second.order_id = price_to_bits(imbalance.upper_collar);
         second.aux = price_to_bits(imbalance.lower_collar);
         second.detail = imbalance.extensions;
-        // The sequence number is the first half's; its place holds the auction's time.
+        // Channel and sequence number are those of the first half. Their fields hold the variation and the auction's time.
+        second.channel = imbalance.variation as u16;
         second.channel_sequence = match imbalance.auction_time {
             Some(time) => time.0,
             None => u64::MAX,
@@ -528,7 +620,7 @@ impl Event {
             imbalance: second.size,
             side: self.side,
             auction_type: self.detail,
-            variation: self.channel,
+            variation: second.channel as u8,
             extensions: second.detail,
             auction_time: (second.channel_sequence != u64::MAX).then_some(Nanos(second.channel_sequence)),
             reference_price: self.price,
@@ -558,7 +650,7 @@ impl Event {
         }
     }
 
-    /// Says of a [`EventKind::Gap`] of an instrument that its book is contradicted: the end of a gap does not mend it.
+    /// Marks a [`EventKind::Gap`] of an instrument as a contradiction of its book. The end of a gap does not mend it.
     #[must_use]
     pub const fn with_contradiction(mut self) -> Self {
         self.detail = 1;
@@ -570,8 +662,8 @@ impl Event {
         matches!(self.kind, EventKind::Gap) && self.detail == 1
     }
 
-    /// Says of a [`EventKind::Clear`] of an instrument that others of its feed follow at once. Who keeps books may forget the orders
-    /// of all of them together.
+    /// Marks a [`EventKind::Clear`] of an instrument as one of several of its feed that follow each other at once. The books may drop
+    /// the orders of all of them in one pass.
     #[must_use]
     pub const fn with_more_clears(mut self) -> Self {
         self.detail = 1;
@@ -635,6 +727,51 @@ mod tests {
             assert_eq!(EventKind::from_number(kind as u8), Some(kind));
         }
         assert_eq!([0, 20, 255].map(EventKind::from_number), [None; 3]);
+    }
+
+    #[test]
+    fn flags_and_line_do_not_disturb_each_other_and_the_channel_has_16_bits() {
+        let mut event = blank(EventKind::Add);
+        event.channel = u16::MAX;
+        for line in [Line::A, Line::B, Line::Recovery, Line::Snapshot] {
+            for bits in 0..=u8::MAX {
+                event.set_flags(Flags(bits));
+                event.set_line(line);
+                let flags = Flags(bits & 0xFC);
+                assert_eq!((event.flags(), event.line(), event.channel), (flags, line, u16::MAX));
+                event.add_flags(Flags::LAST);
+                assert_eq!((event.flags(), event.line()), (flags.with(Flags::LAST), line));
+            }
+        }
+    }
+
+    #[test]
+    fn definitions_and_imbalances_keep_their_channel() {
+        let mut event = blank(EventKind::Other);
+        (event.channel, event.channel_sequence) = (40_000, 5);
+        event.set_line(Line::B);
+        let definition =
+            Definition { round_lot: 1, reference_price: None, class: b'C', is_test: true, is_etp: true };
+        let defined = event.with_definition(definition);
+        assert_eq!((defined.channel, defined.definition()), (40_000, Some(definition)));
+        let imbalance = Imbalance {
+            paired: 1,
+            imbalance: 2,
+            side: Side::Bid,
+            auction_type: b'O',
+            variation: b'~',
+            extensions: 255,
+            auction_time: None,
+            reference_price: None,
+            continuous_clearing_price: None,
+            auction_clearing_price: None,
+            indicative_price: None,
+            upper_collar: None,
+            lower_collar: None,
+        };
+        let [first, second] = event.with_imbalance(imbalance);
+        assert_eq!((first.channel, first.channel_sequence, first.line()), (40_000, 5, Line::B));
+        assert_eq!(first.imbalance(&second), Some(imbalance));
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub mod state;
 pub mod venue;
 
 pub use book::{BookRef, BookStage, BookUpdate, Books, Capacity};
-pub use event::{Action, Event, EventKind, Flags, Line, Side};
+pub use event::{Action, Event, EventKind, Flags, FlagsAndLine, Line, Side};
 pub use instrument::{InstrumentId, Instruments, Symbol};
 pub use levels::Level;
 pub use nbbo::{Nbbo, NbboStage, NbboUpdate};

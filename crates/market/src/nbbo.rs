@@ -5,31 +5,36 @@
 //! until they make a round lot, and count at the worst of those prices (17 CFR 242.600(b), round lot; the venues'
 //! rules for odd-lot aggregation). A venue does not count while it is closed or the instrument is halted there.
 //!
-//! Ties go to the price, then the size, then the venue that came first in the table: deterministic. Locked (bid
+//! A venue with several feeds (depth and quotes) counts once, by its most detailed feed whose book is not stale:
+//! [`feeds`].
+//!
+//! Ties go to the price, then the size, then the feed that came first in the table: deterministic. Locked (bid
 //! equals ask) and crossed (bid above ask) markets, which direct feeds show for microseconds whenever venues are seen
-//! at different times, are flagged and not hidden.
+//! at different times, are counted and not hidden.
 //!
 //! # Cost
 //! A venue's contribution is 32 bytes; those of one instrument lie together, two to a line. An event that did not reach
 //! the levels behind the venue's contribution costs one compare, which the book made. Otherwise the venue's
-//! contribution is computed anew (usually from one level a side) and, if it changed, compared with the others'. The
-//! lines of what a batch will touch are asked for while the books look ahead.
+//! contribution is computed again (usually from one level a side) and, if it changed, compared with the others'. The
+//! lines of what a batch will touch are prefetched while the books look ahead.
 
+mod feeds;
 mod image;
 
 use tapeworks_stage::{Sink, Stage};
 
-use crate::book::{BestMoved, BookRef, BookUpdate, DEFAULT_ROUND_LOT, round_lot_best};
-use crate::event::{Event, EventKind, Flags, Side};
+use crate::book::{BestMoved, BookRef, BookUpdate, DEFAULT_ROUND_LOT, Outcome, round_lot_best};
+use crate::event::{Event, EventKind, Flags, Session, Side};
 use crate::image::{UnsoundImage, ensure};
 use crate::instrument::InstrumentId;
 use crate::orders::MAX_INSTRUMENTS;
 use crate::price::Price;
 use crate::venue::Publisher;
 
+use feeds::SharedVenues;
 pub use image::NbboImage;
 
-/// The most venues one NBBO can have: the bits of a mask.
+/// The most feeds one NBBO can have: the bits of a mask.
 pub const MAX_VENUES: usize = 32;
 
 /// What to do with a venue whose book may be wrong after a gap.
@@ -106,7 +111,7 @@ impl Nbbo {
     }
 }
 
-/// What one venue contributes: its round-lot best bid and offer.
+/// What one feed contributes: the round-lot best bid and offer of its venue.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Contribution {
@@ -114,7 +119,25 @@ pub(crate) struct Contribution {
     ask: Option<Price>,
     bid_size: u32,
     ask_size: u32,
-    is_stale: bool,
+    /// [`STALE`], [`HEARD`].
+    state: u8,
+}
+
+/// In the state of a contribution: the book is stale.
+const STALE: u8 = 1;
+/// In the state of a contribution: the feed changed the book since it was last cleared.
+const HEARD: u8 = 2;
+
+impl Contribution {
+    #[inline]
+    const fn is_stale(&self) -> bool {
+        self.state & STALE != 0
+    }
+
+    #[inline]
+    const fn is_heard(&self) -> bool {
+        self.state & HEARD != 0
+    }
 }
 
 /// The synthetic NBBO of every instrument.
@@ -128,11 +151,12 @@ pub struct NbboStage {
     stride: usize,
     ignored: u64,
     counts: NbboCounts,
-    /// By bit the venues that lost messages last, and of which no book was sound since: another gap changes nothing.
-    in_doubt: u32,
+    /// By bit the feeds that had a gap last and have had no book since that is not stale: another gap changes nothing.
+    all_stale: u32,
+    shared: SharedVenues,
 }
 
-/// What the NBBO went through.
+/// Counts of the NBBO's changes.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct NbboCounts {
@@ -162,22 +186,28 @@ const NO_NBBO: Nbbo = Nbbo {
 };
 
 impl NbboStage {
-    /// An NBBO over `venues`, in the order in which ties are broken, with room for `instruments`. A venue that is
-    /// not named joins at its first event that could count, unless another feed of it is there; beyond [`MAX_VENUES`]
-    /// venues none does. See [`NbboStage::ignored`].
+    /// An NBBO over the feeds `venues`, in the order in which ties are broken, with room for `instruments`. A feed that is
+    /// not named joins at its first event that could count; beyond [`MAX_VENUES`] feeds none does
+    /// ([`NbboStage::ignored`]).
     pub fn new(rules: NbboRules, venues: impl IntoIterator<Item = Publisher>, instruments: usize) -> Self {
         let mut venues: Vec<_> = venues.into_iter().collect();
         venues.truncate(MAX_VENUES);
         let stride = venues.len().next_power_of_two();
+        let contributions = vec![Contribution::default(); instruments * stride];
+        let mut shared = SharedVenues::of(&venues);
+        if shared.mask != 0 {
+            shared.own.clone_from(&contributions);
+        }
         Self {
             rules,
             venues,
-            contributions: vec![Contribution::default(); instruments * stride],
+            contributions,
             best: vec![Nbbo::default(); instruments],
             stride,
             ignored: 0,
             counts: NbboCounts::default(),
-            in_doubt: 0,
+            all_stale: 0,
+            shared,
         }
     }
 
@@ -194,23 +224,28 @@ impl NbboStage {
         image.contributions.clone_from(&self.contributions);
         image.best.clone_from(&self.best);
         (image.stride, image.ignored, image.counts) = (self.stride, self.ignored, self.counts);
-        image.in_doubt = self.in_doubt;
+        image.all_stale = self.all_stale;
+        image.own.clone_from(&self.shared.own);
     }
 
-    /// The NBBO that an image was taken of.
+    /// The NBBO from its image.
     ///
     /// # Errors
     /// [`UnsoundImage`].
     pub fn from_image(rules: NbboRules, image: NbboImage) -> Result<Self, UnsoundImage> {
-        let NbboImage { venues, contributions, best, stride, ignored, counts, in_doubt } = image;
+        let NbboImage { venues, contributions, best, stride, ignored, counts, all_stale, own } = image;
         ensure(venues.len() <= MAX_VENUES, "more venues than are possible")?;
-        ensure(u64::from(in_doubt) < 1 << venues.len(), "a venue in doubt that is none")?;
+        ensure(u64::from(all_stale) < 1 << venues.len(), "a stale feed that is none")?;
         ensure(stride == venues.len().next_power_of_two(), "the places of the venues")?;
         ensure(best.len().checked_mul(stride) == Some(contributions.len()), "the venues' contributions")?;
-        Ok(Self { rules, venues, contributions, best, stride, ignored, counts, in_doubt })
+        let mut shared = SharedVenues::of(&venues);
+        shared.own = own;
+        let kept = if shared.mask == 0 { 0 } else { contributions.len() };
+        ensure(shared.own.len() == kept, "the contributions of feeds that share a venue")?;
+        Ok(Self { rules, venues, contributions, best, stride, ignored, counts, all_stale, shared })
     }
 
-    /// The venues, in the order of the bits of [`BestSide::venues`].
+    /// The feeds, in the order of the bits of [`BestSide::venues`].
     pub fn venues(&self) -> &[Publisher] {
         &self.venues
     }
@@ -220,13 +255,12 @@ impl NbboStage {
         self.best.get(instrument.index()).unwrap_or(&NO_NBBO)
     }
 
-    /// What it went through.
+    /// How often it changed, and to what.
     pub const fn counts(&self) -> &NbboCounts {
         &self.counts
     }
 
-    /// Changes that did not count: of a second feed of a venue that is in the table already (an exchange's quotes and its
-    /// depth say the same shares twice), and of venues beyond [`MAX_VENUES`].
+    /// Changes that did not count: of feeds beyond [`MAX_VENUES`].
     pub const fn ignored(&self) -> u64 {
         self.ignored
     }
@@ -234,22 +268,54 @@ impl NbboStage {
     /// Takes the book of one venue as it is now. Returns whether the NBBO of its instrument changed.
     #[inline]
     pub fn update(&mut self, update: &BookUpdate<'_>) -> bool {
-        let is_state = matches!(
+        let is_rare = matches!(
             update.event.kind,
             EventKind::Status
                 | EventKind::Definition
                 | EventKind::Session
                 | EventKind::Gap
                 | EventKind::Recovered
+                | EventKind::Clear
         );
-        let moved = if is_state { BestMoved::Both } else { update.best_moved() };
+        if is_rare {
+            return self.update_rarely(update);
+        }
+        let moved = update.best_moved();
+        if moved == BestMoved::No {
+            return update.outcome != Outcome::Applied && self.refused(update);
+        }
+        let Some((feed, at)) = self.place(update.book.publisher(), update.book.instrument()) else {
+            return false;
+        };
+        self.refresh(feed, at, update.book, moved, Heard::Yes)
+    }
+
+    /// [`NbboStage::update`] for events that clear the book or concern its state.
+    #[cold]
+    #[inline(never)]
+    fn update_rarely(&mut self, update: &BookUpdate<'_>) -> bool {
+        let is_clear = update.event.kind == EventKind::Clear;
+        let moved = if is_clear { update.best_moved() } else { BestMoved::Both };
         if moved == BestMoved::No {
             return false;
         }
-        let Some((venue, at)) = self.place(update.book.publisher(), update.book.instrument()) else {
+        let Some((feed, at)) = self.place(update.book.publisher(), update.book.instrument()) else {
             return false;
         };
-        self.refresh(venue, at, update.book, moved)
+        self.refresh_rarely(feed, at, update.book, moved, Heard::by(update.event))
+    }
+
+    /// An event that does not fit makes its book stale, and another feed of the venue counts from here on.
+    #[cold]
+    #[inline(never)]
+    fn refused(&mut self, update: &BookUpdate<'_>) -> bool {
+        let (publisher, instrument) = (update.book.publisher(), update.book.instrument());
+        let Some(feed) = self.venues.iter().position(|known| *known == publisher) else { return false };
+        if !self.shared.includes(feed) || instrument.index() >= self.best.len() {
+            return false;
+        }
+        let at = instrument.index() * self.stride + feed;
+        self.refresh_rarely(feed, at, update.book, BestMoved::Both, Heard::AsBefore)
     }
 
     #[inline]
@@ -267,18 +333,21 @@ impl NbboStage {
     #[cold]
     #[inline(never)]
     fn join(&mut self, publisher: Publisher) -> Option<usize> {
-        let venue_of = |publisher: Publisher| publisher.feed().map(|feed| feed.venue.id);
-        let is_here = venue_of(publisher)
-            .is_some_and(|venue| self.venues.iter().any(|known| venue_of(*known) == Some(venue)));
-        if is_here || self.venues.len() == MAX_VENUES {
+        if self.venues.len() == MAX_VENUES {
             self.ignored += 1;
             return None;
         }
+        self.shared.add(publisher, &self.venues);
         self.venues.push(publisher);
         let stride = self.venues.len().next_power_of_two();
         if stride != self.stride {
             self.contributions = restride(&self.contributions, self.stride, stride);
+            self.shared.own = restride(&self.shared.own, self.stride, stride);
             self.stride = stride;
+        }
+        if self.shared.mask != 0 && self.shared.own.is_empty() {
+            // So far each feed counted, with what it contributes.
+            self.shared.own.clone_from(&self.contributions);
         }
         Some(self.venues.len() - 1)
     }
@@ -292,28 +361,80 @@ impl NbboStage {
         let instruments = (instrument.index() + 1).next_power_of_two();
         self.best.resize(instruments, Nbbo::default());
         self.contributions.resize(instruments * self.stride, Contribution::default());
+        if self.shared.mask != 0 {
+            self.shared.own.resize(self.contributions.len(), Contribution::default());
+        }
         Some(())
     }
 
-    /// Computes a venue's contribution anew and, if it changed, the NBBO.
-    #[inline]
-    fn refresh(&mut self, venue: usize, at: usize, book: BookRef<'_>, moved: BestMoved) -> bool {
+    /// [`NbboStage::refresh`], out of line.
+    #[cold]
+    #[inline(never)]
+    fn refresh_rarely(
+        &mut self,
+        feed: usize,
+        at: usize,
+        book: BookRef<'_>,
+        moved: BestMoved,
+        heard: Heard,
+    ) -> bool {
+        self.refresh(feed, at, book, moved, heard)
+    }
+
+    /// Computes a feed's contribution again and, if it changed, the NBBO.
+    #[inline(always)]
+    fn refresh(&mut self, feed: usize, at: usize, book: BookRef<'_>, moved: BestMoved, heard: Heard) -> bool {
+        if self.shared.mask != 0 && self.shared.includes(feed) {
+            return self.refresh_shared(feed, at, book, moved, heard);
+        }
         let before = self.contributions[at];
         // A book that was excluded for being stale and no longer is counts with both sides again.
-        let moved = if book.is_stale() == before.is_stale { moved } else { BestMoved::Both };
-        let contribution = self.contribution(book, before, moved);
+        let moved = if book.is_stale() == before.is_stale() { moved } else { BestMoved::Both };
+        let contribution = self.contribution(book, before, moved, heard);
         if contribution == before {
             return false;
         }
         self.contributions[at] = contribution;
-        if !contribution.is_stale {
-            self.in_doubt &= !(1 << venue);
+        if !contribution.is_stale() {
+            self.all_stale &= !(1 << feed);
         }
-        let first = at - venue;
+        self.compare(at - feed, book.instrument(), moved)
+    }
+
+    /// [`NbboStage::refresh`] of a feed that shares its venue with others.
+    #[inline(never)]
+    fn refresh_shared(
+        &mut self,
+        feed: usize,
+        at: usize,
+        book: BookRef<'_>,
+        moved: BestMoved,
+        heard: Heard,
+    ) -> bool {
+        let Some(before) = self.shared.own.get(at).copied() else { return false };
+        let moved = if book.is_stale() == before.is_stale() { moved } else { BestMoved::Both };
+        let contribution = self.contribution(book, before, moved, heard);
+        if contribution == before {
+            return false;
+        }
+        self.shared.own[at] = contribution;
+        if !contribution.is_stale() {
+            self.all_stale &= !(1 << feed);
+        }
+        let first = at - feed;
+        let Some(counting) = self.contributions.get_mut(first..first + self.venues.len()) else {
+            return false;
+        };
+        self.shared.choose(feed, first, counting) && self.compare(first, book.instrument(), BestMoved::Both)
+    }
+
+    /// Computes the sides of the NBBO of an instrument, whose contributions begin at `first`. Returns whether it changed.
+    #[inline(always)]
+    fn compare(&mut self, first: usize, instrument: InstrumentId, moved: BestMoved) -> bool {
         let Some(contributions) = self.contributions.get(first..first + self.venues.len()) else {
             return false;
         };
-        let current = &mut self.best[book.instrument().index()];
+        let current = &mut self.best[instrument.index()];
         let mut nbbo = Nbbo { flags: Flags::default(), ..*current };
         let places = || contributions.iter().zip(&self.venues).enumerate();
         if moved.includes(Side::Bid) {
@@ -329,7 +450,7 @@ impl NbboStage {
             }
         }
         let best = nbbo.bid.venues | nbbo.ask.venues;
-        if contributions.iter().enumerate().any(|(index, one)| one.is_stale && best & (1 << index) != 0) {
+        if contributions.iter().enumerate().any(|(index, one)| one.is_stale() && best & (1 << index) != 0) {
             nbbo.flags = Flags::MAYBE_BAD_BOOK;
         }
         if *current == nbbo {
@@ -345,17 +466,24 @@ impl NbboStage {
         true
     }
 
-    #[inline]
-    fn contribution(&self, book: BookRef<'_>, before: Contribution, moved: BestMoved) -> Contribution {
+    #[inline(always)]
+    fn contribution(
+        &self,
+        book: BookRef<'_>,
+        before: Contribution,
+        moved: BestMoved,
+        heard: Heard,
+    ) -> Contribution {
         let is_stale = book.is_stale();
+        let state = (u8::from(is_stale) * STALE) | heard.after(before.state);
         let is_excluded = !book.state().is_trading()
             || !book.is_open()
             || is_stale && self.rules.stale_books == StaleBooks::Exclude;
         if is_excluded {
-            return Contribution { is_stale, ..Contribution::default() };
+            return Contribution { state, ..Contribution::default() };
         }
         let lot = if self.rules.odd_lots_count { 1 } else { book.round_lot().unwrap_or(DEFAULT_ROUND_LOT) };
-        let mut contribution = Contribution { is_stale, ..before };
+        let mut contribution = Contribution { state, ..before };
         if moved.includes(Side::Bid) {
             (contribution.bid, contribution.bid_size) = round_lot_best(book, Side::Bid, lot);
         }
@@ -363,6 +491,37 @@ impl NbboStage {
             (contribution.ask, contribution.ask_size) = round_lot_best(book, Side::Ask, lot);
         }
         contribution
+    }
+}
+
+/// What an event says of whether its feed is heard: see [`feeds`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    /// It changed the book.
+    Yes,
+    /// It cleared the book.
+    No,
+    /// It says nothing of the book.
+    AsBefore,
+}
+
+impl Heard {
+    /// Of an event that clears the book or concerns its state.
+    fn by(event: &Event) -> Self {
+        match event.kind {
+            EventKind::Clear => Self::No,
+            EventKind::Session if event.session() == Some(Session::StartOfMessages) => Self::No,
+            _ => Self::AsBefore,
+        }
+    }
+
+    #[inline]
+    fn after(self, before: u8) -> u8 {
+        match self {
+            Self::Yes => HEARD,
+            Self::No => 0,
+            Self::AsBefore => before & HEARD,
+        }
     }
 }
 
@@ -432,16 +591,21 @@ impl NbboStage {
         sink.put(NbboUpdate { book: *update, nbbo: &NO_NBBO, changed: false });
         let instruments = update.book.all_instruments().min(self.best.len());
         let is_gap = update.event.kind == EventKind::Gap;
+        let heard = Heard::by(update.event);
         let (mut venue_of_all, mut is_one_sound) = (None, false);
         for instrument in (0..instruments).map(|index| InstrumentId(index as u32)) {
             let book = update.book.of(instrument);
             let Some((venue, at)) = self.place(book.publisher(), instrument) else { return };
-            if is_gap && venue_of_all.is_none() && self.in_doubt & (1 << venue) != 0 {
+            if is_gap && venue_of_all.is_none() && self.all_stale & (1 << venue) != 0 {
                 return;
             }
             venue_of_all = Some(venue);
             is_one_sound |= !book.is_stale();
-            if self.refresh(venue, at, book, BestMoved::Both) {
+            // A feed that contributes nothing and was not heard goes on so, whatever happens to the venue.
+            if self.shared.mask == 0 && self.contributions[at] == Contribution::default() {
+                continue;
+            }
+            if self.refresh(venue, at, book, BestMoved::Both, heard) {
                 let event = Event { instrument, ..*update.event };
                 let update = BookUpdate { event: &event, book, ..*update };
                 sink.put(NbboUpdate { book: update, nbbo: self.nbbo(instrument), changed: true });
@@ -449,7 +613,8 @@ impl NbboStage {
         }
         if let Some(venue) = venue_of_all {
             let bit = 1 << venue;
-            self.in_doubt = if is_gap && !is_one_sound { self.in_doubt | bit } else { self.in_doubt & !bit };
+            self.all_stale =
+                if is_gap && !is_one_sound { self.all_stale | bit } else { self.all_stale & !bit };
         }
     }
 }
@@ -493,22 +658,22 @@ mod tests {
             event.side = if draw.below(2) == 0 { Side::Bid } else { Side::Ask };
             event.price = Price::from_e9(1_000_000_000 * (10 + draw.below(5)) as i64);
             event.size = 100 * draw.below(3) as u32;
-            let told = lines.each_mut().map(|(books, nbbo)| {
-                let mut told = Vec::new();
+            let updates = lines.each_mut().map(|(books, nbbo)| {
+                let mut updates = Vec::new();
                 books.process(&[event], &mut |update: BookUpdate<'_>| {
                     nbbo.process(&[update], &mut |update: NbboUpdate<'_>| {
-                        told.push((*update.book.event, *update.nbbo, update.changed));
+                        updates.push((*update.book.event, *update.nbbo, update.changed));
                     });
                 });
-                told
+                updates
             });
-            assert_eq!(told[0], told[1]);
+            assert_eq!(updates[0], updates[1]);
             if is_of_all && kind == EventKind::Gap {
                 gaps += 1;
-                passed_over += u32::from(lines[0].1.in_doubt != 0);
+                passed_over += u32::from(lines[0].1.all_stale != 0);
             }
             // The second looks at all books at each gap.
-            lines[1].1.in_doubt = 0;
+            lines[1].1.all_stale = 0;
         }
         assert_eq!(lines[0].1.best, lines[1].1.best);
         assert!(gaps > 1_000 && passed_over > 200, "{gaps}, {passed_over}");

@@ -21,6 +21,17 @@ pub struct Venue {
     pub name: &'static str,
 }
 
+/// What a feed shows of a venue's book, the most detailed first. Of a venue's feeds the NBBO prefers the most detailed one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Detail {
+    /// Every displayed order.
+    Orders,
+    /// The total size of every price level.
+    Levels,
+    /// The best bid and offer.
+    Quotes,
+}
+
 /// A feed of a venue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Feed {
@@ -30,6 +41,8 @@ pub struct Feed {
     pub dataset: &'static str,
     /// Where it comes from.
     pub venue: Venue,
+    /// What it shows.
+    pub detail: Detail,
 }
 
 /// Nasdaq.
@@ -40,18 +53,17 @@ pub const BX: Venue = Venue { id: 3, mic: "XBOS", name: "Nasdaq BX" };
 pub const PSX: Venue = Venue { id: 4, mic: "XPSX", name: "Nasdaq PSX" };
 /// Investors Exchange.
 pub const IEX: Venue = Venue { id: 14, mic: "IEXG", name: "IEX" };
-
 /// Members Exchange.
 pub const MEMX: Venue = Venue { id: 18, mic: "MEMX", name: "MEMX" };
 
 /// The feeds we know, by publisher number.
 pub const FEEDS: [Feed; 6] = [
-    Feed { publisher: Publisher::XNAS_ITCH, dataset: "XNAS.ITCH", venue: NASDAQ },
-    Feed { publisher: Publisher::XBOS_ITCH, dataset: "XBOS.ITCH", venue: BX },
-    Feed { publisher: Publisher::XPSX_ITCH, dataset: "XPSX.ITCH", venue: PSX },
-    Feed { publisher: Publisher::IEXG_TOPS, dataset: "IEXG.TOPS", venue: IEX },
-    Feed { publisher: Publisher::IEXG_DEEP, dataset: "IEXG.DEEP", venue: IEX },
-    Feed { publisher: Publisher::MEMX_MEMOIR, dataset: "MEMX.MEMOIR", venue: MEMX },
+    Feed { publisher: Publisher::XNAS_ITCH, dataset: "XNAS.ITCH", venue: NASDAQ, detail: Detail::Orders },
+    Feed { publisher: Publisher::XBOS_ITCH, dataset: "XBOS.ITCH", venue: BX, detail: Detail::Orders },
+    Feed { publisher: Publisher::XPSX_ITCH, dataset: "XPSX.ITCH", venue: PSX, detail: Detail::Orders },
+    Feed { publisher: Publisher::IEXG_TOPS, dataset: "IEXG.TOPS", venue: IEX, detail: Detail::Quotes },
+    Feed { publisher: Publisher::IEXG_DEEP, dataset: "IEXG.DEEP", venue: IEX, detail: Detail::Levels },
+    Feed { publisher: Publisher::MEMX_MEMOIR, dataset: "MEMX.MEMOIR", venue: MEMX, detail: Detail::Orders },
 ];
 
 impl Publisher {

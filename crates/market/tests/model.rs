@@ -285,7 +285,7 @@ proptest! {
             };
             let mut flagged = None;
             stage.process(&[event], &mut |update: BookUpdate<'_>| {
-                let is_flagged = update.event.flags.contains(Flags::MAYBE_BAD_BOOK);
+                let is_flagged = update.event.flags().contains(Flags::MAYBE_BAD_BOOK);
                 flagged = Some((update.event.instrument, is_flagged));
             });
             let doubts = &venues[venue];

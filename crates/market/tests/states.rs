@@ -23,7 +23,7 @@ impl Market {
     fn send(&mut self, event: Event) -> Vec<(InstrumentId, Flags, bool)> {
         let mut updates = Vec::new();
         self.0.process(&[event], &mut |update: NbboUpdate<'_>| {
-            updates.push((update.book.event.instrument, update.book.event.flags, update.changed));
+            updates.push((update.book.event.instrument, update.book.event.flags(), update.changed));
         });
         updates
     }
@@ -57,7 +57,8 @@ impl Market {
 
 fn quote(side: Side, cents: u32, size: u32, flags: Flags) -> Event {
     let mut event = Event::new(EventKind::Quote, Publisher::IEXG_TOPS, ONE);
-    (event.side, event.size, event.flags) = (side, size, flags);
+    (event.side, event.size) = (side, size);
+    event.set_flags(flags);
     event.price = (cents > 0).then(|| Price::from_e4(cents * 100));
     event
 }
@@ -119,15 +120,53 @@ fn size_is_added_over_venues_and_the_venue_is_the_one_with_most() {
 }
 
 #[test]
-fn a_second_feed_of_a_venue_does_not_count_twice() {
-    let mut market = Market::new(NbboRules::default());
-    market.send(quote(Side::Bid, 1000, 200, Flags(0)));
-    market.send(quote(Side::Ask, 1002, 100, Flags::LAST));
-    let mut level = Event::new(EventKind::Level, Publisher::IEXG_DEEP, ONE);
-    (level.side, level.size, level.price) = (Side::Bid, 200, Some(Price::from_e4(100_000)));
-    market.send(level);
-    assert_eq!(market.bid(ONE), Some(("10.00".into(), 200, Publisher::IEXG_TOPS)));
-    assert_eq!(market.0.second.ignored(), 1);
+fn of_two_feeds_of_a_venue_the_depth_counts_and_the_quotes_while_it_is_stale() {
+    let (tops, deep) = (Publisher::IEXG_TOPS, Publisher::IEXG_DEEP);
+    for rules in
+        [NbboRules::default(), NbboRules { stale_books: StaleBooks::Exclude, ..NbboRules::default() }]
+    {
+        let mut market = Market::new(rules);
+        market.order(NASDAQ, ONE, 1, Side::Bid, 900, 100);
+        let level = |cents: u32, size| {
+            let mut level = Event::new(EventKind::Level, deep, ONE);
+            (level.side, level.size, level.price) = (Side::Bid, size, Some(Price::from_e4(cents * 100)));
+            level
+        };
+        let of_deep = |kind| Event::new(kind, deep, InstrumentId::ALL);
+        market.send(quote(Side::Bid, 1000, 200, Flags(0)));
+        market.send(quote(Side::Ask, 1002, 100, Flags::LAST));
+        assert_eq!(market.bid(ONE), Some(("10.00".into(), 200, tops)), "nothing else was heard");
+        market.send(level(1000, 300));
+        assert_eq!(market.bid(ONE), Some(("10.00".into(), 300, deep)), "once, and by the depth");
+        market.send(quote(Side::Bid, 1001, 500, Flags::LAST));
+        assert_eq!(market.bid(ONE), Some(("10.00".into(), 300, deep)));
+        market.send(of_deep(EventKind::Gap).with_gap(Gap { first: 7, count: 1 }));
+        assert_eq!(market.bid(ONE), Some(("10.01".into(), 500, tops)), "the depth is stale");
+        assert_eq!(market.0.second.nbbo(ONE).flags, Flags(0), "what counts is not stale");
+        market.send(level(1003, 700));
+        assert_eq!(market.bid(ONE), Some(("10.01".into(), 500, tops)));
+        market.send(of_deep(EventKind::Recovered));
+        assert_eq!(market.bid(ONE), Some(("10.03".into(), 700, deep)));
+        // The removal of a level that is not there contradicts the book.
+        market.send(level(1, 0));
+        assert_eq!(market.bid(ONE), Some(("10.01".into(), 500, tops)));
+        let gap = Event::new(EventKind::Gap, tops, InstrumentId::ALL).with_gap(Gap { first: 9, count: 1 });
+        market.send(gap);
+        // Both are stale: the more detailed one, under the rule for stale books.
+        let expected = match rules.stale_books {
+            StaleBooks::Flag => ("10.03".into(), 700, deep),
+            StaleBooks::Exclude => ("9.00".into(), 100, NASDAQ),
+        };
+        assert_eq!(market.bid(ONE), Some(expected));
+        // After a clear nothing is known of the depth until its first level.
+        market.send(quote(Side::Bid, 1000, 200, Flags(0)));
+        market.send(quote(Side::Ask, 1002, 100, Flags::LAST));
+        market.send(of_deep(EventKind::Clear));
+        assert_eq!(market.bid(ONE), Some(("10.00".into(), 200, tops)));
+        market.send(level(999, 100));
+        assert_eq!(market.bid(ONE), Some(("9.99".into(), 100, deep)));
+        assert_eq!(market.0.second.ignored(), 0);
+    }
 }
 
 #[test]
@@ -301,7 +340,8 @@ fn an_excluded_book_that_heals_counts_with_both_sides_at_once() {
 fn a_group_of_levels_counts_when_its_last_has_come() {
     let level = |cents: u32, size, flags| {
         let mut event = Event::new(EventKind::Level, Publisher::IEXG_DEEP, ONE);
-        (event.side, event.size, event.flags) = (Side::Bid, size, flags);
+        (event.side, event.size) = (Side::Bid, size);
+        event.set_flags(flags);
         event.price = Some(Price::from_e4(cents * 100));
         event
     };

@@ -295,7 +295,7 @@ fn trade_record(instruments: &Instruments, event: u64, update: &NbboUpdate<'_>) 
         size: trade.size,
         publisher: of.publisher.0.into(),
         side: messages::Side::from(trade.side) as i32,
-        flags: of.flags.0.into(),
+        flags: of.flags().0.into(),
     });
     Some(Record { event, kind: Some(kind) })
 }

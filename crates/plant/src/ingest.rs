@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use tapeworks_feed::live::{Ask, LiveChannel};
+use tapeworks_feed::live::{LiveChannel, Request};
 use tapeworks_journal::Opened;
 use tapeworks_market::{Event, EventKind, Nanos};
 use tapeworks_ring::disruptor::Producer;
@@ -365,8 +365,8 @@ impl Ingest {
             }
         }
         self.apply();
-        while let Some(ask) = engine.take_ask() {
-            self.send(ask);
+        while let Some(request) = engine.take_request() {
+            self.send(request);
         }
         if taken > 0 {
             // Inputs without events wake nobody by the ring.
@@ -381,7 +381,7 @@ impl Ingest {
             return Ok(());
         }
         let received = now();
-        for channel in 0..engine.feed().channels().len().min(1 << 8) {
+        for channel in 0..engine.feed().channels().len() {
             if self.contradicted.has(channel)
                 && engine.feed().channels()[channel].takes_contradiction(received)
             {
@@ -389,8 +389,8 @@ impl Ingest {
             }
         }
         self.apply();
-        while let Some(ask) = engine.take_ask() {
-            self.send(ask);
+        while let Some(request) = engine.take_request() {
+            self.send(request);
         }
         Ok(())
     }
@@ -464,11 +464,11 @@ impl Ingest {
         Ok(())
     }
 
-    /// Asks a server.
+    /// Sends a request to its server.
     #[cold]
-    fn send(&mut self, ask: Ask) {
-        match ask {
-            Ask::Retransmission { channel, request } => {
+    fn send(&mut self, request: Request) {
+        match request {
+            Request::Retransmission { channel, request } => {
                 let server = self.servers.get(usize::from(channel)).copied().flatten();
                 let sent = server.map(|(line, server)| {
                     self.receivers
@@ -480,7 +480,7 @@ impl Ingest {
                     self.unsent_requests += 1;
                 }
             }
-            Ask::Snapshot { channel, session, attempt } => {
+            Request::Snapshot { channel, session, attempt } => {
                 // Without the thread nobody answers, and the attempt is over after its time.
                 let _nobody = self.wanted.send(Wanted { channel, session, attempt });
             }

@@ -11,8 +11,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::error::PlantError;
 use crate::status::Status;
 
-/// What the words of the shared memory mean: version 3 of [`Published`], which has symbols of up to 21 characters.
-pub const SHARED_MEANING: u64 = 0x5441_5045_0000_0003;
+/// What the words of the shared memory mean: version 4 of [`Published`], whose channel has 16 bits.
+pub const SHARED_MEANING: u64 = 0x5441_5045_0000_0004;
 
 /// Items that the shared memory holds: who is further behind has lost some.
 const SHARED_ITEMS: usize = 1 << 18;
@@ -46,12 +46,10 @@ pub struct Published {
     pub side: u8,
     /// DBN's flags.
     pub flags: u8,
-    /// The channel.
-    pub channel: u8,
-    /// The line that brought it.
+    /// The line that delivered it.
     pub line: u8,
-    /// By kind: see [`Event::detail`].
-    pub detail: u8,
+    /// The channel.
+    pub channel: u16,
     /// The best bid of all venues.
     pub bid: i64,
     /// The best offer of all venues.
@@ -70,8 +68,10 @@ pub struct Published {
     pub nbbo_flags: u8,
     /// The instrument's symbol, filled with spaces; zeros where there is none.
     pub symbol: [u8; Symbol::MOST],
+    /// By kind: see [`Event::detail`].
+    pub detail: u8,
     /// Zeros.
-    pub reserved: [u8; 13],
+    pub reserved: [u8; 12],
 }
 
 impl Published {
@@ -91,10 +91,9 @@ impl Published {
             publisher: event.publisher.0,
             kind: event.kind as u8,
             side: event.side as u8,
-            flags: event.flags.0,
+            flags: event.flags().0,
+            line: event.line() as u8,
             channel: event.channel,
-            line: event.line as u8,
-            detail: event.detail,
             bid: price(nbbo.bid.price),
             ask: price(nbbo.ask.price),
             bid_size: nbbo.bid.size,
@@ -104,7 +103,8 @@ impl Published {
             nbbo_changed: u8::from(changed),
             nbbo_flags: nbbo.flags.0,
             symbol: symbol.map_or([0; Symbol::MOST], |symbol| *symbol.as_bytes()),
-            reserved: [0; 13],
+            detail: event.detail,
+            reserved: [0; 12],
         }
     }
 

@@ -129,7 +129,7 @@ impl Warmer {
         let mut edge = Inline::new(&mut self.market, &mut self.buffer, &mut nothing);
         self.events.drain(..).for_each(|event| edge.put(event));
         edge.end_of_batch();
-        while self.engine.take_ask().is_some() {}
+        while self.engine.take_request().is_some() {}
     }
 
     /// Gaps that happened to it.

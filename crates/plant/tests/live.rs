@@ -196,7 +196,7 @@ fn check_sequences(events: &[Event]) {
     for event in events {
         assert_ne!(event.kind, EventKind::Gap, "{event:?}");
         if matches!(event.kind, EventKind::SymbolMapping | EventKind::ImbalancePrices | EventKind::Recovered)
-            || event.flags.contains(Flags::SNAPSHOT)
+            || event.flags().contains(Flags::SNAPSHOT)
             || event.channel_sequence == 0
         {
             continue;
@@ -426,7 +426,7 @@ fn who_comes_late_begins_with_a_snapshot_and_after_a_restart_goes_on_where_it_wa
     reader.join().unwrap();
     let first = all(&first);
     check_sequences(&first);
-    assert!(first.iter().any(|event| event.flags.contains(Flags::SNAPSHOT)));
+    assert!(first.iter().any(|event| event.flags().contains(Flags::SNAPSHOT)));
 
     // While nobody looks, some thousand messages pass.
     std::thread::sleep(Duration::from_millis(500));
@@ -569,7 +569,7 @@ fn contradicted(topology: Topology, name: &str) {
     let channel = &status.lock().unwrap().channels[0];
     assert_eq!((channel.snapshots.contradicted, channel.counters.gaps), (1, 0), "{channel:?}");
     let events = all(&events);
-    assert!(events.iter().any(|event| event.flags.contains(Flags::SNAPSHOT)));
+    assert!(events.iter().any(|event| event.flags().contains(Flags::SNAPSHOT)));
     assert!(history(&options) == events, "the journal gives the same");
 }
 

@@ -214,8 +214,8 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
         reading
             .wrong_whole("there are no venues; each is a [[venue]] with name, protocol and lines".to_owned());
     }
-    if let Some(first_too_many) = venues.get(256) {
-        reading.wrong(first_too_many.span.clone(), "at most 256 venues are possible".to_owned());
+    if let Some(first_too_many) = venues.get(usize::from(u16::MAX) + 1) {
+        reading.wrong(first_too_many.span.clone(), "at most 65,536 venues are possible".to_owned());
     }
     let (mut names, mut taken) = (Vec::new(), Taken::default());
     plant.venues =

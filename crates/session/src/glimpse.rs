@@ -1,4 +1,4 @@
-//! Snapshots in the style of GLIMPSE: where a venue stands, told over SoupBinTCP to who joins in mid-day.
+//! Snapshots in the style of GLIMPSE: a client that joins in mid-day gets a venue's state over SoupBinTCP.
 //!
 //! A client logs in; the answer is the session that runs, then sequenced data: the messages of an [`Image`] in the venue's own
 //! protocol and [End of Snapshot](tapeworks_wire::nasdaq::glimpse50), whose number is that of the first live message that
@@ -20,7 +20,7 @@ use crate::login::{
 };
 use crate::transport::SessionId;
 
-/// What a client may send in all, in bytes: who sends more wants something else.
+/// What a client may send in all, in bytes. A client that sends more is closed.
 const MOST_RECEIVED_BYTES: usize = 64 << 10;
 
 /// A snapshot of a venue as SoupBinTCP packets, ready to be sent.
@@ -216,7 +216,7 @@ impl SnapshotServer {
         matches!(self.state, State::Waiting(_))
     }
 
-    /// Gives the image: it must be of a time after the login. A client that asked for another session is rejected.
+    /// Gives the image: it must be of a time after the login. A client that requested another session is rejected.
     pub fn give(&mut self, image: Arc<Image>, now_ns: u64) {
         let State::Waiting(requested) = &self.state else { return };
         let session = image.session.login_name().0;
@@ -273,7 +273,7 @@ impl SnapshotServer {
         self.end(SnapshotEnd::Left);
     }
 
-    /// Time passes: heartbeats while the client waits, and the end of who is too slow.
+    /// Time passes: sends heartbeats while the client waits, and closes a client that is too slow.
     pub fn tick(&mut self, now_ns: u64) {
         let idle_ns = now_ns.saturating_sub(self.moved_ns);
         match self.state {

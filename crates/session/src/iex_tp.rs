@@ -40,7 +40,7 @@ impl Transport for IexTp {
     const SCHEMA: &'static Schema = &SCHEMA;
     const HEADER_BYTES: usize = 40;
     const NAMES_CHANNEL: bool = true;
-    const TELLS_END: bool = false;
+    const MARKS_END: bool = false;
 
     fn prefix() -> LittleEndian {
         LittleEndian

@@ -21,7 +21,7 @@ impl Transport for MoldUdp64 {
     const SCHEMA: &'static Schema = &SCHEMA;
     const HEADER_BYTES: usize = 20;
     const NAMES_CHANNEL: bool = false;
-    const TELLS_END: bool = true;
+    const MARKS_END: bool = true;
 
     fn prefix() -> BigEndian {
         BigEndian

@@ -39,10 +39,10 @@ pub enum Refusal {
     /// Neither the session that runs nor the one before it.
     #[error("the session is not known")]
     UnknownSession,
-    /// Of what is asked for nothing was sent yet, or nothing is asked for.
+    /// None of the requested messages was sent yet, or none is requested.
     #[error("nothing of it was sent yet")]
     NotSent,
-    /// What is asked for was sent and is not kept any more.
+    /// The requested messages were sent and are not kept any more.
     #[error("it is not kept any more")]
     NotKept,
 }
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_on_gets_every_message_again() {
+    fn repeated_requests_bring_every_message_again() {
         let mut store = Store::new(MOLD, 1 << 20);
         store.begin_session(session(MOLD, 7));
         fill(&mut store, MOLD, 50, 7);
@@ -309,7 +309,7 @@ mod tests {
         }
         assert_eq!(next, 351);
         let one = store.answer(&request(MOLD, 7, 350, 100), 0, &mut answer);
-        assert_eq!(one, Ok(1), "what is sent already of what is asked for");
+        assert_eq!(one, Ok(1), "as many of the requested messages as were sent");
     }
 
     #[test]

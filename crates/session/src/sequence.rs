@@ -93,7 +93,7 @@ impl Sequence {
         self.stream.begin_next();
     }
 
-    /// A packet without messages, which tells the number of the next.
+    /// A packet without messages, with the number of the next.
     pub fn heartbeat(&mut self) {
         self.flush();
         self.close(if self.is_over { Content::EndOfSession } else { Content::Heartbeat });
@@ -134,7 +134,7 @@ impl Sequence {
     }
 
     /// Hands the messages from number `from` on to `each`, as many as one packet holds. Says how many there were: none
-    /// when all were told. `scratch` is the packet.
+    /// when all were handed on. `scratch` is the packet.
     ///
     /// # Errors
     /// [`Refusal::NotKept`].

@@ -1,4 +1,4 @@
-//! SoupBinTCP for those who want the messages over TCP: one client's connection without a socket, bytes in and bytes out,
+//! SoupBinTCP, which carries messages over TCP: one client's connection without a socket, bytes in and bytes out,
 //! the time passed in.
 //!
 //! A client logs in with the session (blank: the one that runs) and the number of the first message that it wants (0: the
@@ -234,7 +234,7 @@ impl SoupClient {
         self.end(SoupEnd::Left);
     }
 
-    /// Time passes: heartbeats, and the end of who is too slow or says nothing.
+    /// Time passes: sends heartbeats, and closes a client that is too slow or silent.
     pub fn tick(&mut self, now_ns: u64) {
         let since = |then: u64| now_ns.saturating_sub(then);
         let is_stalled = !self.output().is_empty() && since(self.moved_ns) >= STALL_TIMEOUT_NS;
@@ -302,7 +302,7 @@ mod tests {
         }
     }
 
-    /// The number that the login's answer tells, and those of the messages behind it.
+    /// The number in the answer to the login, and those of the messages behind it.
     fn read(stream: &[u8]) -> (u64, Vec<u64>, bool) {
         let mut packets = Packets::new(stream).map(Result::unwrap);
         let Message::LoginAccepted(accepted) = Message::decode(packets.next().unwrap()).unwrap() else {

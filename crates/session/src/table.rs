@@ -1,4 +1,4 @@
-//! The table of transports: which type a [`TransportKind`] names, and what is asked of one by its kind.
+//! The table of transports: which type a [`TransportKind`] names, and what callers need of one by its kind.
 
 use tapeworks_wire::DecodeError;
 
@@ -65,10 +65,10 @@ impl TransportKind {
         for_transport!(self, T => T::read_request(bytes))
     }
 
-    /// Whether a packet tells that a session is over.
+    /// Whether a packet marks the end of a session.
     #[must_use]
-    pub const fn tells_end(self) -> bool {
-        for_transport!(self, T => T::TELLS_END)
+    pub const fn marks_end(self) -> bool {
+        for_transport!(self, T => T::MARKS_END)
     }
 
     /// Whether the header names the channel.

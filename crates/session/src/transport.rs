@@ -8,7 +8,7 @@
 //! [`SessionId`] holds the unit and nothing else); headers that differ by what the packet carries (MEMX: [`Packet`] says
 //! how long this one is).
 //!
-//! A request is bytes. How they travel is the caller's affair: UDP for the transports here.
+//! A request is bytes. The caller sends them: by UDP for the transports here.
 //!
 //! Cost: a header is one cache line, read once.
 
@@ -27,7 +27,7 @@ pub enum Content {
     /// It carries messages.
     #[default]
     Messages,
-    /// It tells the number of the next message.
+    /// It carries the number of the next message.
     Heartbeat,
     /// It ends a session.
     EndOfSession,
@@ -87,7 +87,7 @@ impl SessionId {
         }
     }
 
-    /// Whether `other` is a session of the same channel, as far as the header tells.
+    /// Whether `other` is a session of the same channel, as far as the header says.
     #[must_use]
     pub const fn is_of_channel_of(&self, other: &Self) -> bool {
         match (self, other) {
@@ -100,7 +100,7 @@ impl SessionId {
         }
     }
 
-    /// Describes the channel that carries it. `port` tells channels apart where the header does not
+    /// Describes the channel that carries it. `port` identifies the channel where the header does not
     /// ([`Transport::NAMES_CHANNEL`]).
     ///
     /// # Errors
@@ -160,7 +160,7 @@ pub struct Packet<'a, Prefix> {
     pub blocks: Blocks<'a, Prefix>,
 }
 
-/// Messages that are wanted again.
+/// A request for messages that are missing.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
@@ -202,10 +202,10 @@ pub trait Transport {
     const SCHEMA: &'static Schema;
     /// Bytes of the header of a packet with messages.
     const HEADER_BYTES: usize;
-    /// The header names the channel. Otherwise the port tells channels apart.
+    /// The header names the channel. Otherwise the port does.
     const NAMES_CHANNEL: bool;
-    /// A packet tells that a session is over.
-    const TELLS_END: bool;
+    /// A packet marks the end of a session.
+    const MARKS_END: bool;
 
     /// The length prefix, as a value.
     fn prefix() -> Self::Prefix;
@@ -216,7 +216,7 @@ pub trait Transport {
     /// A payload shorter than the header.
     fn packet(payload: &[u8]) -> Result<Packet<'_, Self::Prefix>, DecodeError>;
 
-    /// The fields of a datagram's header, for those who show them.
+    /// The fields of a datagram's header, for tools that show them.
     fn fields(payload: &[u8]) -> Decoded<'_>;
 
     /// Writes a header to the start of `target`, which has room for [`Transport::HEADER_BYTES`]. Returns its length. A

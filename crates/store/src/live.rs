@@ -274,9 +274,9 @@ pub fn snapshot(
 fn origin(book: BookRef<'_>, now: Nanos) -> Event {
     let mut event = Event::new(EventKind::Other, book.publisher(), book.instrument());
     (event.ts_event, event.ts_recv) = (now, now);
-    event.flags = Flags::SNAPSHOT;
+    event.set_flags(Flags::SNAPSHOT);
     if book.is_stale() {
-        event.flags = event.flags.with(Flags::MAYBE_BAD_BOOK);
+        event.add_flags(Flags::MAYBE_BAD_BOOK);
     }
     event
 }
@@ -306,10 +306,10 @@ fn orders(books: &Books, state: &State<'_>, wanted: &dyn Fn(InstrumentId) -> boo
             ts_in_delta: 0,
             sequence: sequence(&origin),
         };
-        batch.push(u64::MAX, &record(0, UNDEFINED_PRICE, 0, Action::Clear, Side::None, origin.flags));
+        batch.push(u64::MAX, &record(0, UNDEFINED_PRICE, 0, Action::Clear, Side::None, origin.flags()));
         for (place, order) in group.iter().enumerate() {
             let is_last = place + 1 == group.len();
-            let flags = if is_last { origin.flags.with(Flags::LAST) } else { origin.flags };
+            let flags = if is_last { origin.flags().with(Flags::LAST) } else { origin.flags() };
             let record = record(order.id, order.price.e9(), order.size, Action::Add, order.side, flags);
             batch.push(u64::MAX, &record);
         }
@@ -333,7 +333,7 @@ fn prices<R: PriceRow<N>, const N: usize>(
                 size: 0,
                 action: Action::Modify,
                 side: Side::None,
-                flags: origin.flags.with(Flags::LAST).0,
+                flags: origin.flags().with(Flags::LAST).0,
                 depth: 0,
             };
             batch.push(u64::MAX, &R::new(&origin, &change, levels_of::<N>(book)));
@@ -552,7 +552,7 @@ mod tests {
         let mut event = Event::new(EventKind::Level, Publisher::IEXG_DEEP, InstrumentId(0));
         (event.ts_event, event.ts_recv) = (Nanos(time), Nanos(time));
         (event.side, event.price, event.size) = (Side::Bid, Some(Price::from_e4(price)), 100);
-        event.flags = flags;
+        event.set_flags(flags);
         event
     }
 

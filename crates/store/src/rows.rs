@@ -91,7 +91,7 @@ impl<R: Row> Rows<R> {
     pub(crate) fn push(&mut self, record: R, event: &Event) {
         self.records.push(record);
         self.sequences.push(event.channel_sequence);
-        self.lines.push(event.line);
+        self.lines.push(event.line());
     }
 
     /// An empty batch for records that were received, of which nobody knows the channel sequence and the line.
@@ -187,7 +187,7 @@ impl<R: Row> Rows<R> {
     /// gave no record. To be called with the rows that `event` gave.
     #[inline]
     pub(crate) fn close_group(&mut self, event: &Event, rows: Range<usize>) {
-        let is_last = event.flags.contains(Flags::LAST);
+        let is_last = event.flags().contains(Flags::LAST);
         if !is_last || !self.open.is_empty() {
             self.track(event, rows, is_last);
         }

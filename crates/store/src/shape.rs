@@ -175,8 +175,8 @@ impl Clearing {
             let instrument = InstrumentId(index as u32);
             // The update of a whole venue counts as stale after any gap; the book that was just emptied is not.
             let stale = if update.book.of(instrument).is_stale() { Flags::MAYBE_BAD_BOOK.0 } else { 0 };
-            let flags = Flags(event.flags.0 & !Flags::MAYBE_BAD_BOOK.0 | stale);
-            each(&Event { instrument, flags, ..*event });
+            let flags = Flags(event.flags().0 & !Flags::MAYBE_BAD_BOOK.0 | stale);
+            each(&Event { instrument, ..*event }.with_flags(flags));
         }
         count > 0
     }

@@ -74,7 +74,7 @@ fn event() -> impl Strategy<Value = (Event, u64)> {
                 return (event.with_gap(Gap { first: 5, count: 1 }), pause);
             }
             (event.side, event.price, event.size) = (Side::Bid, Some(Price::from_e4(price)), size * 100);
-            event.flags = flags;
+            event.set_flags(flags);
             (event, pause)
         },
     )

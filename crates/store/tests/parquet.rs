@@ -69,6 +69,7 @@ fn assert_same(row: &Row, record: &MboMsg, event: &Event) {
     assert_eq!(number(&row["price"]), optional_price(record.price));
     assert_eq!(number(&row["size"]), Some(i128::from(record.size)));
     assert_eq!(number(&row["channel_id"]), Some(i128::from(record.channel_id)));
+    assert_eq!(u16::from(record.channel_id), event.channel.min(255), "DBN has one byte");
     assert_eq!(number(&row["order_id"]), Some(i128::from(record.order_id)));
     assert_eq!(number(&row["flags"]), Some(i128::from(record.flags.raw())));
     assert_eq!(number(&row["ts_in_delta"]), Some(i128::from(record.ts_in_delta)));
@@ -76,7 +77,7 @@ fn assert_same(row: &Row, record: &MboMsg, event: &Event) {
     let symbol = if record.hd.instrument_id == 1 { "AAA" } else { "BBB" };
     assert_eq!(text(&row["symbol"]), Some(symbol));
     assert_eq!(number(&row["channel_sequence"]), Some(i128::from(event.channel_sequence)));
-    let line = ["A", "B", "recovery", "snapshot"][event.line as usize];
+    let line = ["A", "B", "recovery", "snapshot"][event.line() as usize];
     assert_eq!(text(&row["line"]), Some(line));
     assert_eq!(row.len(), 17);
 }
@@ -85,18 +86,18 @@ fn assert_same(row: &Row, record: &MboMsg, event: &Event) {
 fn additions(most: usize) -> impl Strategy<Value = Vec<Event>> {
     let addition = (
         (any::<u64>(), 0..1u64 << 63, 0..1u64 << 63, any::<u64>(), 1..=u32::MAX),
-        (prop_oneof![Just(0), any::<i64>(), -5..5i64], any::<u8>(), any::<bool>(), any::<bool>(), 0..4u8),
+        (prop_oneof![Just(0), any::<i64>(), -5..5i64], any::<u16>(), any::<bool>(), any::<bool>(), 0..4u8),
     );
     prop::collection::vec(addition, 1..most).prop_map(|additions| {
         let event = |(n, (wide, other)): (usize, _)| {
             let (id, ts_event, ts_recv, sequence, size) = wide;
-            let (price, channel, is_bid, is_first, line): (i64, u8, bool, bool, u8) = other;
+            let (price, channel, is_bid, is_first, line): (i64, u16, bool, bool, u8) = other;
             let mut event = add(1, id ^ n as u64, if is_bid { Side::Bid } else { Side::Ask }, "1", size);
             event.instrument = if is_first { AAA } else { BBB };
             (event.ts_event, event.ts_recv) = (Nanos(ts_event), Nanos(ts_recv));
             (event.channel_sequence, event.channel) = (sequence, channel);
             event.price = Price::from_e9(price % 1_000_000_000_000_000_000);
-            event.line = [Line::A, Line::B, Line::Recovery, Line::Snapshot][usize::from(line)];
+            event.set_line([Line::A, Line::B, Line::Recovery, Line::Snapshot][usize::from(line)]);
             event
         };
         let mut events: Vec<Event> = additions.into_iter().enumerate().map(event).collect();

@@ -20,7 +20,7 @@
 //!         title: "Example",
 //!         version: "1.0",
 //!         endian: big,
-//!         tag: ascii<1> @ 0,   // where the message type is; also u8, u16, ..
+//!         tag: ascii<1> @ 0,   // where the message type is; also u8, u16, .. (`constant: u8 @ 3 = 2`: a byte that all messages share)
 //!         length: exact,       // or `extensible`: later versions may append bytes, which are ignored
 //!     }
 //!

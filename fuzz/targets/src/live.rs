@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tapeworks_engine::checkpoint::Checkpoint;
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
-use tapeworks_feed::live::{Ask, Input, LiveChannelOptions, LiveFeed, SnapshotOptions};
+use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed, Request, SnapshotOptions};
 use tapeworks_feed::{Application, FeedOptions};
 use tapeworks_journal::{JournalOptions, JournalReader, JournalWriter, LOST, Record, verify};
 use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Publisher};
@@ -75,8 +75,8 @@ fn run(bytes: &[u8], second: Publisher, restored: usize) -> Vec<Event> {
             _ => Input::Tick { now },
         };
         live.input(&input, &mut |event| events.push(event));
-        while let Some(ask) = live.take_ask() {
-            if let Ask::Snapshot { channel, attempt, .. } = ask {
+        while let Some(request) = live.take_request() {
+            if let Request::Snapshot { channel, attempt, .. } = request {
                 attempts[usize::from(channel)] = attempt;
             }
         }

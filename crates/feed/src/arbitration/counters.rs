@@ -1,14 +1,14 @@
-//! What is counted of a channel and its lines, and what is told of its gaps.
+//! Counters of a channel and its lines, and the report of a recovery.
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::Nanos;
 
-/// From so many messages, or so many ns, on a recovery is one that people want to know of.
+/// A recovery of so many messages, or that takes so many ns, is reported.
 const LONG_MESSAGES: u64 = 1_000;
 const LONG_NS: u64 = 1_000_000_000;
 
 /// What one line brought.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LineCounters {
     /// Packets, heartbeats included.
     pub packets: u64,
@@ -32,14 +32,17 @@ pub struct LineCounters {
     pub malformed: u64,
     /// Packets of a session that is over.
     pub of_past_sessions: u64,
+    /// Packets of a session of another feed on the same transport.
+    pub of_other_feeds: u64,
     /// Packets whose number lies too far ahead to be believed ([`MOST_AHEAD`](super::MOST_AHEAD)).
     pub implausible: u64,
-    /// Answers that have nothing which is missing and was asked for.
-    pub unasked: u64,
+    /// Answers without a message that is missing and was requested.
+    pub unrequested: u64,
 }
 
-/// What a channel went through.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+/// Counters of a channel.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ArbiterCounters {
     /// Messages handed on, each once.
     pub messages: u64,
@@ -57,7 +60,7 @@ pub struct ArbiterCounters {
     pub recovered: u64,
     /// Recoveries of a thousand messages or a second, and more: [`Arbiter::last_recovery`](super::Arbiter::last_recovery).
     pub long_recoveries: u64,
-    /// Sequence gaps that were not asked for because they are longer than [`RetransmissionOptions::limit_messages`](super::RetransmissionOptions::limit_messages).
+    /// Sequence gaps that were not requested because they are longer than [`RetransmissionOptions::limit_messages`](super::RetransmissionOptions::limit_messages).
     pub too_long: u64,
     /// Sequence gaps given up.
     pub gaps: u64,
@@ -71,7 +74,7 @@ pub struct ArbiterCounters {
     pub overflows: u64,
     /// Sessions that began after another.
     pub session_changes: u64,
-    /// Times that the numbers began anew without a new session.
+    /// Times that the numbers were reset without a new session.
     pub sequence_resets: u64,
     /// Ends of session.
     pub ends_of_session: u64,
@@ -140,14 +143,15 @@ impl GapReason {
     }
 }
 
-/// What came of a sequence gap that was asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// How the recovery of a sequence gap ended.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecoveryReport {
     /// The first number that was missing.
     pub first: u64,
     /// The first number behind the gap.
     pub end: u64,
-    /// When it was first asked for.
+    /// When it was first requested.
     pub began: Nanos,
     /// When it was filled or given up.
     pub ended: Nanos,

@@ -1,6 +1,5 @@
 //! A sequence gap that is being worked on: waited for, requested, filled or given up.
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::Nanos;
 
 use super::counters::{GapReason, RecoveryReport};
@@ -8,7 +7,8 @@ use super::{Arbiter, Delivery, place};
 use crate::recovery::{Recovery, TimedOut};
 
 /// A sequence gap that is being worked on.
-#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
 pub(super) struct OpenGap {
     /// When it was seen.
     pub(super) since: Nanos,
@@ -60,9 +60,9 @@ impl Arbiter {
         };
         match (front, &self.options.retransmission) {
             (Some((behind, _)), Some(options)) if next < recovery.end() => {
-                let is_asked_for = recovery.go_on(next, behind, options, now);
+                let is_requested = recovery.go_on(next, behind, options, now);
                 self.open_gap = Some(open_gap);
-                if !is_asked_for {
+                if !is_requested {
                     self.give_up(GapReason::Attempts, now, deliver);
                 }
             }
@@ -84,7 +84,7 @@ impl Arbiter {
         }
     }
 
-    /// A sequence gap that was asked for is filled or given up.
+    /// A requested sequence gap is filled or given up.
     pub(super) fn report(&mut self, recovery: &Recovery, now: Nanos, is_complete: bool) {
         let report = RecoveryReport {
             first: recovery.first(),
@@ -101,8 +101,8 @@ impl Arbiter {
         }
     }
 
-    /// The reorder window is over: asks for what is missing before the first packet held. `false`: it may not be asked for.
-    pub(super) fn ask(&mut self, now: Nanos, is_tick: bool) -> bool {
+    /// The reorder window is over: requests what is missing before the first packet held. `false`: the limits forbid it.
+    pub(super) fn request(&mut self, now: Nanos, is_tick: bool) -> bool {
         let (Some(open_gap), Some(options)) = (&mut self.open_gap, &self.options.retransmission) else {
             return false;
         };
@@ -142,7 +142,7 @@ impl Arbiter {
         let Some(front) = self.held.front() else { return };
         let end = recovery.as_ref().map_or(front.header.first, Recovery::end);
         self.is_silent = false;
-        // Of what was asked for, some may be held.
+        // Some of the requested messages may be held.
         while let Some(first_held) = self.held.front().map(|front| front.header.first)
             && self.next.is_some_and(|next| next < end)
         {
@@ -163,7 +163,7 @@ impl Arbiter {
         }
     }
 
-    /// Does what is due for the gap: it is asked for, once more, or given up. `is_tick`: `now` is the present and not a packet's time.
+    /// Does what is due for the gap: requests it, requests it again, or gives it up. `is_tick`: `now` is the present and not a packet's time.
     pub(super) fn work_on_gap(&mut self, now: Nanos, is_tick: bool, deliver: &mut impl FnMut(Delivery<'_>)) {
         while let Some(open_gap) = &self.open_gap {
             if now < self.gap_deadline(open_gap) || open_gap.recovery.is_some() && !is_tick {
@@ -171,7 +171,7 @@ impl Arbiter {
             }
             let recovery = self.open_gap.as_mut().and_then(|open_gap| open_gap.recovery.as_mut());
             let over = match (recovery, &self.options.retransmission) {
-                (None, Some(_)) => (!self.ask(now, is_tick)).then_some(GapReason::MessageLimit),
+                (None, Some(_)) => (!self.request(now, is_tick)).then_some(GapReason::MessageLimit),
                 (Some(recovery), Some(options)) if !recovery.is_over_time(options, now) => {
                     match recovery.time_out(options, now) {
                         TimedOut::Repeated(requests) => {

@@ -2,7 +2,6 @@
 //!
 //! Cost: one compare for each packet in order.
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::Nanos;
 use tapeworks_session::Header;
 
@@ -10,7 +9,8 @@ use super::counters::LineCounters;
 use crate::ranges::Ranges;
 
 /// Follows what one line brings.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Default)]
 pub(super) struct LineFollower {
     pub(super) next: Option<u64>,
     /// The first message that it is followed from.

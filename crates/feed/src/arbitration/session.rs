@@ -7,7 +7,7 @@ use super::counters::GapReason;
 use super::gap::OpenGap;
 use super::{Arbiter, Delivery, Join, place};
 
-/// A session joined so near to its beginning is asked for from the beginning rather than joined by a snapshot.
+/// A session joined this near to its beginning is requested from the beginning, not joined by a snapshot.
 const NEAR_THE_BEGINNING: u64 = 500;
 
 impl Arbiter {
@@ -23,6 +23,10 @@ impl Arbiter {
         deliver: &mut impl FnMut(Delivery<'_>),
     ) -> bool {
         let follower = &mut self.lines[place(line)];
+        if self.application.is_some_and(|application| !application.spec().takes(&header.session)) {
+            follower.counters.of_other_feeds += 1;
+            return false;
+        }
         if self.session.is_none() {
             self.join(header, received, deliver);
             return true;
@@ -161,7 +165,7 @@ impl Arbiter {
         self.advanced = now;
         deliver(Delivery::Session { session, first: 1, now });
         self.pass_over(first, GapReason::NoSnapshot, now, deliver);
-        // It was asked for in vain.
+        // The request failed.
         self.wants_snapshot = false;
         self.resume(now, deliver);
     }

@@ -29,7 +29,7 @@ pub(super) struct Connection {
     is_given_up: bool,
 }
 
-/// The last packet of any stream, which is where what happens to streams is told.
+/// The last packet of any stream: the place that problems of streams name.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StreamPlace {
     place: (u16, u64, u64),
@@ -57,7 +57,7 @@ impl Feed {
         self.reassembler = reassembler;
     }
 
-    /// Tells what streams still hold: bytes that waited behind a hole, packets that the end cut. Nothing may come after.
+    /// Ends the streams: hands on bytes that waited behind a hole, reports packets that the end cut. Nothing may come after.
     pub fn finish<S: Sink<Event>>(&mut self, sink: &mut S) {
         let mut reassembler = std::mem::take(&mut self.reassembler);
         reassembler.finish(|event| self.stream_event(event, sink));
@@ -79,7 +79,7 @@ impl Feed {
             StreamEvent::Bytes { flow, bytes, .. } => self.stream_bytes(flow, bytes, sink),
             StreamEvent::Hole { flow, lost, .. } => {
                 let Some(connection) = self.connections.get_mut(&flow) else { return };
-                // Behind a hole nobody knows where a packet begins.
+                // Behind a hole it is unknown where a packet begins.
                 connection.is_given_up = true;
                 connection.rest.clear();
                 let Some(index) = connection.channel else { return };
@@ -111,7 +111,7 @@ impl Feed {
         channel.tracker.lose(gap);
         let context =
             Context { received, sequence: channel.next_number, channel: channel.number, line: Line::A };
-        sink.put(channel.gap_event(gap, &context, Nanos(0)));
+        channel.put_gap(gap, &context, Nanos(0), sink);
     }
 
     /// A stream that is in no protocol of ours.

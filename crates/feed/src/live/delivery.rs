@@ -1,11 +1,10 @@
-//! What becomes of the arbiter's deliveries: packets go to the feed, and the rest says what is known of the books.
+//! Handles the arbiter's deliveries: hands packets to the feed, and puts out which books are stale or cleared.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::event::Gap;
-use tapeworks_market::{Event, EventKind, InstrumentId, Nanos};
+use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Publisher};
 use tapeworks_packet::net::{Datagram, Transport};
 use tapeworks_session::{Header, SessionId};
 use tapeworks_stage::Sink;
@@ -16,26 +15,26 @@ use crate::arbitration::Delivery;
 use crate::channel::{ChannelIdentity, Packet};
 use crate::feed::Feed;
 
-/// The session that a channel follows, and what is known of its books.
-#[derive(Debug, Default, Serialize, Deserialize)]
+/// The session that a channel follows, and the state of its books.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Default)]
 pub(super) struct Followed {
     /// Its place in the feed.
     pub(super) place: Option<usize>,
     /// A snapshot on its way.
     pub(super) awaited: Option<Awaited>,
-    /// The instruments that the messages named which came too late; what is in doubt besides them is not known while
-    /// messages are missing.
-    pub(super) affected: BTreeSet<InstrumentId>,
+    /// The instruments that late messages named. While messages are missing, any other may be stale too.
+    pub(super) affected: BTreeSet<(Publisher, InstrumentId)>,
     /// Books of the channel may be wrong.
     pub(super) is_stale: bool,
-    /// Gaps that the feed counts for the session and that are known here: others are of messages that could not be read.
+    /// Gaps of the session that were put out here. The feed counts more when messages could not be read.
     pub(super) known_gaps: u64,
 }
 
-/// Of a packet that is known to be of its channel, the addresses say nothing.
+/// The addresses of a packet whose channel is known.
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-pub(super) fn packet_at(payload: &[u8], received: Nanos) -> Packet<'_> {
+pub(crate) fn packet_at(payload: &[u8], received: Nanos) -> Packet<'_> {
     Packet {
         file: 0,
         number: 0,
@@ -61,11 +60,11 @@ pub(super) fn place_of(
     session: SessionId,
     now: Nanos,
 ) -> usize {
-    // Channels are told apart by their numbers, which stand in for ports.
+    // A live channel's number stands in for the port.
     let identity = ChannelIdentity::Datagrams { session, port: number };
     let midnight = feed.midnight(Some(now));
     let place = feed.admit(identity, options.application, options.publisher, midnight);
-    feed.set_number(place, number as u8);
+    feed.set_number(place, number);
     place
 }
 
@@ -106,6 +105,11 @@ impl<S: Sink<Event>> Target<'_, S> {
         awaited.since.push_back((*header, received, payload.to_vec()));
     }
 
+    /// Puts out an event of the channel as a whole, for each of its publishers.
+    fn put_all(&mut self, place: usize, kind: EventKind, now: Nanos) {
+        self.feed.events_of(place, kind, now).for_each(|event| self.sink.put(event));
+    }
+
     #[cold]
     #[inline(never)]
     fn other(&mut self, delivery: Delivery<'_>, place: Option<usize>) {
@@ -119,18 +123,18 @@ impl<S: Sink<Event>> Target<'_, S> {
                 self.followed.awaited = None;
                 if self.followed.is_stale {
                     self.followed.is_stale = false;
-                    self.sink.put(self.feed.event_of(place, EventKind::Recovered, InstrumentId::ALL, now));
+                    self.put_all(place, EventKind::Recovered, now);
                 }
                 if old.is_some() {
                     // What was there before is of another session.
-                    self.sink.put(self.feed.event_of(place, EventKind::Clear, InstrumentId::ALL, now));
+                    self.put_all(place, EventKind::Clear, now);
                 }
-                // A session that begins anew under its old name.
+                // A session may begin again under its old name.
                 self.feed.restart(place, first);
             }
             (Delivery::Joining { now }, Some(old)) => {
                 // What was there before is of another session, and nothing is known of this one yet.
-                self.sink.put(self.feed.event_of(old, EventKind::Clear, InstrumentId::ALL, now));
+                self.put_all(old, EventKind::Clear, now);
                 self.followed.affected.clear();
                 self.followed.is_stale = false;
                 self.followed.awaited = None;
@@ -150,7 +154,7 @@ impl<S: Sink<Event>> Target<'_, S> {
                         sink.put(event);
                     }
                     if event.instrument < InstrumentId::UNKNOWN {
-                        affected.insert(event.instrument);
+                        affected.insert((event.publisher, event.instrument));
                     }
                 };
                 self.options.application.transport().each_message(payload, |sequence, message| {
@@ -159,9 +163,9 @@ impl<S: Sink<Event>> Target<'_, S> {
             }
             (Delivery::Silent { now }, Some(place)) => {
                 self.followed.is_stale = true;
-                let next = self.feed.event_of(place, EventKind::Gap, InstrumentId::ALL, now);
-                let gap = Gap { first: next.channel_sequence, count: 0 };
-                self.sink.put(next.with_gap(gap));
+                for next in self.feed.events_of(place, EventKind::Gap, now) {
+                    self.sink.put(next.with_gap(Gap { first: next.channel_sequence, count: 0 }));
+                }
             }
             // `narrow` clears staleness if nothing is missing.
             (Delivery::Heard { .. }, _) => {}

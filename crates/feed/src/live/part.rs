@@ -1,34 +1,47 @@
 //! The instruments of one channel of a feed that has several.
 //!
-//! Those who keep books know feeds, not channels. What concerns all instruments of a channel is put out once for each of
-//! them, so that the other channels' books stay as they are.
+//! Books are kept by feed and instrument, not by channel. An event about all instruments of a channel is put out once for each of
+//! them, so that the other channels' books do not change.
 //!
 //! Cost: a load for each event of a channel that is one of several; nothing for any other.
 
-use serde::{Deserialize, Serialize};
 use tapeworks_market::event::{Gap, Session};
 use tapeworks_market::orders::MAX_INSTRUMENTS;
-use tapeworks_market::{Event, EventKind, InstrumentId};
+use tapeworks_market::{Event, EventKind, InstrumentId, Publisher};
 use tapeworks_stage::Sink;
 
 /// The instruments of a channel that is one of several of a feed.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
 pub(super) struct Part {
+    /// The publishers whose messages the channel carries.
+    publishers: Vec<Publisher>,
     /// Whether an instrument is one of them, by its number.
     pub(super) has: Vec<bool>,
-    /// What is heard of for the first time may have been in a gap.
-    is_in_doubt: bool,
+    /// The first messages about an instrument may be missing: its books are stale from the start.
+    may_be_stale: bool,
 }
 
-/// Whoever keeps books knows feeds, not their channels: what concerns all instruments of a channel that is one of several is told of
-/// each. Of a channel that is all of its feed everything goes on as it is.
+/// A sink that splits events of a whole channel by instrument, where the channel is one of several of its feed. Otherwise it hands
+/// everything on.
 pub(super) struct OfPart<'s, S> {
     pub(super) part: &'s mut Option<Part>,
     pub(super) sink: &'s mut S,
 }
 
 impl Part {
-    /// Tells `event` of each instrument of the channel.
+    /// The part of a channel before its first message.
+    pub(super) fn of(publishers: impl Iterator<Item = Publisher>) -> Self {
+        Self { publishers: publishers.collect(), has: Vec::new(), may_be_stale: false }
+    }
+
+    /// The publishers whose messages the channel carries.
+    #[cfg(feature = "serde")]
+    pub(super) fn publishers(&self) -> &[Publisher] {
+        &self.publishers
+    }
+
+    /// Puts out `event` for each instrument of the channel.
     fn each<S: Sink<Event>>(&self, event: &Event, sink: &mut S) {
         let last = self.has.iter().rposition(|has| *has);
         for (index, _) in self.has.iter().enumerate().filter(|(_, has)| **has) {
@@ -40,8 +53,8 @@ impl Part {
         }
     }
 
-    /// In doubt, without messages that are missing: those were told.
-    fn doubt(event: &Event) -> Event {
+    /// The event that makes a book stale. It counts no missing messages: the gap of the channel has counted them.
+    fn stale(event: &Event) -> Event {
         event.with_gap(Gap { first: event.channel_sequence, count: 0 })
     }
 
@@ -51,20 +64,20 @@ impl Part {
         let of_nobody = Event { instrument: InstrumentId::UNKNOWN, ..event };
         match event.kind {
             EventKind::Gap => {
-                self.is_in_doubt = true;
+                self.may_be_stale = true;
                 sink.put(of_nobody);
-                self.each(&Self::doubt(&event), sink);
+                self.each(&Self::stale(&event), sink);
             }
             EventKind::Recovered | EventKind::Clear => {
-                self.is_in_doubt = false;
+                self.may_be_stale = false;
                 self.each(&event, sink);
             }
             EventKind::Session if event.session() == Some(Session::StartOfMessages) => {
-                self.is_in_doubt = false;
+                self.may_be_stale = false;
                 let mut clear = Event::new(EventKind::Clear, event.publisher, InstrumentId::ALL);
                 (clear.ts_event, clear.ts_recv) = (event.ts_event, event.ts_recv);
                 (clear.channel, clear.channel_sequence) = (event.channel, event.channel_sequence);
-                (clear.line, clear.flags) = (event.line, event.flags);
+                clear.flags_and_line = event.flags_and_line;
                 self.each(&clear, sink);
                 sink.put(of_nobody);
             }
@@ -72,7 +85,7 @@ impl Part {
         }
     }
 
-    /// Whether an instrument is heard of for the first time; then it is one of the channel's.
+    /// Whether the channel has not had this instrument before. Adds it.
     #[inline]
     fn is_new(&mut self, instrument: InstrumentId) -> bool {
         let index = instrument.index();
@@ -92,8 +105,10 @@ impl Part {
         }
         let is_new = self.is_new(event.instrument);
         sink.put(event);
-        if is_new && self.is_in_doubt {
-            sink.put(Self::doubt(&event));
+        if is_new && self.may_be_stale {
+            for publisher in &self.publishers {
+                sink.put(Self::stale(&Event { publisher: *publisher, ..event }));
+            }
         }
     }
 }

@@ -4,19 +4,18 @@
 
 use std::collections::VecDeque;
 
-use serde::{Deserialize, Serialize};
-use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Line, Nanos};
+use tapeworks_market::{Event, EventKind, Flags, Line, Nanos};
 use tapeworks_session::Header;
 use tapeworks_stage::Sink;
 use tapeworks_wire::framing::{BigEndian, Blocks};
 
 use super::delivery::{Target, place_of};
-use super::{Ask, LiveChannel, LiveFeed};
+use super::{LiveChannel, LiveFeed, Request};
 
-/// How snapshots are asked for.
+/// How snapshots are requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnapshotOptions {
-    /// Snapshots asked for in vain, before the channel goes on without.
+    /// Failed requests after which the channel goes on without.
     pub attempts: u32,
     /// How long one is waited for, in ns.
     pub timeout_ns: u64,
@@ -31,7 +30,8 @@ impl Default for SnapshotOptions {
 }
 
 /// What a channel's snapshots went through.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SnapshotCounters {
     /// Asked for.
     pub requests: u64,
@@ -43,12 +43,13 @@ pub struct SnapshotCounters {
     pub messages: u64,
     /// Times that a channel went on without, though it wanted one.
     pub given_up: u64,
-    /// Of those asked for: because the venue's messages contradicted the books.
+    /// Of those requested: because the venue's messages contradicted the books.
     pub contradicted: u64,
 }
 
 /// A snapshot on its way.
-#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
 pub(super) struct Awaited {
     pub(super) attempt: u32,
     pub(super) tries: u32,
@@ -56,18 +57,18 @@ pub(super) struct Awaited {
     pub(super) messages: Vec<u8>,
     /// It is whole, and holds what comes before this number.
     pub(super) next: Option<u64>,
-    /// What came since it was asked for.
+    /// What came since the request.
     pub(super) since: VecDeque<(Header, Nanos, Vec<u8>)>,
     pub(super) since_bytes: usize,
 }
 
-/// Makes the events of a snapshot, and of what is applied once more, what they are: books change, nothing is told twice.
+/// Marks the events of a snapshot, and of messages that are applied again behind it: books change, trades are not put out twice.
 struct AsSnapshot<'s, S>(&'s mut S);
 
 impl<S: Sink<Event>> Sink<Event> for AsSnapshot<'_, S> {
     fn put(&mut self, mut event: Event) {
-        event.flags = event.flags.with(Flags::SNAPSHOT);
-        event.line = Line::Snapshot;
+        event.add_flags(Flags::SNAPSHOT);
+        event.set_line(Line::Snapshot);
         match event.kind {
             EventKind::Execute => {
                 event.kind = EventKind::Cancel;
@@ -87,7 +88,7 @@ impl<S: Sink<Event>> Sink<Event> for AsSnapshot<'_, S> {
 }
 
 impl LiveFeed {
-    /// The books contradict the venue: a snapshot makes them anew, if one may be asked for.
+    /// The books contradict the venue: requests a snapshot to rebuild them, if the limits allow it.
     #[cold]
     pub(super) fn contradicted(&mut self, index: usize, now: Nanos) {
         let Some(channel) = self.channels.get_mut(index) else { return };
@@ -96,7 +97,7 @@ impl LiveFeed {
         };
         channel.contradicted_again = Nanos(now.0.saturating_add(options.contradicted_every_ns));
         channel.snapshots.contradicted += 1;
-        self.ask_for_snapshot(index, now, 1);
+        self.request_snapshot(index, now, 1);
         self.set_deadline();
     }
 
@@ -110,7 +111,7 @@ impl LiveFeed {
             .filter(|awaited| awaited.attempt == attempt && awaited.next.is_none())
     }
 
-    pub(super) fn ask_for_snapshot(&mut self, index: usize, now: Nanos, tries: u32) {
+    pub(super) fn request_snapshot(&mut self, index: usize, now: Nanos, tries: u32) {
         let Some(channel) = self.channels.get_mut(index) else { return };
         let (Some(options), Some(session)) = (channel.options.snapshot, channel.arbiter.session()) else {
             return;
@@ -126,7 +127,11 @@ impl LiveFeed {
             since: VecDeque::new(),
             since_bytes: 0,
         });
-        self.asks.push_back(Ask::Snapshot { channel: index as u16, session, attempt: channel.attempts });
+        self.requests.push_back(Request::Snapshot {
+            channel: index as u16,
+            session,
+            attempt: channel.attempts,
+        });
     }
 
     #[cold]
@@ -136,7 +141,7 @@ impl LiveFeed {
         channel.snapshots.failed += 1;
         let attempts = channel.options.snapshot.map_or(0, |options| options.attempts);
         if awaited.tries < attempts {
-            self.ask_for_snapshot(index, now, awaited.tries + 1);
+            self.request_snapshot(index, now, awaited.tries + 1);
             self.set_deadline();
             return;
         }
@@ -176,10 +181,11 @@ impl LiveFeed {
         channel.followed.known_gaps =
             self.feed.channels().get(place).map_or(0, |channel| channel.sequence().gaps);
         channel.snapshots.applied += 1;
-        let mut clear = self.feed.event_of(place, EventKind::Clear, InstrumentId::ALL, now);
-        clear.flags = Flags::SNAPSHOT;
-        clear.line = Line::Snapshot;
-        sink.put(clear);
+        for mut clear in self.feed.events_of(place, EventKind::Clear, now) {
+            clear.set_flags(Flags::SNAPSHOT);
+            clear.set_line(Line::Snapshot);
+            sink.put(clear);
+        }
         self.feed.forget_unnamed(place);
         let mut as_snapshot = AsSnapshot(sink);
         for message in Blocks::new(&awaited.messages, BigEndian).filter_map(Result::ok) {
@@ -196,8 +202,8 @@ impl LiveFeed {
                 });
             }
         }
-        // The books are right, whatever was in doubt.
-        sink.put(self.feed.event_of(place, EventKind::Recovered, InstrumentId::ALL, now));
+        // The books are right, whichever were stale.
+        self.feed.events_of(place, EventKind::Recovered, now).for_each(|event| sink.put(event));
         channel.followed.is_stale = false;
         channel.followed.affected.clear();
         channel.arbiter.forget_missing();

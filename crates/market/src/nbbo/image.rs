@@ -13,5 +13,6 @@ pub struct NbboImage {
     pub(crate) stride: usize,
     pub(crate) ignored: u64,
     pub(crate) counts: NbboCounts,
-    pub(crate) in_doubt: u32,
+    pub(crate) all_stale: u32,
+    pub(crate) own: Vec<Contribution>,
 }

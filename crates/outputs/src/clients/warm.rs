@@ -10,7 +10,6 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use tapeworks_market::event::Flags;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{Capacity, Event, EventKind, InstrumentId, Nanos, Price, Publisher, Side, Symbol};
 
@@ -154,7 +153,7 @@ impl ClientWarmer {
         (event.ts_event, event.channel_sequence) = (now(), self.next);
         event.ts_recv = event.ts_event;
         (event.order_id, event.side, event.size) = (1, Side::Bid, 100);
-        (event.price, event.flags) = (Price::from_e9(10 * Price::ONE), Flags::LAST);
+        event.price = Price::from_e9(10 * Price::ONE);
         self.event(event)?;
         self.serve(Duration::ZERO)
     }

@@ -388,7 +388,7 @@ impl Queue {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use tapeworks_market::event::{Flags, Status as Trading, StatusAction};
+    use tapeworks_market::event::{Status as Trading, StatusAction};
     use tapeworks_market::{Event, EventKind, Instruments, Nanos, NbboUpdate, Publisher};
     use tapeworks_stage::Stage as _;
     use tapeworks_store::live::RecordBuilder;
@@ -407,7 +407,7 @@ pub(super) mod tests {
         };
         let blank = Event::new(EventKind::Status, Publisher::XNAS_ITCH, InstrumentId(0));
         let mut event = blank.with_status(halt);
-        (event.flags, event.ts_recv) = (Flags::LAST, received);
+        event.ts_recv = received;
         event
     }
 

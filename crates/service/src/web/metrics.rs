@@ -439,7 +439,7 @@ fn lines(text: &mut Text, channels: &[ChannelStatus]) {
     fn labels<'t>((venue, line): &'t Line<'_>) -> [(&'t str, &'t str); 2] {
         [("venue", venue), ("line", line_name(line.line))]
     }
-    let counters: [(&str, &str, Get); 13] = [
+    let counters: [(&str, &str, Get); 14] = [
         ("packets", "Packets, heartbeats included", |counters| counters.packets),
         ("messages", "Messages in the packets, however often", |counters| counters.messages),
         ("won_messages", "Messages that this line brought first", |counters| counters.won),
@@ -454,8 +454,9 @@ fn lines(text: &mut Text, channels: &[ChannelStatus]) {
         ("repeated_messages", "Messages that it brought more than once", |counters| counters.repeated),
         ("malformed_packets", "Packets whose header cannot be read", |counters| counters.malformed),
         ("past_session_packets", "Packets of a session that is over", |counters| counters.of_past_sessions),
-        ("unasked_answers", "Answers that have nothing which is missing and was asked for", |counters| {
-            counters.unasked
+        ("other_feed_packets", "Packets of a session of another feed", |counters| counters.of_other_feeds),
+        ("unrequested_answers", "Answers without a message that is missing and was requested", |counters| {
+            counters.unrequested
         }),
         ("implausible_packets", "Packets whose number lies too far ahead to be believed", |counters| {
             counters.implausible

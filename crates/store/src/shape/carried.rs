@@ -60,7 +60,7 @@ impl Carried {
             return;
         }
         let all = self.last_mut(ALL_VENUES, event.instrument);
-        (all.publisher, all.flags) = (event.publisher, event.flags.0 | update.nbbo.flags.0);
+        (all.publisher, all.flags) = (event.publisher, event.flags().0 | update.nbbo.flags.0);
         if let Some(trade) = trade {
             (all.trade, all.traded_at) = (trade, event.ts_event.0);
             let one = self.last_mut(event.publisher, event.instrument);

@@ -70,7 +70,7 @@ impl Shape for Consolidated {
         let trade = trade_of(book);
         if let Ok(trade) = trade {
             let best = self.last.get(event.instrument.index()).cloned().unwrap_or_default();
-            let flags = if update.changed { without_last(event.flags) } else { event.flags.0 };
+            let flags = if update.changed { without_last(event.flags()) } else { event.flags().0 };
             let quote = Quote {
                 price: trade.price,
                 size: trade.size,
@@ -109,7 +109,7 @@ impl Shape for Consolidated {
             _ => (Action::Modify, UNDEFINED_PRICE, 0),
         };
         let side = if price == UNDEFINED_PRICE { Side::None } else { event.side };
-        let quote = Quote { price, size, action, side, flags: event.flags.0 | update.nbbo.flags.0, best };
+        let quote = Quote { price, size, action, side, flags: event.flags().0 | update.nbbo.flags.0, best };
         rows.push(record(event, quote), event);
     }
 

@@ -163,7 +163,7 @@ impl Quotes {
             (quote.trade, quote.traded_at) = (trade, event.ts_event.0);
         }
         quote.sequence = sequence(event);
-        quote.flags = event.flags.0;
+        quote.flags = event.flags().0;
         if !std::mem::replace(&mut quote.is_touched, true) {
             venue.touched.push(event.instrument);
         }
@@ -335,7 +335,7 @@ impl ConsolidatedQuotes {
         if let Some(trade) = trade {
             (quote.trade, quote.traded_at) = (trade, event.ts_event.0);
         }
-        (quote.publisher, quote.flags) = (event.publisher, event.flags.0 | update.nbbo.flags.0);
+        (quote.publisher, quote.flags) = (event.publisher, event.flags().0 | update.nbbo.flags.0);
         let is_new = !quote.is_touched;
         (quote, is_new)
     }

@@ -50,7 +50,8 @@ fn record(event: &Event, order: Order) -> MboMsg {
         price: order.price,
         size: order.size,
         flags: FlagSet::from(order.flags),
-        channel_id: event.channel,
+        // DBN has one byte: a channel beyond it has the greatest number, not another channel's.
+        channel_id: u8::try_from(event.channel).unwrap_or(u8::MAX),
         action: order.action as u8 as c_char,
         side: letter(order.side),
         ts_recv: event.ts_recv.0,
@@ -69,7 +70,7 @@ impl Shape for Orders {
         if book.outcome != Outcome::Applied {
             return rows.skip(not_applied(book.outcome));
         }
-        let (flags, open) = (event.flags.0, without_last(event.flags));
+        let (flags, open) = (event.flags().0, without_last(event.flags()));
         let (side, size) = (event.side, event.size);
         let price = price_e9(event.price);
         match event.kind {
@@ -135,7 +136,7 @@ impl Orders {
                     size: 0,
                     action: Action::Clear,
                     side: Side::None,
-                    flags: event.flags.0,
+                    flags: event.flags().0,
                 };
                 rows.push(record(event, order), event);
             });

@@ -50,7 +50,7 @@ impl<R: PriceRow<N>, const N: usize> Shape for Prices<R, N> {
                 size: trade.size,
                 action: Action::Trade,
                 side: trade.side,
-                flags: if changed { without_last(event.flags) } else { event.flags.0 },
+                flags: if changed { without_last(event.flags()) } else { event.flags().0 },
                 depth: depth(book),
             };
             rows.push(R::new(event, &change, levels_before::<N>(book)), event);
@@ -75,7 +75,7 @@ impl<R: PriceRow<N>, const N: usize> Shape for Prices<R, N> {
             size: event.size,
             action,
             side: event.side,
-            flags: event.flags.0,
+            flags: event.flags().0,
             depth: depth(book),
         };
         rows.push(R::new(event, &change, levels::<N>(book)), event);
@@ -92,7 +92,7 @@ impl<R: PriceRow<N>, const N: usize> Prices<R, N> {
                 size: 0,
                 action: Action::Clear,
                 side: Side::None,
-                flags: event.flags.0,
+                flags: event.flags().0,
                 depth: 0,
             };
             rows.push(R::new(event, &change, std::array::from_fn(|_| no_level())), event);
@@ -121,7 +121,7 @@ impl Shape for TradesAtBest {
                     size: trade.size,
                     action: Action::Trade,
                     side: trade.side,
-                    flags: event.flags.0,
+                    flags: event.flags().0,
                     depth: depth(book),
                 };
                 rows.push(Mbp1Msg::new(event, &change, levels_before::<1>(book)), event);

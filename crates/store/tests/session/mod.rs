@@ -52,12 +52,12 @@ pub(crate) fn of_order(n: u64, kind: EventKind, id: u64, size: u32) -> Event {
 
 pub(crate) fn quote(n: u64, side: Side, price: &str, size: u32, is_last: bool) -> Event {
     let flags = if is_last { Flags::LAST.with(Flags::TOP_OF_BOOK) } else { Flags::TOP_OF_BOOK };
-    Event { side, price: dollars(price), size, flags, ..event(n, EventKind::Quote, TOPS, AAA) }
+    Event { side, price: dollars(price), size, ..event(n, EventKind::Quote, TOPS, AAA) }.with_flags(flags)
 }
 
 pub(crate) fn level(n: u64, side: Side, price: &str, size: u32, is_last: bool) -> Event {
     let flags = if is_last { Flags::LAST.with(Flags::MARKET_BY_PRICE) } else { Flags::MARKET_BY_PRICE };
-    Event { side, price: dollars(price), size, flags, ..event(n, EventKind::Level, DEEP, BBB) }
+    Event { side, price: dollars(price), size, ..event(n, EventKind::Level, DEEP, BBB) }.with_flags(flags)
 }
 
 pub(crate) const THE_STATUS: Status = Status {
@@ -92,13 +92,9 @@ pub(crate) fn session() -> Vec<Event> {
         Definition { round_lot: 100, reference_price: None, class: b'Q', is_test: false, is_etp: true };
     let execution = of_order(10, EventKind::Execute, 1, 100);
     let priced = Event { price: dollars("10.005"), ..of_order(11, EventKind::Execute, 1, 50) };
-    let hidden = Event {
-        price: dollars("10.01"),
-        size: 30,
-        aux: 77,
-        line: Line::B,
-        ..event(12, EventKind::Trade, XNAS, AAA)
-    };
+    let mut hidden =
+        Event { price: dollars("10.01"), size: 30, aux: 77, ..event(12, EventKind::Trade, XNAS, AAA) };
+    hidden.set_line(Line::B);
     let not_printable = Event { detail: Event::NOT_PRINTABLE, ..of_order(13, EventKind::Execute, 4, 10) };
     let empty_cross = Event { detail: Event::CROSS, ..event(14, EventKind::Trade, XNAS, AAA) };
     let replace = Event { aux: 5, price: dollars("10.04"), ..of_order(16, EventKind::Replace, 2, 400) };

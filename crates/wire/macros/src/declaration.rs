@@ -201,6 +201,13 @@ pub(crate) struct TagPlace {
     pub(crate) endian: Endian,
 }
 
+/// A byte that is the same in every message of the protocol.
+#[derive(Clone, Copy)]
+pub(crate) struct Constant {
+    pub(crate) offset: usize,
+    pub(crate) value: u8,
+}
+
 pub(crate) struct Declaration {
     pub(crate) doc: String,
     pub(crate) name: LitStr,
@@ -208,6 +215,7 @@ pub(crate) struct Declaration {
     pub(crate) version: String,
     pub(crate) endian: Endian,
     pub(crate) tag: Option<TagPlace>,
+    pub(crate) constant: Option<Constant>,
     pub(crate) extensible: bool,
     pub(crate) enums: Vec<Enumeration>,
     pub(crate) flags: Vec<Flags>,
@@ -563,6 +571,7 @@ impl Parse for Declaration {
         braced!(content in input);
         let (mut title, mut version, mut order, mut extensible) = (None, None, None, None);
         let mut tag: Option<(bool, usize, usize)> = None;
+        let mut constant = None;
         while !content.is_empty() {
             let key: Ident = content.parse()?;
             content.parse::<Token![:]>()?;
@@ -587,6 +596,17 @@ impl Parse for Declaration {
                     content.parse::<Token![@]>()?;
                     tag = Some((text, bytes, usize_literal(&content)?.0));
                 }
+                "constant" => {
+                    let place = content.span();
+                    if !matches!(field_type(&content)?, Type::Integer(integer) if !integer.signed && integer.bytes == 1)
+                    {
+                        return Err(syn::Error::new(place, "a constant is a u8"));
+                    }
+                    content.parse::<Token![@]>()?;
+                    let offset = usize_literal(&content)?.0;
+                    content.parse::<Token![=]>()?;
+                    constant = Some(Constant { offset, value: content.parse::<LitInt>()?.base10_parse()? });
+                }
                 "length" => {
                     let rule: Ident = content.parse()?;
                     extensible = Some(match rule.to_string().as_str() {
@@ -598,7 +618,7 @@ impl Parse for Declaration {
                 _ => {
                     return Err(syn::Error::new(
                         key.span(),
-                        "expected `title`, `version`, `endian`, `tag` or `length`",
+                        "expected `title`, `version`, `endian`, `tag`, `constant` or `length`",
                     ));
                 }
             }
@@ -608,6 +628,9 @@ impl Parse for Declaration {
         }
         let missing =
             |what: &str| syn::Error::new(name.span(), format!("the protocol does not say its `{what}`"));
+        if constant.is_some() && tag.is_none() {
+            return Err(missing("tag"));
+        }
         let endian = order.ok_or_else(|| missing("endian"))?;
         let mut declaration = Declaration {
             doc,
@@ -615,6 +638,7 @@ impl Parse for Declaration {
             version: version.ok_or_else(|| missing("version"))?,
             endian,
             tag: tag.map(|(text, bytes, offset)| TagPlace { text, bytes, offset, endian }),
+            constant,
             extensible: extensible.ok_or_else(|| missing("length"))?,
             name,
             enums: Vec::new(),

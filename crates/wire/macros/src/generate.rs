@@ -5,6 +5,7 @@ mod structure;
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote};
 
+use crate::declaration::Constant;
 use crate::declaration::{
     Declaration, Endian, EnumRepr, Enumeration, Field, Flags, Integer, Raw, Role, Structure, Time, Type,
     Upper,
@@ -573,7 +574,16 @@ fn message_enum(declaration: &Declaration) -> TokenStream {
         }
         None => quote!(_),
     });
-    let end = place.offset + place.bytes;
+    let tag_end = place.offset + place.bytes;
+    let end = declaration.constant.map_or(tag_end, |constant| tag_end.max(constant.offset + 1));
+    let of_another_protocol = declaration.constant.map(|constant| {
+        let (offset, value) = (Literal::usize_unsuffixed(constant.offset), Literal::u8_unsuffixed(constant.value));
+        quote! {
+            if start[#offset] != #value {
+                return Err(::tapeworks_wire::DecodeError::unknown_message(::tapeworks_wire::TagNumber::number(tag)));
+            }
+        }
+    });
     let tag = read_tag(declaration);
     let title = format!("Any message of {}.", declaration.title);
     let length_rule = if declaration.extensible {
@@ -602,6 +612,7 @@ fn message_enum(declaration: &Declaration) -> TokenStream {
                     return Err(::tapeworks_wire::DecodeError::no_tag(#end, bytes.len()));
                 };
                 let tag = #tag;
+                #of_another_protocol
                 match tag {
                     #(#patterns => #names::decode_known(bytes).map(Self::#names),)*
                     _ => Err(::tapeworks_wire::DecodeError::unknown_message(::tapeworks_wire::TagNumber::number(tag))),
@@ -745,11 +756,18 @@ fn schema(declaration: &Declaration) -> TokenStream {
         let name = &item.name;
         quote!(#name::SCHEMA)
     });
+    let constant = match declaration.constant {
+        Some(Constant { offset, value }) => {
+            quote!(Some(::tapeworks_wire::schema::Constant { offset: #offset, value: #value }))
+        }
+        None => quote!(None),
+    };
     let text = format!("The schema of {} as a constant.", declaration.title);
     quote! {
         #[doc = #text]
         pub static SCHEMA: ::tapeworks_wire::schema::Schema = ::tapeworks_wire::schema::Schema {
             name: #name, title: #title, version: #version, doc: #doc, endian: #endian, tag: #tag,
+            constant: #constant,
             length_rule: ::tapeworks_wire::schema::LengthRule::#rule,
             headers: #headers, messages: #messages, groups: #groups, enums: &[#(#enums),*], flags: &[#(#flags),*],
         };

@@ -16,6 +16,7 @@ tapeworks_wire_macros::protocol! {
         version: "1.3",
         endian: big,
         tag: u8 @ 2,
+        constant: u8 @ 3 = 2,
         length: extensible,
     }
 
@@ -198,7 +199,29 @@ tapeworks_wire_macros::protocol! {
     }
 }
 
-/// The schema that these messages are of.
+/// The schema that these messages are of: the constant of the declaration.
 pub const SCHEMA_ID: u8 = 2;
 /// Version 1.3: major, minor.
 pub const VERSION: u16 = 0x0103;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DecodeError;
+
+    #[test]
+    fn a_message_of_another_schema_is_of_no_known_type_for_the_views_and_for_the_schema() {
+        let mut message = [0; 24];
+        (message[1], message[2], message[3]) = (18, 11, SCHEMA_ID);
+        assert_eq!(SCHEMA.constant.map(|constant| constant.value), Some(SCHEMA_ID));
+        assert!(Message::decode(&message).is_ok() && SCHEMA.decode(&message).error.is_none());
+        message[3] += 1;
+        let of_another = DecodeError::UnknownMessage { tag: 11 };
+        assert_eq!(Message::decode(&message).err(), Some(of_another));
+        let decoded = SCHEMA.decode(&message);
+        assert_eq!((decoded.structure, decoded.error), (None, Some(of_another)));
+        // Cut before the schema.
+        assert_eq!(Message::decode(&message[..3]).err(), SCHEMA.decode(&message[..3]).error);
+        assert!(Message::decode(&message[..3]).is_err());
+    }
+}

@@ -78,7 +78,7 @@ fn fill(out: &mut [u8], field: &Field, random: &mut SplitMix64) {
     }
 }
 
-/// Appends random bytes that are a valid `structure` of `schema`: its tag, one of its lengths, counts that fit, enum
+/// Appends random bytes that are a valid `structure` of `schema`: its tag and constant, one of its lengths, counts that fit, enum
 /// values listed and not.
 pub fn arbitrary(schema: &Schema, structure: &Structure, random: &mut SplitMix64, out: &mut Vec<u8>) {
     let start = out.len();
@@ -100,6 +100,11 @@ pub fn arbitrary(schema: &Schema, structure: &Structure, random: &mut SplitMix64
         && let Some(place) = message.get_mut(tag.offset..tag.offset + tag.length)
     {
         put(place, number, if tag.text { Endian::Big } else { schema.endian });
+    }
+    if let (Some(constant), Some(_)) = (schema.constant, structure.tag)
+        && let Some(place) = message.get_mut(constant.offset)
+    {
+        *place = constant.value;
     }
     let Some(tail) = structure.fields.last() else { return };
     let entries = random.below(MOST_ENTRIES + 1);

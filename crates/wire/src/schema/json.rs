@@ -163,6 +163,13 @@ pub fn json(schema: &Schema) -> String {
             }),
             None => writer.out.push_str("null"),
         }
+        if let Some(constant) = schema.constant {
+            writer.key("constant");
+            writer.object(|writer| {
+                writer.plain("offset", constant.offset);
+                writer.plain("value", constant.value);
+            });
+        }
         let rule = match schema.length_rule {
             LengthRule::Exact => "exact",
             LengthRule::Extensible => "extensible",

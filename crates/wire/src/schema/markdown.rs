@@ -98,6 +98,9 @@ fn page(out: &mut String, schema: &Schema) -> core::fmt::Result {
         let plural = if tag.length == 1 { "byte" } else { "bytes" };
         write!(out, " The message type is {} {plural} at offset {}.", tag.length, tag.offset)?;
     }
+    if let Some(constant) = schema.constant {
+        write!(out, " Every message has the byte {} at offset {}.", constant.value, constant.offset)?;
+    }
     writeln!(
         out,
         " {} Offsets count from the start of the message.\n",

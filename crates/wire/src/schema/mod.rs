@@ -48,6 +48,16 @@ pub struct Tag {
     pub offset: usize,
 }
 
+/// A byte that is the same in every message of a protocol, so that messages of another protocol in the same framing are not
+/// taken for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Constant {
+    /// Bytes from the start of the message.
+    pub offset: usize,
+    /// The byte.
+    pub value: u8,
+}
+
 /// A protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schema {
@@ -63,6 +73,8 @@ pub struct Schema {
     pub endian: Endian,
     /// Where the message type is; `None` if the protocol has only headers.
     pub tag: Option<Tag>,
+    /// What every message has beside its type. A message with another byte there is of no known type.
+    pub constant: Option<Constant>,
     /// May messages be longer than declared?
     pub length_rule: LengthRule,
     /// Structures without a tag: packet headers.

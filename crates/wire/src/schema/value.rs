@@ -415,6 +415,13 @@ impl Schema {
             let needed = self.tag.map_or(0, |tag| tag.offset + tag.length);
             return unknown(DecodeError::no_tag(needed, bytes.len()));
         };
+        if let Some(constant) = self.constant {
+            match bytes.get(constant.offset) {
+                Some(byte) if *byte == constant.value => {}
+                Some(_) => return unknown(DecodeError::unknown_message(tag)),
+                None => return unknown(DecodeError::no_tag(constant.offset + 1, bytes.len())),
+            }
+        }
         let Some(structure) = self.message(tag) else { return unknown(DecodeError::unknown_message(tag)) };
         let mut decoded = structure.decode(bytes);
         if self.length_rule == LengthRule::Exact && decoded.trailing > 0 {
