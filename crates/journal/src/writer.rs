@@ -87,8 +87,10 @@ pub struct JournalWriter {
     leaves_waiting: bool,
     /// Whether a segment has begun since [`JournalWriter::begin_removal`] was called last.
     has_begun: bool,
-    /// Whether the next segment is to be made ahead.
+    /// Whether a segment has begun since [`JournalWriter::begin_next_segment`] was called last.
     wants_next: bool,
+    /// Whether the next segment is being made: by one task at a time, as all make the same file.
+    is_making_next: bool,
     next_segment: Option<Prepared>,
 }
 
@@ -162,6 +164,7 @@ impl JournalWriter {
             leaves_waiting: false,
             has_begun: false,
             wants_next: false,
+            is_making_next: false,
             next_segment: None,
         };
         // What a process that was killed had made ahead.
@@ -435,8 +438,12 @@ impl JournalWriter {
 
     /// What is to be done so that the next segment is there when it is needed; `None` when it is, or is being made.
     pub fn begin_next_segment(&mut self) -> Option<IoTask> {
-        let is_wanted = self.segment.is_some() && std::mem::take(&mut self.wants_next);
-        is_wanted.then(|| IoTask(Work::Prepare { path: self.next_path(), bytes: self.options.segment_bytes }))
+        let is_due = self.wants_next && self.segment.is_some();
+        if !is_due || self.is_making_next || self.next_segment.is_some() {
+            return None;
+        }
+        (self.wants_next, self.is_making_next) = (false, true);
+        Some(IoTask(Work::Prepare { path: self.next_path(), bytes: self.options.segment_bytes }))
     }
 
     /// Where the next segment is made. No reader takes it for a segment.
@@ -481,6 +488,7 @@ impl JournalWriter {
                 Ok(())
             }
             Outcome::Prepared(result) => {
+                self.is_making_next = false;
                 match result {
                     Ok(made) => self.next_segment = Some(made),
                     // It is made when it is needed, and fails then if it must.
@@ -727,22 +735,28 @@ mod tests {
         // Of both segments, each record once.
         writer.sync().unwrap_err();
         assert_eq!((writer.in_doubt(), writer.is_over), (11, true));
-        // Not made ahead in time: it is made when it is needed, and synced.
+        // Not made ahead in time: it is made when it is needed, and synced. Only one task makes the file.
         writer.sync_file = File::sync_all;
+        let making = writer.begin_next_segment().unwrap();
         append(&mut writer, 2, 0);
         assert_eq!(segment_starts(folder.path()).unwrap(), [0, 9, 11]);
+        assert!(writer.begin_next_segment().is_none());
+        writer.finish(making.run()).unwrap();
+        assert!(writer.begin_next_segment().is_none(), "it is there");
+        append(&mut writer, 9, 0);
+        assert_eq!(segment_starts(folder.path()).unwrap(), [0, 9, 11, 20]);
         let made = writer_task(&mut writer);
         writer.finish(made).unwrap();
         append(&mut writer, 12, 0);
         writer.sync().unwrap();
-        assert_eq!((writer.in_doubt(), writer.next_number()), (11, 25));
+        assert_eq!((writer.in_doubt(), writer.next_number()), (11, 34));
         drop(writer);
         assert!(!next_path.exists());
         assert_eq!(verify(folder.path(), || true).unwrap().damage, []);
         // Left by a process that was killed.
         fs::write(&next_path, [1; 100]).unwrap();
         let (_writer, opened) = JournalWriter::open(folder.path(), SMALL).unwrap();
-        assert_eq!((opened.next, next_path.exists()), (25, false));
+        assert_eq!((opened.next, next_path.exists()), (34, false));
     }
 
     fn writer_task(writer: &mut JournalWriter) -> Finished {
