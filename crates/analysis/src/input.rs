@@ -44,7 +44,7 @@ pub enum InputError {
         file: String,
     },
     /// Times cannot be compared because a file does not tell its day.
-    #[error("{file}: neither its name nor its messages tell the day, which {why} needs; tell it (--date)")]
+    #[error("{file}: neither its name nor its messages have the day, which {why} needs; give it with --date")]
     NoDay {
         /// The file.
         file: String,

@@ -38,8 +38,8 @@ pub enum StoreError {
         /// The format.
         format: &'static str,
     },
-    /// Standard output has no ending that tells the format.
-    #[error("standard output has no ending that tells the format: name it, one of {expected}")]
+    /// Standard output has no ending to choose the format by.
+    #[error("standard output has no ending to choose the format by: name it, one of {expected}")]
     NoFormat {
         /// The formats that there are.
         expected: String,
