@@ -18,9 +18,9 @@ pub enum StoreError {
         /// The names that there are.
         expected: String,
     },
-    /// The ending of the file's name tells no format.
+    /// The ending of the file's name stands for no format.
     #[error(
-        "{}: cannot tell the format from the file's name: expected one ending in {expected}",
+        "{}: cannot choose the format by the file's name: expected one ending in {expected}",
         path.display()
     )]
     UnknownEnding {
@@ -70,7 +70,7 @@ pub enum StoreError {
         /// What the system said.
         source: io::Error,
     },
-    /// A record cannot be told in this format.
+    /// A record cannot be written in this format.
     #[error("{}: cannot encode what follows {records} records: {reason}", path.display())]
     Encode {
         /// The file.
