@@ -130,12 +130,12 @@ function showHead(status, look, seconds) {
   else if (status.time_ns > 0 && age > SILENCE / 1000) [word, kind] = ["stands still", "bad"];
   else if (heardOf.length === 0) [word, kind] = ["waiting", "warn"];
   else if (!status.is_ready) [word, kind] = ["not ready", "warn"];
-  else if (troubled.length > 0) [word, kind] = [troubled.length === 1 ? troubled[0].state : "in doubt", "warn"];
+  else if (troubled.length > 0) [word, kind] = [troubled.length === 1 ? troubled[0].state : "stale books", "warn"];
   write(byId("state"), word);
   dress(byId("state"), `badge ${kind}`);
   byId("state").title = status.reasons.join("\n");
   if (status.journal?.is_failing) alert(`The journal loses inputs: ${status.journal.error}`, "");
-  else if (word === "stands still") alert(`The plant has told nothing for ${Math.round(age)} s.`, "");
+  else if (word === "stands still") alert(`The plant has reported nothing for ${Math.round(age)} s.`, "");
   else if (!status.is_ready && (heardOf.length > 0 || !status.has_replayed)) alert(`Not ready: ${status.reasons.join("; ")}.`, "warn");
   else alert(null);
 

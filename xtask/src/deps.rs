@@ -2,7 +2,7 @@
 //!
 //! Dependencies run down the order in which market data passes through the house, and never back. [`MAY_USE`] is that
 //! order as a table; [`check`] holds it against `cargo metadata`. Only what ships is looked at: a test may use what it
-//! likes. Below [`ABOVE`] nothing knows of async runtimes, logging frameworks, configuration files or command lines,
+//! likes. Below [`ABOVE`] nothing uses async runtimes, logging frameworks, configuration files or command lines,
 //! not even through a dependency ([`KEPT_OUT`]).
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -25,7 +25,7 @@ const TOLERANCE: f64 = 0.03;
 /// The processor that the measured program is built for: the most that valgrind 3.19 can run.
 const PROCESSOR: &str = "-Ctarget-cpu=x86-64-v3";
 
-/// The name that callgrind knows the counted function by.
+/// The name of the counted function for callgrind.
 const COUNTED: &str = "tapeworks_measured::counted";
 
 /// Measures, and compares or keeps.

@@ -15,7 +15,7 @@ pub(crate) fn tshark() -> Result<String, Lack> {
     script(python.as_ref(), "with_tshark.py")?;
     script(python.as_ref(), "with_tshark_flow.py")?;
     script(python.as_ref(), "with_tshark_multicast.py")?;
-    Ok("tshark shows the fields that dump tells, finds rewritten checksums good, and reads the multicast"
+    Ok("tshark shows the fields that dump prints, finds rewritten checksums good, and reads the multicast"
         .into())
 }
 

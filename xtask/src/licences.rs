@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::process;
 
-/// Licences that ask for no more than a notice.
+/// Licences that require no more than a notice.
 const ALLOWED: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -42,7 +42,7 @@ pub(crate) fn run() -> Result<String, String> {
         let metadata = process::metadata(&["--all-features", "--manifest-path", manifest])?;
         let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
         if packages.is_empty() {
-            return Err(format!("{manifest}: cargo tells no packages"));
+            return Err(format!("{manifest}: cargo lists no packages"));
         }
         faults.extend(packages.iter().filter_map(fault));
         checked += packages.len();

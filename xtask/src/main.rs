@@ -29,14 +29,14 @@ The tasks of the workspace.
 Usage: cargo xtask <TASK> [ARGUMENTS]
 
 Tasks:
-  test [STEP]...           Run what must hold, or only the named steps. `test --list` tells the steps. With CI=true what
+  test [STEP]...           Run what must hold, or only the named steps. `test --list` lists the steps. With CI=true what
                            is missing is installed, or the run fails; otherwise a step that lacks a tool is skipped
                            before anything is built for it, and says so.
       --long               The steps that take minutes too. Other people's programs are run over what changed since
                            the last landed commit.
       --since COMMIT       That commit; where the branch leaves origin/main unless given.
       --all                All of other people's programs, whatever changed.
-  hostile [SECONDS] [SEED] The program as a hostile world meets it, for ten minutes unless told: damaged captures,
+  hostile [SECONDS] [SEED] The program under hostile conditions, for ten minutes unless given: damaged captures,
                            journals and configurations, signals at any moment, two of everything, outages.
   deps                     Check which crate uses which against the rule of the house, and that no circle joins
                            the modules of a crate.
@@ -54,7 +54,7 @@ Examples:
   cargo xtask instructions --bless
 ";
 
-/// How a task ended, for the exit code: `Err` has been told already or holds what to tell.
+/// How a task ended, for the exit code: `Err` has been printed already or holds what to print.
 type Ended = Result<(), String>;
 
 fn main() -> ExitCode {

@@ -31,7 +31,7 @@ pub(crate) fn is_installed(program: &str) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// A program to run, and how it is told to the reader.
+/// A program to run, and how it is shown to the user.
 pub(crate) struct Program {
     command: Command,
 }
@@ -42,7 +42,7 @@ pub(crate) fn cargo<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(arguments: I) ->
     program(cargo).args(arguments)
 }
 
-/// What `cargo metadata` tells, with these arguments besides; the lock file is not changed.
+/// The output of `cargo metadata` with these arguments; the lock file is not changed.
 pub(crate) fn metadata(arguments: &[&str]) -> Result<serde_json::Value, String> {
     let printed = cargo(["metadata", "--format-version", "1", "--locked"]).args(arguments).output()?;
     serde_json::from_str(&printed).map_err(|error| format!("cargo metadata is no JSON: {error}"))
@@ -85,7 +85,7 @@ impl Program {
         if status.success() { Ok(()) } else { Err(format!("`{}` failed: {status}", self.shown())) }
     }
 
-    /// Runs it and gives what it printed; what it told as errors goes into the error when it fails.
+    /// Runs it and gives what it printed; its error output goes into the error when it fails.
     pub(crate) fn output(mut self) -> Result<String, String> {
         let output = self.command.output().map_err(|error| format!("{}: {error}", self.shown()))?;
         if !output.status.success() {

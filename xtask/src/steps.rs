@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that must hold before a change lands, step by step.
 //!
-//! Every step runs, whatever became of the ones before, so that one run tells all; the summary at the end has a line
+//! Every step runs, whatever became of the ones before, so that one run shows all; the summary at the end has a line
 //! for each with its time. What is cheap to check comes first; what takes minutes runs with `--long`, as in continuous
 //! integration. A step looks for the tools that it needs before anything is built for it.
 
@@ -16,7 +16,7 @@ struct Step {
     /// What must hold.
     what: &'static str,
     when: When,
-    /// Whether the tools that it needs are there: asked before anything is built for it.
+    /// Whether the tools that it needs are there: checked before anything is built for it.
     needs: fn() -> Result<(), Lack>,
     run: fn() -> Result<String, Lack>,
 }
@@ -32,7 +32,7 @@ enum When {
     Covers(&'static [&'static str]),
 }
 
-/// What a person asks for.
+/// The arguments of the task.
 #[derive(Default)]
 pub(crate) struct Wanted<'a> {
     pub(crate) names: Vec<&'a str>,
@@ -208,7 +208,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "tshark",
-        what: "tshark shows the fields that `tapeworks dump` tells, and reads the multicast",
+        what: "tshark shows the fields that `tapeworks dump` prints, and reads the multicast",
         when: When::Covers(&DATA),
         needs: || tools::debian("tshark", "tshark"),
         run: interop::tshark,
@@ -279,7 +279,7 @@ pub(crate) fn list() {
 pub(crate) fn test(wanted: &Wanted<'_>) -> Result<(), String> {
     let Wanted { names, long, all, since } = wanted;
     if let Some(unknown) = names.iter().find(|name| STEPS.iter().all(|step| step.name != **name)) {
-        return Err(format!("`{unknown}` is no step; `cargo xtask test --list` tells them"));
+        return Err(format!("`{unknown}` is no step; `cargo xtask test --list` lists them"));
     }
     let changed = if *long && !all { changes(*since)? } else { None };
     println!("{}", free_space());
@@ -347,7 +347,7 @@ fn changes(since: Option<&str>) -> Result<Option<Vec<String>>, String> {
             else {
                 return Ok(None);
             };
-            // On the branch itself nobody knows what landed last.
+            // On the branch itself the last landed commit is unknown.
             if base == head {
                 return Ok(None);
             }

@@ -1,6 +1,6 @@
 //! House rules that text alone can break.
 //!
-//! Looked at is what git knows or would add. Each rule gives a line per violation: file, line, and what is wrong.
+//! It checks the files that git has or would add. Each rule gives a line per violation: file, line, and what is wrong.
 //!
 //! | files | rule |
 //! | --- | --- |
@@ -81,7 +81,7 @@ pub(crate) fn run() -> Result<String, String> {
     paths.dedup();
     let (mut violations, mut looked_at) = (Vec::new(), 0);
     for path in paths {
-        // A file that git knows may have been removed; one that is no text has no lines to look at.
+        // A file of git's list may have been removed; one that is no text has no lines to look at.
         let Ok(text) = std::fs::read_to_string(process::root().join(path)) else { continue };
         if is_exempt(path) {
             continue;

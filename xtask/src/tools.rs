@@ -11,7 +11,7 @@ use crate::process;
 pub(crate) enum Lack {
     /// It could not be had where it must be.
     Failed(String),
-    /// It is not there, and nobody asked for it.
+    /// It is not there, and its installation was not requested.
     Skipped(String),
 }
 

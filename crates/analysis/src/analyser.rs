@@ -51,13 +51,13 @@ pub struct Header<'a> {
     pub decoded: Decoded<'a>,
     /// The channel that it belongs to.
     pub channel: ChannelIdentity,
-    /// The feed, where the destination or the application tells.
+    /// The feed, where the destination or the application determines it.
     pub publisher: Option<Publisher>,
     /// Who sent it, and where to.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
     /// The VLAN that it came on.
     pub vlan: Option<u16>,
-    /// Number of the first message in the channel's sequence, where the transport or the login tells.
+    /// Number of the first message in the channel's sequence, where the transport or the login gives it.
     pub first_sequence: Option<u64>,
     /// Messages that it announces.
     pub messages: u64,
@@ -78,7 +78,7 @@ pub struct Message<'a> {
     pub channel: ChannelIdentity,
     /// Its number in the channel's sequence.
     pub sequence: Option<u64>,
-    /// Whether the channel had brought it (or told it missing) before.
+    /// Whether the channel had brought it (or reported it missing) before.
     pub is_repeated: bool,
     /// Whether the packet ends inside it.
     pub is_cut: bool,
@@ -340,7 +340,7 @@ pub fn walk(
                                 break;
                             }
                         }
-                        // A batch is long: tell after each.
+                        // A batch is long: report after each.
                         steps = steps.max((before / PROGRESS_STEP + 1) * PROGRESS_STEP);
                         flow
                     }
@@ -374,7 +374,7 @@ struct Connection {
     /// SoupBinTCP, and whether its messages are in ITCH.
     is_recognised: bool,
     application: Option<Application>,
-    /// Behind a hole nobody knows where a packet begins.
+    /// After a gap in the stream the start of the next packet is unknown.
     is_given_up: bool,
     next_sequence: Option<u64>,
     /// Where the last bytes came from.
@@ -738,7 +738,7 @@ fn soup_packet(
     }
 }
 
-/// What the reassembler tells of a TCP stream.
+/// The reassembler's reports of a TCP stream.
 fn stream_event(
     connections: &mut HashMap<Flow, Connection>,
     forced: Option<Application>,

@@ -98,7 +98,7 @@ pub fn dump(
     };
     let ended = analyser::walk(inputs, Order::ByFile, options.application, &mut dumper);
     let Dumper { dumped, unseen, error, .. } = dumper;
-    // Nobody knows what comes behind an early end.
+    // What comes behind an early end is unknown.
     let mut unseen_symbols: Vec<Symbol> = unseen.into_iter().filter(|_| !ended.is_stopped).collect();
     unseen_symbols.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
     match error {

@@ -29,7 +29,7 @@ pub enum InputError {
         /// Its first bytes, in hexadecimal.
         start: String,
     },
-    /// A protocol was told that files without packets do not carry.
+    /// A protocol was given that files without packets do not carry.
     #[error("{file}: is a file of messages without packets, which carries ITCH, not {protocol}")]
     OtherProtocol {
         /// The file.
@@ -43,8 +43,8 @@ pub enum InputError {
         /// The file.
         file: String,
     },
-    /// Times cannot be compared because a file does not tell its day.
-    #[error("{file}: neither its name nor its messages tell the day, which {why} needs; tell it (--date)")]
+    /// Times cannot be compared because a file's day is unknown.
+    #[error("{file}: neither its name nor its messages have the day, which {why} needs; give it with --date")]
     NoDay {
         /// The file.
         file: String,
@@ -61,7 +61,7 @@ pub enum InputError {
         /// The first file.
         other: String,
     },
-    /// More files than can be told apart.
+    /// More files than there are numbers for.
     #[error("{0} files are too many; up to 65,535 can be read at once")]
     TooMany(usize),
 }
@@ -145,7 +145,7 @@ impl Input {
         }
     }
 
-    /// Whether neither its packets nor its name tell the day.
+    /// Whether neither its packets nor its name have the day.
     pub const fn is_without_day(&self) -> bool {
         matches!(self.source, Source::Framed { midnight: None, .. })
     }
@@ -158,7 +158,7 @@ impl Input {
         }
     }
 
-    /// The time of the next packet or message, to merge inputs; `None` at the end. A message file is told by its
+    /// The time of the next packet or message, to merge inputs; `None` at the end. A message file has its
     /// messages' own times, from `midnight` when its name has no date.
     ///
     /// # Errors
@@ -211,7 +211,7 @@ pub fn refuse_inputs<'p>(
     Ok(())
 }
 
-/// Checks that message files are of one day, as far as their names tell it: without packets they have times of day only.
+/// Checks that message files are of one day, as far as their names have it: without packets they have times of day only.
 ///
 /// # Errors
 /// [`InputError::OtherDay`].

@@ -129,7 +129,7 @@ struct Outlet {
     writers: Vec<Writer>,
     instruments: Instruments,
     events_of: Vec<u64>,
-    /// Of each instrument the last NBBO with a bid and an offer, and when it came: at the end of a day nobody counts any more.
+    /// Of each instrument the last NBBO with a bid and an offer, and when it came: at the end of a day no venue counts any more.
     two_sided: Vec<(Nanos, Nbbo)>,
     events: u64,
     from: Nanos,
@@ -443,7 +443,7 @@ pub fn replay(
     })
 }
 
-/// The message files that do not tell their day.
+/// The message files whose day is unknown.
 ///
 /// # Errors
 /// [`InputError::NoDay`] when their times must be compared with others.

@@ -85,7 +85,7 @@ pub struct ChannelStats {
     pub packets: u64,
     /// Messages, those that came again left out.
     pub messages: u64,
-    /// Messages that came again, or after they were told missing.
+    /// Messages that came again, or after they were reported missing.
     pub repeated: u64,
     /// Gaps in the sequence.
     pub gaps: u64,
@@ -205,7 +205,7 @@ impl Stats {
             && self.ended.damaged.is_empty()
     }
 
-    /// A time as the files tell it: ISO 8601, or the time of day at the venue.
+    /// A time as the files have it: ISO 8601, or the time of day at the venue.
     #[must_use]
     pub fn show_time(&self, time: Nanos) -> String {
         let mut text = String::new();
@@ -416,7 +416,7 @@ impl Counter<'_> {
     fn message(&mut self, place: &Place, message: &Message<'_>) {
         let Some(channel) = self.channel(message.channel) else { return };
         if message.is_cut {
-            // Its packet is told as a problem.
+            // Its packet is reported as a problem.
             return;
         }
         if message.is_repeated {

@@ -1,7 +1,7 @@
 //! The queueing study: how long would messages wait, if handling one took S nanoseconds?
 //!
 //! Messages arrive at their capture times (those of a packet all at once) at one server that takes them in order and
-//! needs the same time for each: a queue of the kind G/D/1. For each S the study tells the longest queue and the worst delay, over
+//! needs the same time for each: a queue of the kind G/D/1. For each S the study gives the longest queue and the worst delay, over
 //! all and by windows of time. It answers what a mean rate hides: a feed of 100,000 messages a second comes in bursts
 //! of millions, and there a server of 1,000 ns falls behind by milliseconds.
 //!
@@ -34,7 +34,7 @@ pub const MAX_SERVERS: usize = 12;
 /// The most windows kept: with more, two become one.
 pub const MAX_WINDOWS: usize = 1 << 13;
 
-/// The greatest delay that the histogram tells apart from greater ones: an hour.
+/// The greatest delay that the histogram records: an hour.
 const GREATEST_DELAY_NS: u64 = 3_600_000_000_000;
 
 /// A server that takes so long for each message.
@@ -92,9 +92,9 @@ pub struct Study {
     pub windows: Vec<Window>,
     /// The fullest 1 ms, 100 ms and 1 s.
     pub peaks: [Peak; 3],
-    /// Messages before or after the times that were asked for: they are left out.
+    /// Messages before or after the requested times: they are left out.
     pub outside: u64,
-    /// Messages that tell no time: they are left out.
+    /// Messages without a time: they are left out.
     pub without_time: u64,
     /// Gaps in the sequences of all channels.
     pub gaps: u64,
@@ -193,7 +193,7 @@ impl Study {
         self.messages + self.outside + self.without_time
     }
 
-    /// Whether everything was read, nothing was missing and every message told its time.
+    /// Whether everything was read, nothing was missing and every message had its time.
     #[must_use]
     pub const fn is_clean(&self) -> bool {
         self.problems == 0 && self.missing == 0 && self.without_time == 0 && self.ended.damaged.is_empty()
@@ -220,7 +220,7 @@ impl Study {
         Nanos(first.saturating_add(window.index.saturating_mul(self.window_ns)))
     }
 
-    /// A time as the files tell it: ISO 8601, or the time of day at the venue.
+    /// A time as the files have it: ISO 8601, or the time of day at the venue.
     #[must_use]
     pub fn show_time(&self, time: Nanos) -> String {
         if self.is_time_of_day {

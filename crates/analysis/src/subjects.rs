@@ -52,7 +52,7 @@ pub fn is_wanted(wanted: Option<&HashSet<Symbol>>, symbol: Option<Symbol>) -> bo
     wanted.is_none_or(|wanted| symbol.is_some_and(|symbol| wanted.contains(&symbol)))
 }
 
-/// The time that the message itself tells: since midnight at the venue, or since 1970.
+/// The time in the message itself: since midnight at the venue, or since 1970.
 pub fn own_time(decoded: &Decoded<'_>) -> Option<Nanos> {
     let structure = decoded.structure?;
     let field = structure

@@ -11,7 +11,7 @@
 use hdrhistogram::Histogram;
 use quanta::Clock;
 
-/// The longest time the histogram tells apart from longer ones, in ns.
+/// The longest time that the histogram records, in ns.
 const LONGEST_NS: u64 = 10_000_000_000;
 
 /// Measures batches and collects the service time of their messages.

@@ -90,7 +90,7 @@ fn files_of_one_venue_each_merge_to_what_one_file_of_all_gives() {
     let both = [VenueKind::Nasdaq, VenueKind::Bx];
     let whole = folder.path().join("whole.pcap");
     session(&whole, &both, 7);
-    // The same packets, told apart by their destination.
+    // The same packets, distinguished by their destination.
     let mut parts = Vec::new();
     for (index, kind) in both.into_iter().enumerate() {
         let path = folder.path().join(format!("part-{index}.pcap"));
@@ -148,7 +148,7 @@ fn a_window_writes_its_own_records_over_books_that_began_before() {
         let mut halves = write("first.csv", schema, None, Some(middle));
         assert!(!halves.is_empty(), "{schema}");
         let second = write("second.csv", schema, Some(middle), None);
-        // What instruments are is told before the open.
+        // The directory comes before the open.
         assert!(!second.is_empty() || schema == Schema::Definition, "{schema}");
         halves.extend(second);
         let differing = halves.iter().zip(&whole).find(|(half, whole)| half != whole);

@@ -30,7 +30,7 @@ pub(crate) enum Ending {
     /// Done, but the input has gaps or parts that could not be read.
     WithProblems,
     Interrupted,
-    /// Why was said on the way.
+    /// The reason has been printed already.
     Failed,
 }
 
@@ -48,7 +48,7 @@ impl Ending {
 /// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The command line asks for what cannot be.
+    /// The command line is wrong.
     Usage(String),
     /// Something else, in one line.
     Failed(String),
@@ -56,7 +56,7 @@ pub(crate) enum Failure {
     Config(Vec<String>),
     /// The user stopped it while it waited for the other end of a pipe.
     Stopped,
-    /// Whoever read the output has gone: nothing to tell, nothing wrong.
+    /// The reader of the output has closed it: no error, and no message.
     ClosedPipe,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A second signal within a moment of the first is the same request. `timeout` of coreutils sends its signal to the
 //! program and then to the whole group, and Ctrl-C in a terminal reaches a program once from the terminal and once more
-//! from whoever passes it on.
+//! from a program that passes it on.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ pub(crate) fn listen() {
     });
 }
 
-/// Whether the user asked to stop.
+/// Whether the user has requested a stop.
 pub(crate) fn is_requested() -> bool {
     stop::is_requested()
 }

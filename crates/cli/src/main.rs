@@ -1,6 +1,6 @@
-//! `tapeworks`: the command line. Thin: it reads arguments, calls the crates, and shows what they answer.
+//! `tapeworks`: the command line. It reads arguments, calls the crates, and shows their results.
 //!
-//! Data goes to standard output, everything else to standard error. Exit codes are told in [`ending`]'s table.
+//! Data goes to standard output, everything else to standard error. [`ending`] lists the exit codes.
 
 mod commands;
 mod ending;

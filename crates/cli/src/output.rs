@@ -29,7 +29,7 @@ pub(crate) fn report(text: &str, data: &[impl AsRef<Path>]) -> Result<()> {
     if !data.iter().any(|path| new_file::is_stdout(path.as_ref())) {
         return print(text);
     }
-    // Where standard error is closed there is nobody to tell.
+    // Standard error may be closed: then the report is lost.
     let _unseen_at_worst = io::stderr().write_all(text.as_bytes());
     Ok(())
 }

@@ -240,7 +240,7 @@ fn asides(summary: &Summary) -> Vec<String> {
         .iter()
         .map(|file| {
             format!(
-                "{file}: neither its name nor its messages tell the day: times count from 1970-01-01 (--date tells it)"
+                "{file}: neither its name nor its messages have the day: times count from 1970-01-01 (give it with --date)"
             )
         })
         .collect();
@@ -264,12 +264,7 @@ fn asides(summary: &Summary) -> Vec<String> {
         "of feeds beyond the 32 that the NBBO can have, left out of it",
     );
     aside(files.without_time, "packet", "packets", "without a time, which got that of the packet before");
-    aside(
-        files.time_out_of_range,
-        "packet",
-        "packets",
-        "with a time that cannot be told, which got the nearest",
-    );
+    aside(files.time_out_of_range, "packet", "packets", "with a time out of range, which got the nearest");
     aside(summary.values_lost(), "value", "values", "out of the range of a file's column, left empty there");
     asides
 }
@@ -290,11 +285,11 @@ fn incomplete_books(summary: &Summary) -> Option<String> {
         (of(|counters| counters.level_mismatches), "at odds with a level"),
         (of(|counters| counters.incomplete), "without price or shares"),
     ];
-    let told = reasons.iter().filter(|(count, _)| *count > 0);
-    let told: Vec<_> =
-        told.map(|(count, what)| format!("{} {what}", counted(*count, "event", "events"))).collect();
+    let shown = reasons.iter().filter(|(count, _)| *count > 0);
+    let shown: Vec<_> =
+        shown.map(|(count, what)| format!("{} {what}", counted(*count, "event", "events"))).collect();
     let verb = if books == 1 { "is" } else { "are" };
-    Some(format!("{} {verb} incomplete: {}.", counted(books as u64, "book", "books"), told.join(", ")))
+    Some(format!("{} {verb} incomplete: {}.", counted(books as u64, "book", "books"), shown.join(", ")))
 }
 
 /// What did not fit, and whether anything did not.

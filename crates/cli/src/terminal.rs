@@ -9,10 +9,10 @@ use tapeworks_analysis::paint::Paint;
 
 use crate::interrupt;
 
-/// Columns of text where there is no terminal to ask.
+/// Columns of text without a terminal.
 const DEFAULT_WIDTH: usize = 120;
 
-/// Rows of a terminal that does not tell them.
+/// Rows of a terminal that does not report them.
 const DEFAULT_HEIGHT: usize = 24;
 
 /// Work shorter than this shows nothing of its progress.
@@ -21,7 +21,7 @@ pub(crate) const QUIET_TIME: Duration = Duration::from_secs(1);
 /// One line on standard error.
 pub(crate) fn complain(text: &str) {
     use std::io::Write as _;
-    // Where standard error is closed there is nobody to tell.
+    // Standard error may be closed: then the line is lost.
     let _ = writeln!(std::io::stderr(), "tapeworks: {text}");
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn stderr_size() -> (usize, usize) {
         })
 }
 
-/// Whether the terminal says that it knows nothing but text.
+/// Whether the terminal says that it shows plain text only.
 pub(crate) fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
@@ -57,7 +57,7 @@ fn is_colour_unwanted() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) || is_dumb()
 }
 
-/// Colours, if standard output is a terminal and nobody objects (<https://no-color.org>).
+/// Colours, if standard output is a terminal and the environment does not forbid them (<https://no-color.org>).
 pub(crate) fn paint() -> Paint {
     Paint { is_coloured: std::io::stdout().is_terminal() && !is_colour_unwanted() }
 }
@@ -87,7 +87,7 @@ impl Bar {
     }
 
     /// Shows how far the work is, in bytes or messages; `total` if it is known, and messages so far if they are. Breaks if the user
-    /// asked to stop.
+    /// requested a stop.
     pub(crate) fn show(&mut self, done: u64, total: Option<u64>, messages: Option<u64>) -> ControlFlow<()> {
         if interrupt::is_requested() {
             return ControlFlow::Break(());

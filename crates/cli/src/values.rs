@@ -114,7 +114,7 @@ fn length(
     bounds: RangeInclusive<Duration>,
     form: &str,
 ) -> Result<Duration, String> {
-    let told = || format!("use {form}, from {} to {}", shown(*bounds.start()), shown(*bounds.end()));
+    let usage = || format!("use {form}, from {} to {}", shown(*bounds.start()), shown(*bounds.end()));
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (count, unit) = text.split_at(split);
@@ -126,12 +126,12 @@ fn length(
         "s" => 1e9,
         "m" => 60e9,
         "h" => 3_600e9,
-        _ => return Err(told()),
+        _ => return Err(usage()),
     };
-    let ns = count.parse::<f64>().map_err(|_| told())? * unit_ns;
+    let ns = count.parse::<f64>().map_err(|_| usage())? * unit_ns;
     let (least, most) = (bounds.start().as_nanos() as f64, bounds.end().as_nanos() as f64);
     if !(least..=most).contains(&ns) {
-        return Err(told());
+        return Err(usage());
     }
     Ok(Duration::from_nanos(ns.round() as u64))
 }

@@ -104,7 +104,7 @@ fn tshark_captures_the_frames_that_are_sent() {
     let Some(namespace) = Namespace::new("tshark") else { return };
     if !Command::new("tshark").arg("--version").output().is_ok_and(|output| output.status.success()) {
         assert!(!is_ci(), "tshark is not installed");
-        eprintln!("SKIPPED: tshark is not installed: nobody else looks at the frames");
+        eprintln!("SKIPPED: tshark is not installed: no other program checks the frames");
         return;
     }
     // The long packet fills 1,500 bytes and one tag already.

@@ -9,7 +9,7 @@ mod support;
 
 use support::{captures, root, run, stdout};
 
-/// Compares `text` with the golden file, or writes it when asked to.
+/// Compares `text` with the golden file, or writes it when blessing.
 fn compare(name: &str, text: &str) {
     let path = root().join("testdata/golden").join(name);
     if std::env::var_os("TAPEWORKS_BLESS").is_some() {

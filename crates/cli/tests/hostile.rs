@@ -4,7 +4,7 @@
 //! Everything comes from one seed, which is printed: `TAPEWORKS_SEED` gives it. `TAPEWORKS_HOSTILE_SECONDS` says for how long each part
 //! goes on; without it each does a few rounds. `cargo xtask hostile` runs it for ten minutes.
 //!
-//! What must hold: the program never panics, never dies of a signal that nobody sent, ends in time, ends with a code that means
+//! What must hold: the program never panics, never dies of a signal that the test did not send, ends in time, ends with a code that means
 //! something, and leaves no file that is not whole.
 
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -364,7 +364,7 @@ fn two_runs_at_once_with_one_output_give_one_whole_file() {
                 _ => done += 1,
             }
         }
-        assert!(done > 0, "seed {}: nobody made the file", rounds.seed);
+        assert!(done > 0, "seed {}: no run made the file", rounds.seed);
         assert!(fs::read(&out).unwrap() == expected, "seed {}: the file is another", rounds.seed);
     }
 }

@@ -30,7 +30,7 @@ fn start(mut command: Command, wanted: &str) -> Child {
             break;
         }
     }
-    // Whoever does not read holds the writer up.
+    // A pipe that is not read blocks its writer.
     std::thread::spawn(move || log.lines().for_each(drop));
     child
 }

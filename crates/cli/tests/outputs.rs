@@ -107,7 +107,7 @@ fn standard_output_gets_what_a_file_would() {
     assert_told(
         &run(&["replay", CAPTURE, "--out", "-"]),
         2,
-        "standard output has no ending that tells the format",
+        "standard output has no ending to choose the format by",
     );
     let capture = run(&["exchange", "generate", "--messages", "5000", "--symbols", "5", "--out", "-"]);
     let file = folder.path("session.pcap");

@@ -50,7 +50,7 @@ impl Plant {
                 break;
             }
         }
-        // Whoever does not read holds the writer up.
+        // A pipe that is not read blocks its writer.
         std::thread::spawn(move || log.lines().for_each(drop));
         Self(child)
     }
@@ -68,7 +68,7 @@ impl Drop for Plant {
     }
 }
 
-/// A record with all that tells it from others.
+/// A record with all fields that distinguish it from others.
 type Seen = (u64, u16, u32, u64, i8, u32, u64, u8);
 
 fn seen(record: &MboMsg) -> Seen {

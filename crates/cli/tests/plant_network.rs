@@ -47,7 +47,7 @@ impl Plant {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
-    /// Ends it, and what it tells of itself.
+    /// Ends it, and returns its report.
     fn end(self) -> Value {
         let log = self.log.clone();
         let output = interrupt_once(self.child, || true);

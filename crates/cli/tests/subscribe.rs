@@ -81,7 +81,7 @@ fn server(does: Does) -> (SocketAddr, JoinHandle<()>) {
             if line.starts_with("start_session") {
                 break;
             }
-            // What a list in a file asks for is no file here.
+            // The client reads a list from the file; the server gets the symbols only.
             assert!(
                 !line.contains('@') && (!line.contains("OPTION") || line.contains("symbols=AN OPTION,B|")),
                 "{line}"

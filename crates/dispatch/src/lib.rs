@@ -9,7 +9,7 @@
 //! A machine is one byte. By `table`, `dispatch` compiles on x86-64 to the formula of the hash (one `and` for most
 //! protocols' types), a comparison with the key in memory and its jump, three instructions for the slot's row of the
 //! table (`shl`, `lea`, `add`), three that load the arguments, and one indirect call, `call *(cells,state,8)`; the row
-//! with its action is inlined into what is called. Behind the call, one comparison tells a message that could not be
+//! with its action is inlined into what is called. Behind the call, one comparison finds a message that could not be
 //! read, and the state is stored. Neither the slot nor the state is checked against a bound: the compiler knows both.
 //! The call goes where the last ones did not when types come at random, and then its misprediction is most of the cost:
 //! the book's page of benchmarks has figures. The lines touched are one of the keys and one of the table.

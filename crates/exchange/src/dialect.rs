@@ -1,6 +1,6 @@
 //! What a venue says of what happens, in its protocol.
 //!
-//! The [generator](crate::generator) decides what happens; a [`Dialect`] is one file that tells it in one protocol.
+//! The [generator](crate::generator) decides what happens; a [`Dialect`] is one file that writes it in one protocol.
 //! `for_dialect!` turns the kind of a venue into the type, so that nothing else here matches on a protocol.
 
 use tapeworks_wire::Ascii;
@@ -21,7 +21,7 @@ pub(crate) trait Dialect {
     /// A phase of the day, by its ITCH letter.
     fn system_event(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, code: u8);
 
-    /// What is told of a symbol before the day starts, and to those who join in mid-day.
+    /// The messages about a symbol before the day starts, and in an image for receivers that join in mid-day.
     fn directory(
         outbox: &mut Outbox,
         kind: VenueKind,
@@ -31,10 +31,10 @@ pub(crate) trait Dialect {
         standing: &Standing,
     );
 
-    /// A change of the book, where orders are told.
+    /// A change of the book, in protocols with single orders.
     fn change(_outbox: &mut Outbox, _stamp: &Stamp, _instrument: &Instrument, _change: &Change) {}
 
-    /// A trade, where the change of the book does not tell it.
+    /// A trade, where the change of the book does not report it.
     fn trade(_outbox: &mut Outbox, _kind: VenueKind, _stamp: &Stamp, _print: &Print) {}
 
     /// The trading state that `standing` has.

@@ -21,7 +21,7 @@ const PCAP_RECORD_HEADER_BYTES: u64 = 16;
 /// venue that speaks ITCH. `sink` needs no buffer of its own.
 ///
 /// # Errors
-/// What the sink says; [`io::ErrorKind::InvalidInput`] with a [`ScenarioError`] inside.
+/// Errors of the sink; [`io::ErrorKind::InvalidInput`] with a [`ScenarioError`] inside.
 pub fn write_itch(scenario: &Scenario, mut sink: impl Write) -> io::Result<Report> {
     let mut generator = Generator::new(scenario).map_err(invalid)?;
     match scenario.venues.as_slice() {
@@ -57,8 +57,8 @@ pub fn write_itch(scenario: &Scenario, mut sink: impl Write) -> io::Result<Repor
 /// needs no buffer of its own.
 ///
 /// # Errors
-/// What the sink says; [`io::ErrorKind::InvalidInput`] with a [`ScenarioError`] inside, or for a day after the year
-/// 2106, which pcap cannot tell.
+/// Errors of the sink; [`io::ErrorKind::InvalidInput`] with a [`ScenarioError`] inside, or for a day after the year
+/// 2106, which pcap cannot hold.
 pub fn write_pcap(scenario: &Scenario, sink: impl Write) -> io::Result<Report> {
     let mut packets = Packets::new(scenario).map_err(invalid)?;
     let sink = io::BufWriter::with_capacity(CHUNK_BYTES, sink);

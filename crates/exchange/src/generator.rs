@@ -1,4 +1,4 @@
-//! The market itself: who does what when, and which messages tell it.
+//! The market itself: which participant does what when, and by which messages.
 //!
 //! Every symbol has one hidden reference price that walks on its tick grid. Orders at all venues are placed around it, so
 //! that quotes track each other. When it moves, quotes that are now on the wrong side are hit or withdrawn within some
@@ -53,9 +53,9 @@ struct Venue {
     reference: u64,
     match_number: u64,
     last_print: Option<Print>,
-    /// TOPS: the quote told last, of each symbol.
+    /// TOPS: the last quote sent of each symbol.
     quotes: Vec<Quote>,
-    /// Phases told so far, by their ITCH letters.
+    /// Phases sent so far, by their ITCH letters.
     phases: Vec<u8>,
     /// ITCH: the circuit breaker's levels were told, and the breach of one.
     breaker: (bool, bool),
@@ -174,17 +174,17 @@ impl Generator {
         self.books.iter().map(|book| book.side(Side::Buy).len() + book.side(Side::Sell).len()).sum()
     }
 
-    /// Messages of a venue that are made and that [`Generator::next_message`] has still to give: what
-    /// [`Generator::image`] tells includes them.
+    /// Messages of a venue that are made and that [`Generator::next_message`] has still to give:
+    /// [`Generator::image`] includes their changes.
     #[must_use]
     pub fn pending(&self, venue: usize) -> u64 {
         self.outbox.pending_of(venue)
     }
 
-    /// Hands `put` the messages that tell a receiver without history where a venue stands now, in the venue's protocol: the phases
-    /// of the day, and for each symbol whose directory was told the directory, trading state and short sale test, then
+    /// Hands `put` the messages that give a receiver without history the state of a venue, in the venue's protocol: the phases
+    /// of the day, and for each symbol whose directory was sent the directory, trading state and short sale test, then
     /// its orders from the best on, the older first (IEX DEEP: its levels; IEX TOPS: its quote). Attributions of
-    /// orders, auctions under way and what was traded are not told. A venue that does not exist tells nothing.
+    /// orders, auctions under way and past trades are not among them. A venue that does not exist has no messages.
     pub fn image(&self, venue: usize, mut put: impl FnMut(&[u8])) {
         let Some(state) = self.venues.get(venue) else { return };
         let (kind, of_market) = (state.kind, self.stamp(venue, None));
@@ -205,7 +205,7 @@ impl Generator {
         }
     }
 
-    /// What [`Generator::image`] tells of a symbol.
+    /// The messages of [`Generator::image`] about a symbol.
     fn image_of(&self, venue: usize, symbol: u32, outbox: &mut Outbox) {
         let index = self.book_index(venue, symbol);
         let (Some(book), Some(standing)) = (self.books.get(index), self.standings.get(index)) else { return };
@@ -521,7 +521,7 @@ impl Generator {
 
     // --- telling it ---
 
-    /// Tells a change in the venue's protocol, or notes it for [`Generator::finish`].
+    /// Sends a change in the venue's protocol, or notes it for [`Generator::finish`].
     #[inline]
     fn publish(&mut self, venue: usize, symbol: u32, change: &Change) {
         let stamp = self.stamp(venue, Some(symbol));
@@ -562,7 +562,7 @@ impl Generator {
         }
     }
 
-    /// The event is over: IEX tells the levels that it changed, or the quote if that changed.
+    /// The event is over: IEX sends the levels that it changed, or the quote if that changed.
     #[inline]
     fn finish(&mut self, venue: usize, symbol: u32) {
         if !self.touched.is_empty() {
@@ -766,7 +766,7 @@ impl Generator {
         self.tell_halt_in_quote(venue, symbol);
     }
 
-    /// TOPS tells in the quote whether the symbol is halted.
+    /// TOPS says in the quote whether the symbol is halted.
     fn tell_halt_in_quote(&mut self, venue: usize, symbol: u32) {
         if self.venues[venue].kind == VenueKind::IexTops {
             let book = &self.books[self.book_index(venue, symbol)];

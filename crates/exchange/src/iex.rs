@@ -46,7 +46,7 @@ fn system_event(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, code: u8) {
     say!(outbox, kind, stamp, SystemEventFields |feed| { system_event: feed::SystemEventCode::from_raw(code) });
 }
 
-/// What is told of a symbol before the day starts.
+/// The messages about a symbol before the day starts.
 fn directory(
     outbox: &mut Outbox,
     kind: VenueKind,
@@ -123,7 +123,7 @@ fn retail_interest(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, symbol: 
     });
 }
 
-/// The opening (`O`) or closing (`C`) process is complete, which only DEEP tells.
+/// The opening (`O`) or closing (`C`) process is complete, which only DEEP reports.
 pub(crate) fn security_event(
     outbox: &mut Outbox,
     kind: VenueKind,
@@ -245,7 +245,7 @@ pub(crate) fn level(
     }
 }
 
-/// IEX's protocols: TOPS tells quotes, DEEP levels, both tell trades alike.
+/// IEX's protocols: TOPS sends quotes, DEEP levels, both send trades alike.
 pub(crate) struct Iex;
 
 impl Dialect for Iex {

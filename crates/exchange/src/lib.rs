@@ -1,7 +1,7 @@
 //! Simulated venues: a deterministic market in real protocol bytes.
 //!
-//! A [`Scenario`] says what is wanted (venues, symbols, volume, bursts, faults of the lines) and a seed; from it come, byte for byte the
-//! same each time:
+//! A [`Scenario`] has the venues, symbols, volume, bursts, faults of the lines and a seed. It determines, byte for
+//! byte:
 //!
 //! | | |
 //! | --- | --- |
@@ -20,7 +20,7 @@
 //! model to trade on.
 //!
 //! Cost: mostly cache misses, one core; memory as the live orders need it, 16 bytes each. `tapeworks exchange generate`
-//! tells the time that it took.
+//! prints the time that it took.
 
 mod book;
 mod dialect;

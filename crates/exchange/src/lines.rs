@@ -111,8 +111,8 @@ impl Lines {
         }
     }
 
-    /// Puts a packet on the lines of its venue. `frame` is asked for the packet as it is on a line, and whether it could be
-    /// built.
+    /// Puts a packet on the lines of its venue. `frame` builds the packet as it is on a line, and returns whether it
+    /// could.
     pub(crate) fn send(
         &mut self,
         outgoing: Outgoing,

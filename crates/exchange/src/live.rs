@@ -1,13 +1,13 @@
-//! Venues as they are live: each message is due at a time, and what is due goes.
+//! Live venues: each message is due at a time, and is sent then.
 //!
-//! [`Live`] has no clock: the caller tells it how long ago the start was, and it hands out the packets of that moment. Message
-//! `n` is due at `n / rate` after the start, bursts on top; what is late is caught up with, never shifted. A message's own
-//! timestamp is when it was due, so a receiver measures from the time that was meant.
+//! [`Live`] has no clock: the caller passes the time since the start, and it hands out the packets of that moment. Message
+//! `n` is due at `n / rate` after the start, bursts on top; late messages are caught up with, never shifted. A message's own
+//! timestamp is the time at which it was due, so a receiver measures from then.
 //!
 //! A venue can begin a new session in the middle of the day ([`LiveVenue::restart_after`]), or the same anew ([`LiveVenue::resets`]). The new session numbers from 1 and begins
 //! with what a receiver without history needs: the phases of the day so far, beginning with the start of messages,
 //! which empties books; the directory; the states; and every resting order as an addition. It can fall silent
-//! ([`LiveVenue::silences`]): what it had to say waits and is told afterwards, with the times at which it is told.
+//! ([`LiveVenue::silences`]): its messages wait and are sent afterwards, with the times at which they are sent.
 //!
 //! Cost: that of the [`Generator`] and of [`Packets`](crate::Packets), without the network headers. Memory besides: what waits
 //! during a silence or after a restart, 88 bytes a message.
@@ -72,8 +72,8 @@ pub struct LiveVenue {
     pub restart_after: Vec<u64>,
     /// When it sends nothing; ascending.
     pub silences: Vec<Silence>,
-    /// When it forgets its numbers, as a feed handler that dies and is started again: it is silent, and then numbers from 1 in the same session
-    /// and tells first where it stands, as after a restart; ascending.
+    /// When it loses its numbers, like a feed handler that is restarted after a crash: it is silent, then numbers from 1 in the same
+    /// session and first sends its state, as after a restart; ascending.
     pub resets: Vec<Silence>,
 }
 
@@ -437,7 +437,7 @@ impl Live {
         self.deliver(u64::MAX, outlet);
     }
 
-    /// The sessions' first packets are still to come: tells their names.
+    /// Reports the sessions' names before their first packets.
     fn begin(&mut self, outlet: &mut impl Outlet) {
         for (index, venue) in self.venues.iter_mut().enumerate() {
             if venue.sessions.is_empty() {
@@ -482,7 +482,7 @@ impl Live {
         self.tell_held(due_ns, now_ns, outlet);
     }
 
-    /// Tells the first message that waits at the next venue that may speak.
+    /// Sends the first message that waits at the next venue that is not silent.
     fn tell_held(&mut self, due_ns: u64, now_ns: u64, outlet: &mut impl Outlet) -> bool {
         let count = self.venues.len();
         for offset in 0..count {
@@ -559,7 +559,7 @@ impl Live {
         self.begin_anew(index, session, outlet);
     }
 
-    /// Ends a venue's session and begins the next one, which tells first where the venue stands.
+    /// Ends a venue's session and begins the next one, which first sends the venue's state.
     fn restart(&mut self, index: usize, now_ns: u64, outlet: &mut impl Outlet) {
         self.flush(index, now_ns, outlet);
         self.end_session(index, now_ns);
@@ -570,7 +570,7 @@ impl Live {
         self.begin_anew(index, session, outlet);
     }
 
-    /// Numbers from 1 on, after the messages that tell where the venue stands.
+    /// Numbers from 1 on, beginning with the messages of the venue's state.
     fn begin_anew(&mut self, index: usize, session: SessionId, outlet: &mut impl Outlet) {
         let venue = &mut self.venues[index];
         venue.stream = Stream::new(session, 0);
@@ -676,7 +676,7 @@ impl Live {
         let state = self.venues.get(venue)?;
         let utc_ns = self.start_utc_ns.saturating_add(now_ns);
         let kind = state.kind;
-        // What is made but not told yet is in the books already.
+        // Messages that are made but not sent yet have changed the books already.
         let untold = state.held.len() as u64 + self.generator.pending(venue);
         let next = state.stream.next_sequence() + u64::from(state.stream.messages()) + untold;
         let mut image = Image::new(state.stream.session(), next);

@@ -97,7 +97,7 @@ impl Dialect for Memoir {
     const TELLS_ORDERS: bool = true;
     const TYPE_OFFSET: usize = 2;
 
-    /// The start and the end of messages, which MEMX does not tell, are those of the system hours.
+    /// The start and the end of messages, which MEMX does not send, are those of the system hours.
     fn system_event(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, code: u8) {
         let trading_session = match code {
             b'Q' => TradingSession::Trading,

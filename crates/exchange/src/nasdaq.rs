@@ -132,7 +132,7 @@ fn system_event(outbox: &mut Outbox, stamp: &Stamp, code: u8) {
     say!(outbox, stamp, SystemEventFields { event_code: EventCode::from_raw(code) });
 }
 
-/// What is told of a symbol before the day starts.
+/// The messages about a symbol before the day starts.
 fn directory(outbox: &mut Outbox, stamp: &Stamp, index: u32, instrument: &Instrument, standing: &Standing) {
     stock_directory(outbox, stamp, index, instrument, standing.new_issue);
     trading_action(outbox, stamp, instrument.symbol, standing.state, standing.reason);

@@ -57,10 +57,10 @@ impl Print {
     }
 }
 
-/// What a venue has told of a symbol, besides its book.
+/// The state of a symbol that a venue has sent, besides its book.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Standing {
-    /// The directory was told.
+    /// The directory was sent.
     pub(crate) told: bool,
     pub(crate) new_issue: bool,
     pub(crate) state: TradingState,

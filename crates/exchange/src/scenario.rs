@@ -243,11 +243,11 @@ pub struct Scenario {
     /// Messages of all venues together. Kept to a few messages, unless they are too few for the start of the day,
     /// which takes about five messages for each symbol and venue.
     pub messages: u64,
-    /// Mean time between two events of a market without end, in nanoseconds; 0: it ends, with as many messages as asked
-    /// for. A market without end ignores `messages` and `bursts`, has an even rate, and goes on after `end_ns`.
+    /// Mean time between two events of a market without end, in nanoseconds; 0: it ends, with as many messages as
+    /// requested. A market without end ignores `messages` and `bursts`, has an even rate, and goes on after `end_ns`.
     pub endless_gap_ns: u64,
     /// When order flow starts, in nanoseconds since midnight in New York. What belongs before it (system events, the
-    /// directory) is told in the hour before, or from midnight on.
+    /// directory) is sent in the hour before, or from midnight on.
     pub start_ns: u64,
     /// When order flow ends, in nanoseconds since midnight in New York; at most 24 hours.
     pub end_ns: u64,
@@ -256,7 +256,7 @@ pub struct Scenario {
     /// Orders at which a side of a book only loses some, [`FEWEST_ORDERS`] to [`MOST_ORDERS`]. More orders come than go, so that books
     /// grow for as long as they may: a low number keeps their sizes what they are after a while.
     pub most_orders: u32,
-    /// Bursts besides the U-shaped day. Together they take at most half of the messages: if they ask for more, all are shortened.
+    /// Bursts besides the U-shaped day. Together they take at most half of the messages: if they would take more, all are shortened.
     pub bursts: Vec<Burst>,
     /// Short bursts (1 ms to 5 ms, 200,000 to 1 million messages a second) at random times of the market hours.
     pub micro_bursts: u32,
@@ -389,7 +389,7 @@ impl Scenario {
     }
 
     /// Takes fewer symbols if the start of the day would need most of the messages for them, so that there are about as many
-    /// messages as asked for.
+    /// messages as requested.
     pub fn fit_symbols(&mut self) {
         let a_symbol = START_MESSAGES * self.venues.len().max(1) as u64;
         let most = (self.messages / a_symbol).clamp(1, u64::from(u32::MAX));
@@ -511,21 +511,21 @@ pub enum ScenarioError {
     /// A side of a book could not hold its orders.
     #[error("{got} orders at most on a side of a book: there must be {FEWEST_ORDERS} to {MOST_ORDERS}")]
     Orders {
-        /// The most asked for.
+        /// The most requested.
         got: u32,
     },
     /// The window is empty or longer than the day.
     #[error("order flow from {start_ns} ns to {end_ns} ns after midnight: must be a time of one day")]
     Window {
-        /// The start asked for.
+        /// The start requested.
         start_ns: u64,
-        /// The end asked for.
+        /// The end requested.
         end_ns: u64,
     },
     /// The day is beyond the range of the protocols' times.
     #[error("midnight {got} ns is beyond the year 2262")]
     Midnight {
-        /// The midnight asked for.
+        /// The midnight requested.
         got: u64,
     },
     /// A burst lies outside the window, or its rate is 0 or above one message a nanosecond.
@@ -539,7 +539,7 @@ pub enum ScenarioError {
     /// Too many micro bursts.
     #[error("{got} micro bursts are over the limit of 1,000,000")]
     MicroBursts {
-        /// Micro bursts asked for.
+        /// Micro bursts requested.
         got: u32,
     },
     /// More faults than packets.
@@ -551,13 +551,13 @@ pub enum ScenarioError {
     /// Too many halts.
     #[error("{got} halts are over the limit of 10,000")]
     Halts {
-        /// Halts asked for.
+        /// Halts requested.
         got: u32,
     },
     /// Heartbeats closer than a millisecond.
     #[error("a heartbeat every {got} ns: must be 0 or at least 1,000,000")]
     Heartbeat {
-        /// The interval asked for.
+        /// The interval requested.
         got: u64,
     },
     /// Packet hold, line B's skew or the heartbeat's interval is longer than a day.

@@ -1,7 +1,7 @@
 //! When things happen: the U-shaped day with clusters, and bursts of given rates.
 //!
 //! Two streams of arrivals, each in order of time, are merged. The day is cut into bins with a fixed number of arrivals
-//! each, so a session has the number of messages that was asked for. Memory: 8 bytes for each second.
+//! each, so a session has the requested number of messages. Memory: 8 bytes for each second.
 
 use crate::random::Random;
 use crate::scenario::{Burst, CLOSE_NS, MINUTE_NS, OPEN_NS, SECOND_NS, Scenario};

@@ -14,7 +14,7 @@ use crate::scenario::{HOUR_NS, MINUTE_NS, SECOND_NS, Scenario, VenueKind};
 pub(crate) enum Step {
     /// A phase, by its ITCH letter.
     System(u8),
-    /// All that is told of a symbol; symbols from this number on are new issues, halted until their auction.
+    /// All messages about a symbol before the day; symbols from this number on are new issues, halted until their auction.
     Directory {
         first_new_issue: u32,
     },
@@ -181,7 +181,7 @@ fn start_of_day(writer: &mut Writer<'_>, kind: VenueKind) {
     writer.add(before_flow_ns, Step::System(b'S'), 0);
 }
 
-/// Start and end of market hours and system hours. What lies before the order flow is told at its start.
+/// Start and end of market hours and system hours. Phases before the order flow are sent at its start.
 fn phases(writer: &mut Writer<'_>) {
     let (start_ns, end_ns) = (writer.scenario.start_ns, writer.scenario.end_ns);
     let before_flow_ns = start_ns.saturating_sub(1);

@@ -174,7 +174,7 @@ fn the_same_seed_gives_the_same_bytes_everywhere() {
     assert_eq!((hash(&raw), hash(&files[0])), (GOLDEN_RAW, GOLDEN_CAPTURE));
 }
 
-/// These change when the generator's output does, which the changelog must tell: others compare runs by seed.
+/// These change when the generator's output does, which the changelog must mention: users compare runs by seed.
 const GOLDEN_RAW: u64 = 0xFEDB_6ED1_9971_9164;
 const GOLDEN_CAPTURE: u64 = 0xBBC2_CC26_698A_FDD6;
 

@@ -1,4 +1,4 @@
-//! Graphs of built-in stages, built in code or by whoever reads a configuration.
+//! Graphs of built-in stages, built in code or by a reader of a configuration file.
 //!
 //! A stage brings its own ports ([`Spec::kind`]), so a graph is named stages and joins between them:
 //!
@@ -120,7 +120,7 @@ pub enum OpenError {
         /// Why.
         error: StageError,
     },
-    /// The process was [asked to stop](tapeworks_packet::stop).
+    /// A [stop of the process was requested](tapeworks_packet::stop).
     #[error("stopped before the flow began; nothing was read or written")]
     Stopped,
 }
@@ -211,7 +211,7 @@ impl Flow {
         faults
     }
 
-    /// Too much memory: told at the largest ring, which is what to look at first.
+    /// Too much memory: reported at the largest ring.
     fn memory_fault(&self) -> Option<Fault> {
         let plan = self.graph.plan();
         let bytes = plan.bytes(self.packet_bytes);
@@ -229,8 +229,8 @@ impl Flow {
         Some(Fault { place: largest.map_or(Place::Graph, Place::Edge), text })
     }
 
-    /// Opens its stages. Readers come first, so that a missing input leaves no output behind. Ends soon after the process was
-    /// asked to stop: outputs that were begun are removed.
+    /// Opens its stages. Readers come first, so that a missing input leaves no output behind. Ends soon after a stop of the process was
+    /// requested: outputs that were begun are removed.
     ///
     /// # Errors
     /// [`OpenError`]. The flow is to have no [faults](Self::faults).

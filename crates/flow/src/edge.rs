@@ -6,7 +6,7 @@
 //! Where several edges lead into one stage, each is a ring of its own, and the thread behind polls them in turn. A ring
 //! that several producers share would have them all write one counter: each claim takes that line away from the core that
 //! had it, some 50 to 100 ns under contention, for every packet or batch, and the consumer waits for the slowest claim. Rings
-//! of one producer each share nothing, and looking at an empty one costs a load from a line that nobody has changed.
+//! of one producer each share nothing, and looking at an empty one costs a load from a line that no other core has changed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,7 +25,7 @@ use crate::queue::{self, BlockingQueue};
 /// The longest that a thread sleeps at a queue before it looks whether the run shall end.
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 
-/// Counts of an edge; written by its ends, read by whoever watches.
+/// Counts of an edge; written by its ends, read by a watching thread.
 #[derive(Debug, Default)]
 pub(crate) struct EdgeCounters {
     /// Packets that the stage before had for it.
@@ -34,7 +34,7 @@ pub(crate) struct EdgeCounters {
     pub(crate) delivered: AtomicU64,
     /// Packets for which there was no room.
     pub(crate) full: AtomicU64,
-    /// Packets that nobody was there for any more.
+    /// Packets abandoned because the thread behind had ended.
     pub(crate) abandoned: AtomicU64,
     /// The most packets that it was seen to hold.
     pub(crate) most: AtomicU64,
@@ -81,7 +81,7 @@ impl Waiter {
         }
     }
 
-    /// For an end that nobody wakes: parking becomes backing off.
+    /// For an end that no other thread wakes: parking becomes backing off.
     pub(crate) fn unwoken(wait: Wait) -> Self {
         Self::new(if wait == Wait::Park { Wait::Backoff } else { wait })
     }
@@ -209,7 +209,7 @@ pub(crate) fn make(
 enum Put {
     Done,
     Full,
-    /// Nobody is behind; so many packets were lost in the try.
+    /// The thread behind has ended; so many packets were lost in the try.
     Gone(usize),
 }
 
@@ -232,7 +232,7 @@ impl Producing {
                     if items.len() == 0 {
                         return Put::Done;
                     }
-                    // The look at who is behind tells whether anybody is there at all.
+                    // The try shows whether a consumer is left.
                     return match producer.try_publish(|slot| *slot = items.next()) {
                         Ok(_) => continue,
                         Err(disruptor::PublishError::Full) => Put::Full,
@@ -246,7 +246,7 @@ impl Producing {
             Self::Queue(queue) => {
                 for packet in items.by_ref() {
                     let Err(packet) = queue.try_push(packet) else { continue };
-                    // Whoever makes room may be asleep elsewhere, with other edges to look after.
+                    // The thread that makes room may be asleep at another of its edges.
                     wake();
                     if queue.push(packet).is_err() {
                         return Put::Gone(1);
@@ -336,7 +336,7 @@ pub(crate) enum Received {
     Ended,
 }
 
-/// A packet from another core. Its head is asked for at once, to be written: whoever lets it go counts there.
+/// A packet from another core. Its head is prefetched at once, to be written: the release of the packet counts there.
 fn arrived(packet: Packet) -> Passing {
     prefetch::write_ahead(packet.description());
     Passing::new(packet)
@@ -344,7 +344,7 @@ fn arrived(packet: Packet) -> Passing {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        // A thread that panicked must not leave the one before it asleep; rings tell by themselves.
+        // A thread that panicked must not leave the one before it asleep; rings wake it by themselves.
         if let Consuming::Queue(queue) = &self.consuming {
             queue.close();
         }

@@ -1,10 +1,10 @@
 //! A graph of packet stages: what there is, what is joined to what and how, and whether that can run.
 //!
-//! The description is typed and knows nothing of files: whoever reads a configuration makes a [`Graph`] and asks
+//! The description is typed and independent of files: a reader of a configuration makes a [`Graph`] and checks
 //! [`Graph::faults`]. The [`runner`](crate::runner) runs one that has none.
 //!
 //! Stages that are joined by [`EdgeKind::Inline`] edges share a thread; every other edge is a ring or queue between
-//! two threads. [`Graph::threads`] tells who shares with whom. Edges carry packets in order; where several lead into one
+//! two threads. [`Graph::threads`] gives the stages of each thread. Edges carry packets in order; where several lead into one
 //! stage, the order between them is undefined.
 
 pub mod draw;

@@ -29,7 +29,7 @@ use tapeworks_packet::pool::Packet;
 
 use tapeworks_stage::{Sink, Stage};
 
-/// A packet in a batch. The stage takes it out, because a batch is lent and a packet is owned: whoever is the only
+/// A packet in a batch. The stage takes it out, because a batch is lent and a packet is owned: its only
 /// holder may rewrite it without a copy.
 #[derive(Default)]
 pub struct Passing(Cell<Option<Packet>>);
@@ -100,7 +100,7 @@ pub enum Reason {
     QueueFull,
     /// The kernel would not send it: it is shorter than its headers, or a firewall forbids it.
     Refused,
-    /// Its time is after 2106, the last that a pcap file can tell.
+    /// Its time is after 2106, the last that a pcap file can hold.
     TimeRange,
     /// The stage put it to an output that it does not have: a defect of the stage, which ends the run.
     NoPort,
@@ -272,7 +272,7 @@ impl Outbox {
         self.items.drain(..)
     }
 
-    /// Packets that a reader met, or heard of, and could not take into buffers.
+    /// Packets that a reader found, or that the kernel counted, and that did not go into buffers.
     pub fn drop_unread(&mut self, reason: Reason, count: u64) {
         self.unread[reason as usize] += count;
     }
@@ -333,10 +333,10 @@ pub trait Reader: Send {
     /// Why there will be no more; what came before has been put out.
     fn poll(&mut self, most: usize, now_ns: u64, outbox: &mut Outbox) -> Result<Polled, StageError>;
 
-    /// It will not be polled any more: what is still to be told of drops goes into the outbox.
+    /// It will not be polled any more: counts of drops not yet reported go into the outbox.
     fn finish(&mut self, _outbox: &mut Outbox) {}
 
-    /// Whether there may be packets to poll: cheap, for whoever waits.
+    /// Whether there may be packets to poll: cheap, for a thread that waits.
     fn is_ready(&mut self, _now_ns: u64) -> bool {
         true
     }

@@ -3,7 +3,7 @@
 //! This is what most pipelines are made of, and it is here to be compared with: any number of producers and consumers,
 //! first in, first out, a full queue makes producers sleep and an empty one consumers.
 //!
-//! Cost: each operation takes the lock, some 20 ns if nobody else wants it and a few hundred to some thousand if somebody
+//! Cost: each operation takes the lock, some 20 ns if no other thread holds it and a few hundred to some thousand if one
 //! does; one that finds the other side asleep calls the kernel to wake it. Nothing is allocated after the start.
 
 use std::collections::VecDeque;

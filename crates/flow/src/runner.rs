@@ -19,7 +19,7 @@
 //! particular order; with a batch of one and inline edges only, in the order in which they came in.
 //!
 //! # The end
-//! A reader ends by itself or when [`Control::stop`] is asked for; then each thread drains what leads into it, finishes
+//! A reader ends by itself or when [`Control::stop`] requests it; then each thread drains what leads into it, finishes
 //! its stages (files get their names) and closes what leads out of it. A stage that fails ends the run in the same way: it
 //! drops what still comes, counted as [`Reason::Failed`], so that the counts stay right.
 
@@ -35,10 +35,10 @@ use crate::edge::{self, EdgeCounters, Making, Received, Receiver, Sender, Waiter
 use crate::graph::{EdgeKind, Fault, Faults, Graph, MAX_PORTS, Place};
 use crate::packets::{Note, Outbox, PacketStage, Passing, Polled, Reader, Reason, Routed, StageError, To};
 
-/// The longest latency that is told apart, in ns: what takes longer is counted as this.
+/// The longest latency that is recorded, in ns: a longer one is counted as this.
 const LONGEST_LATENCY_NS: u64 = 3_600_000_000_000;
 
-/// How often a writer tells its latencies while it runs, in ns: a walk over the histogram, some microseconds.
+/// How often a writer reports its latencies while it runs, in ns: a walk over the histogram, some microseconds.
 const LATENCY_TICK_NS: u64 = 500_000_000;
 
 /// A stage of the graph, ready to run.
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Part {
     }
 }
 
-/// Counts of a stage; written by its thread, read by whoever watches.
+/// Counts of a stage; written by its thread, read by a watching thread.
 #[derive(Debug, Default)]
 struct NodeCounters {
     taken: AtomicU64,
@@ -109,7 +109,7 @@ pub struct NodeCounts {
     pub dropped: [u64; Reason::ALL.len()],
     /// What was noticed, by [`Note`] in the order of [`Note::ALL`].
     pub notes: [u64; Note::ALL.len()],
-    /// Of a writer, the median and the 99th percentile of the latency since the start, told twice a second while it
+    /// Of a writer, the median and the 99th percentile of the latency since the start, reported twice a second while it
     /// writes; 0 before.
     pub latency_ns: [u64; 2],
 }
@@ -135,7 +135,7 @@ pub struct EdgeCounts {
     pub delivered: u64,
     /// Packets for which there was no room.
     pub full: u64,
-    /// Packets that nobody was there for any more.
+    /// Packets abandoned because the thread behind had ended.
     pub abandoned: u64,
     /// The most packets that the stage behind found in it.
     pub most: u64,
@@ -201,7 +201,7 @@ impl Control {
         self.shared.stop();
     }
 
-    /// Whether the run is ending before its readers have: somebody asked for it, or a stage failed.
+    /// Whether the run is ending before its readers have: a stop was requested, or a stage failed.
     pub fn is_stopping(&self) -> bool {
         self.shared.is_stopping.load(Ordering::Relaxed)
     }
@@ -252,7 +252,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// A stage put a packet to an output that it does not have: a defect of the stage, told once.
+    /// A stage put a packet to an output that it does not have: a defect of the stage, reported once.
     #[cold]
     fn lose(&self, node: usize, port: u8, ports: usize) {
         let counter = &self.nodes[node].dropped[Reason::NoPort as usize];
@@ -283,7 +283,7 @@ struct Seat {
     ports: Vec<Vec<Target>>,
     /// From entering the process to being consumed here; writers only.
     latency_ns: Option<Histogram<u64>>,
-    /// When it was last told to whoever watches.
+    /// When it was last reported.
     latency_told_ns: u64,
 }
 

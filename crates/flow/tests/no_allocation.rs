@@ -154,7 +154,7 @@ fn memory_follows_what_can_be_in_flight_and_not_the_square_of_the_stages() {
         let taken = (allocated_bytes() - before) as usize;
         let told = plan.bytes(PACKET_BYTES);
         assert!(taken <= most, "{rewriters} {kind:?}: {taken} bytes");
-        // What is told is what is taken, but for what each stage and ring has besides.
+        // The memory reported is the memory taken, except for the fixed part of each stage and ring.
         let besides = rewriters * 12 * 1024;
         assert!(told.abs_diff(taken) <= besides, "{rewriters} {kind:?}: {told} bytes told, {taken} taken");
         std::thread::scope(|scope| {

@@ -18,11 +18,7 @@ pub struct IoTask(pub(crate) Work);
 
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// The segments in their order.
-    Sync {
-        segments: Vec<Unsynced>,
-        sync_file: fn(&File) -> io::Result<()>,
-    },
+    Sync(Unsynced),
     Remove {
         folder: PathBuf,
         keep_bytes: u64,
@@ -34,7 +30,7 @@ pub(crate) enum Work {
     },
 }
 
-/// Records of one segment of which the disk was not yet asked to keep them.
+/// Records of a segment that the disk may not have.
 #[derive(Debug)]
 pub(crate) struct Unsynced {
     pub(crate) file: Arc<File>,
@@ -42,11 +38,12 @@ pub(crate) struct Unsynced {
     pub(crate) records: Range<u64>,
     /// Where the disk may not have the segment's name yet.
     pub(crate) folder: Option<PathBuf>,
+    pub(crate) sync_file: fn(&File) -> io::Result<()>,
 }
 
 impl Unsynced {
-    fn sync(&self, sync_file: fn(&File) -> io::Result<()>) -> Result<(), JournalError> {
-        sync_file(&self.file).map_err(failed(&self.path, "cannot be synced"))?;
+    fn sync(&self) -> Result<(), JournalError> {
+        (self.sync_file)(&self.file).map_err(failed(&self.path, "cannot be synced"))?;
         self.folder
             .as_ref()
             .map_or(Ok(()), |folder| sync_folder(folder).map_err(failed(folder, "cannot be synced")))
@@ -100,31 +97,19 @@ pub struct Finished(pub(crate) Outcome);
 
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    Synced(Vec<Synced>),
+    Synced { unsynced: Unsynced, result: Result<(), JournalError> },
     Removed { segments: u64, result: Result<(), JournalError> },
     Prepared(Result<Prepared, JournalError>),
-}
-
-#[derive(Debug)]
-pub(crate) struct Synced {
-    pub(crate) path: PathBuf,
-    pub(crate) records: Range<u64>,
-    pub(crate) result: Result<(), JournalError>,
 }
 
 impl IoTask {
     /// Does it, and waits for the disk.
     pub fn run(self) -> Finished {
         Finished(match self.0 {
-            Work::Sync { segments, sync_file } => Outcome::Synced(
-                segments
-                    .into_iter()
-                    .map(|segment| {
-                        let result = segment.sync(sync_file);
-                        Synced { path: segment.path, records: segment.records, result }
-                    })
-                    .collect(),
-            ),
+            Work::Sync(unsynced) => {
+                let result = unsynced.sync();
+                Outcome::Synced { unsynced, result }
+            }
             Work::Remove { folder, keep_bytes, needed_from } => {
                 let mut segments = 0;
                 let result = remove_oldest(&folder, keep_bytes, needed_from, &mut segments);
@@ -139,8 +124,7 @@ impl Finished {
     /// Why it was not done.
     pub fn error(&self) -> Option<&JournalError> {
         match &self.0 {
-            Outcome::Synced(segments) => segments.iter().find_map(|segment| segment.result.as_ref().err()),
-            Outcome::Removed { result, .. } => result.as_ref().err(),
+            Outcome::Synced { result, .. } | Outcome::Removed { result, .. } => result.as_ref().err(),
             Outcome::Prepared(result) => result.as_ref().err(),
         }
     }

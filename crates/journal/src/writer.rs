@@ -12,7 +12,7 @@ use crate::format::{
     BUFFER_BYTES, Head, LOST, MAX_PAYLOAD_BYTES, NUMBERED, RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES,
     SegmentHeader,
 };
-use crate::io_task::{Finished, IoTask, Outcome, Prepared, Synced, Unsynced, Work, reserve};
+use crate::io_task::{Finished, IoTask, Outcome, Prepared, Unsynced, Work, reserve};
 use crate::scan::{scan, torn_bytes};
 
 /// How a journal is written.
@@ -53,12 +53,8 @@ pub struct JournalWriter {
     segment: Option<(PathBuf, Arc<File>)>,
     /// Where the buffer goes in the segment.
     offset: u64,
-    /// The number of its first record.
-    first: u64,
     /// Whether the disk may not have the name of the segment.
     is_name_unsynced: bool,
-    /// Records of earlier segments that the disk was not asked for yet.
-    unsynced: Vec<Unsynced>,
     /// Bytes of the segment.
     reserved_bytes: u64,
     buffer: Vec<u8>,
@@ -141,9 +137,7 @@ impl JournalWriter {
             _lock: lock,
             segment: None,
             offset: 0,
-            first: 0,
             is_name_unsynced: false,
-            unsynced: Vec::new(),
             reserved_bytes: 0,
             buffer: Vec::with_capacity(BUFFER_BYTES + MAX_PAYLOAD_BYTES),
             next: 0,
@@ -222,7 +216,7 @@ impl JournalWriter {
             reserve(&file, path, bytes)?;
             file.sync_data().map_err(failed(path, "cannot be synced"))?;
         }
-        (self.offset, self.reserved_bytes, self.first) = (tail.offset, bytes, *first);
+        (self.offset, self.reserved_bytes) = (tail.offset, bytes);
         self.is_over = is_damaged || !matches!(head, Head::Sound(_));
         self.segment = Some((path.clone(), Arc::new(file)));
         Ok(opened)
@@ -412,21 +406,16 @@ impl JournalWriter {
     /// A disk that fails.
     pub fn begin_sync(&mut self) -> Result<Option<IoTask>, JournalError> {
         self.flush()?;
-        let mut segments = std::mem::take(&mut self.unsynced);
-        segments.extend(self.unsynced_of_segment());
-        self.is_name_unsynced &= segments.is_empty();
-        Ok((!segments.is_empty()).then_some(IoTask(Work::Sync { segments, sync_file: self.sync_file })))
-    }
-
-    /// What the disk does not have of the segment.
-    fn unsynced_of_segment(&self) -> Option<Unsynced> {
-        let (path, file) = self.segment.as_ref().filter(|_| self.synced < self.next)?;
-        Some(Unsynced {
-            file: Arc::clone(file),
-            path: path.clone(),
-            records: self.synced.max(self.first)..self.next,
-            folder: self.is_name_unsynced.then(|| self.folder.clone()),
-        })
+        let segment = self.segment.as_ref().filter(|_| self.synced < self.next);
+        Ok(segment.map(|(path, file)| {
+            IoTask(Work::Sync(Unsynced {
+                file: Arc::clone(file),
+                path: path.clone(),
+                records: self.synced..self.next,
+                folder: self.is_name_unsynced.then(|| self.folder.clone()),
+                sync_file: self.sync_file,
+            }))
+        }))
     }
 
     /// From now on another thread waits for the disk: segments that are too many are removed only by
@@ -466,18 +455,17 @@ impl JournalWriter {
     /// [`JournalWriter::take_trouble`].
     pub fn finish(&mut self, finished: Finished) -> Result<(), JournalError> {
         match finished.0 {
-            Outcome::Synced(segments) => {
-                let mut all = Ok(());
-                for Synced { path, records, result } in segments {
-                    self.synced = self.synced.max(records.end);
-                    if result.is_err() {
-                        self.in_doubt += records.end.saturating_sub(records.start.max(self.doubted));
-                        self.doubted = self.doubted.max(records.end);
-                        self.is_over |= self.segment.as_ref().is_some_and(|(current, _)| *current == path);
-                    }
-                    all = all.and(result);
+            Outcome::Synced { unsynced: Unsynced { path, records, folder, .. }, result } => {
+                self.synced = self.synced.max(records.end);
+                let is_current = self.segment.as_ref().is_some_and(|(current, _)| *current == path);
+                if result.is_err() {
+                    self.in_doubt += records.end.saturating_sub(records.start.max(self.doubted));
+                    self.doubted = self.doubted.max(records.end);
+                    self.is_over |= is_current;
+                } else if is_current && folder.is_some() {
+                    self.is_name_unsynced = false;
                 }
-                all
+                result
             }
             Outcome::Removed { segments, result } => {
                 self.removed_segments += segments;
@@ -501,23 +489,17 @@ impl JournalWriter {
 
     #[cold]
     fn begin_segment(&mut self, time: u64, room: u64) -> Result<(), JournalError> {
-        // Whole before its successor is there: a reader takes a successor for the end.
+        // Whole before its successor is there, for readers and on the disk: both take a successor for the end.
         self.flush()?;
+        if let Err(error) = self.sync() {
+            // What is in doubt is counted; it would be no less so without a successor.
+            self.trouble = Some(error);
+        }
         let path = segment_path(&self.folder, self.next);
         let (file, bytes) = match self.take_next_segment(&path, time, room) {
-            Some(made) => {
-                // The next sync begins with what the disk does not have of this one.
-                self.unsynced.extend(self.unsynced_of_segment());
-                self.is_name_unsynced = true;
-                made
-            }
+            Some(made) => made,
             None => {
-                if let Err(error) = self.sync() {
-                    // What is in doubt is counted; it would be no less so without a successor.
-                    self.trouble = Some(error);
-                }
                 let bytes = self.options.segment_bytes.max(SEGMENT_HEADER_BYTES + room);
-                self.is_name_unsynced = false;
                 match self.make_segment(&path, bytes, time) {
                     Ok(file) => (file, bytes),
                     Err(error) => {
@@ -529,8 +511,7 @@ impl JournalWriter {
             }
         };
         self.segment = Some((path, Arc::new(file)));
-        (self.offset, self.first) = (SEGMENT_HEADER_BYTES, self.next);
-        self.reserved_bytes = bytes;
+        (self.offset, self.reserved_bytes) = (SEGMENT_HEADER_BYTES, bytes);
         (self.is_over, self.has_begun, self.wants_next) = (false, true, self.leaves_waiting);
         if !self.leaves_waiting
             && let Some(removal) = self.begin_removal()
@@ -542,6 +523,7 @@ impl JournalWriter {
 
     /// The file that was made ahead, as the segment at `path`, when there is one and it has the room.
     fn take_next_segment(&mut self, path: &Path, time: u64, room: u64) -> Option<(File, u64)> {
+        self.is_name_unsynced = false;
         let Prepared { path: from, file, bytes } = self.next_segment.take()?;
         let header = SegmentHeader { first: self.next, time }.encode();
         let is_taken = bytes >= SEGMENT_HEADER_BYTES + room
@@ -552,6 +534,8 @@ impl JournalWriter {
             // The segment is made as if none had been: that reports why, if it fails too.
             let _gone_anyway = fs::remove_file(&from);
         }
+        // The header and the name come to the disk with the first record that is synced.
+        self.is_name_unsynced = is_taken;
         is_taken.then_some((file, bytes))
     }
 
@@ -716,7 +700,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_was_made_ahead_begins_without_waiting_for_the_disk() {
+    fn a_segment_that_was_made_ahead_takes_the_place_of_one_that_is_full() {
         let folder = tempfile::tempdir().unwrap();
         let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
         let next_path = writer.next_path();
@@ -727,36 +711,41 @@ mod tests {
         assert!(writer.begin_next_segment().is_none(), "it is being made");
         writer.finish(std::thread::spawn(|| making.run()).join().unwrap()).unwrap();
         assert_eq!((segment_starts(folder.path()).unwrap(), next_path.exists()), (vec![0], true));
-        // No sync would succeed, and none is called for.
-        writer.sync_file = refuse;
         append(&mut writer, 8, 0);
         assert_eq!((segment_starts(folder.path()).unwrap(), next_path.exists()), (vec![0, 9], false));
-        assert_eq!((writer.in_doubt(), writer.is_over, writer.take_trouble().is_some()), (0, false, false));
-        // Of both segments, each record once.
+        assert!(writer.is_name_unsynced && writer.synced == 9, "its predecessor is whole on the disk");
+        // The disk must have the name too: a task that did not get it leaves that to the next.
+        let first = writer.begin_sync().unwrap().unwrap();
+        let second = writer.begin_sync().unwrap().unwrap();
+        writer.finish(first.run()).unwrap();
+        assert!(!writer.is_name_unsynced);
+        writer.finish(second.run()).unwrap();
+        writer.sync_file = refuse;
+        append(&mut writer, 1, 0);
         writer.sync().unwrap_err();
-        assert_eq!((writer.in_doubt(), writer.is_over), (11, true));
+        assert_eq!((writer.in_doubt(), writer.is_over), (1, true));
         // Not made ahead in time: it is made when it is needed, and synced. Only one task makes the file.
         writer.sync_file = File::sync_all;
         let making = writer.begin_next_segment().unwrap();
         append(&mut writer, 2, 0);
-        assert_eq!(segment_starts(folder.path()).unwrap(), [0, 9, 11]);
+        assert_eq!(segment_starts(folder.path()).unwrap(), [0, 9, 12]);
         assert!(writer.begin_next_segment().is_none());
         writer.finish(making.run()).unwrap();
         assert!(writer.begin_next_segment().is_none(), "it is there");
         append(&mut writer, 9, 0);
-        assert_eq!(segment_starts(folder.path()).unwrap(), [0, 9, 11, 20]);
+        assert_eq!(segment_starts(folder.path()).unwrap(), [0, 9, 12, 21]);
         let made = writer_task(&mut writer);
         writer.finish(made).unwrap();
         append(&mut writer, 12, 0);
         writer.sync().unwrap();
-        assert_eq!((writer.in_doubt(), writer.next_number()), (11, 34));
+        assert_eq!((writer.in_doubt(), writer.next_number()), (1, 35));
         drop(writer);
         assert!(!next_path.exists());
         assert_eq!(verify(folder.path(), || true).unwrap().damage, []);
         // Left by a process that was killed.
         fs::write(&next_path, [1; 100]).unwrap();
         let (_writer, opened) = JournalWriter::open(folder.path(), SMALL).unwrap();
-        assert_eq!((opened.next, next_path.exists()), (34, false));
+        assert_eq!((opened.next, next_path.exists()), (35, false));
     }
 
     fn writer_task(writer: &mut JournalWriter) -> Finished {

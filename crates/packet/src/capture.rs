@@ -1,7 +1,7 @@
 //! Capture files: pcap (draft-ietf-opsawg-pcap) and pcapng (draft-ietf-opsawg-pcapng), read and written.
 //!
-//! [`CaptureReader`] hands out one packet at a time, as a slice of the mapped file or of the stream's buffer. Which
-//! format it is, and how it is compressed, is told by the first bytes. [`Writer`] writes either format.
+//! [`CaptureReader`] hands out one packet at a time, as a slice of the mapped file or of the stream's buffer. The
+//! first bytes determine the format and the compression. [`Writer`] writes either format.
 //!
 //! Cost of a packet from a mapped file: its record's header is read once (16 bytes, in pcapng 28), with no copy and
 //! no allocation; the packet's own bytes are not touched. Most of the time
@@ -49,7 +49,7 @@ impl FileKind {
     }
 }
 
-/// Tells what kind of file lies at `path`, looking through gzip and zstd.
+/// Finds what kind of file lies at `path`, looking through gzip and zstd.
 ///
 /// # Errors
 /// As [`ByteSource::open`], and [`CaptureError::Decompress`] if not even the first bytes can be decompressed.
@@ -110,7 +110,7 @@ enum Step {
     Packet(Record),
     /// So many bytes that hold no packet; they may reach beyond the window.
     Skip(u64),
-    /// At least so many bytes, more than were shown, are needed to tell.
+    /// At least so many bytes, more than were given, are needed to decide.
     More(usize),
 }
 

@@ -47,7 +47,7 @@ pub enum CaptureError {
         /// What the operating system said.
         cause: io::Error,
     },
-    /// The process was [asked to stop](crate::stop) while it waited for the other end of a pipe.
+    /// A [stop of the process was requested](crate::stop) while it waited for the other end of a pipe.
     #[error("{file}: stopped waiting for it")]
     Stopped {
         /// The file as the caller named it.

@@ -2,7 +2,7 @@
 //! raw ITCH files are such ("BinaryFILE").
 //!
 //! [`FramedReader`] hands out [`Batch`]es: windows over many messages, so that a decoder can look ahead in them
-//! (decode all, prefetch all, then apply). The framing is walked once, by whoever iterates the batch: a message
+//! (decode all, prefetch all, then apply). The framing is walked once, by the iterator of the batch: a message
 //! costs the latency of one load from the first-level cache and what hangs on it, and its share of the map's page
 //! faults (`walk` in `cargo xtask bench itch`). From a mapped file nothing is copied.
 

@@ -14,7 +14,7 @@
 //! | [`new_file`] | makes a file that gets its name when it is whole, one run at a time |
 //! | [`stop`] | ends what waits for a pipe |
 //!
-//! Nothing here knows of an exchange's protocol. Nothing allocates per packet, apart from out-of-order TCP segments.
+//! Nothing here depends on an exchange's protocol. Nothing allocates per packet, apart from out-of-order TCP segments.
 //!
 //! ```no_run
 //! use std::path::Path;

@@ -8,7 +8,7 @@
 //! | [`Sender`] | UDP payloads to an address, or whole frames out of an interface | `sendmmsg` | |
 //!
 //! None of them starts a thread, none blocks but a [`Sender`] whose socket is full, and after the opening nothing is
-//! allocated but the messages of errors. What the kernel drops is counted by the kernel and told here.
+//! allocated but the messages of errors. The kernel counts what it drops; the receivers return its counts.
 
 mod interface;
 mod messages;

@@ -118,7 +118,7 @@ impl fmt::Display for Layer {
     }
 }
 
-/// Why a packet gives no datagram. [`HeaderError::is_malformed`] tells damage from sound packets of another kind.
+/// Why a packet gives no datagram. [`HeaderError::is_malformed`] distinguishes damage from sound packets of another kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {

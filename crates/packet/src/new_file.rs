@@ -138,7 +138,7 @@ impl Write for Handle {
 }
 
 impl Handle {
-    /// Standard output. A pipe whose reader does not read is left when the process is [asked to stop](crate::stop).
+    /// Standard output. A pipe whose reader does not read is left when a [stop of the process is requested](crate::stop).
     ///
     /// # Errors
     /// What the system says of a standard output that is closed.
@@ -172,7 +172,7 @@ const fn is_pipe(_file: &File) -> bool {
     false
 }
 
-/// What is told of something that a dead run left: its name, and the name that it is kept under; `None` if it is removed.
+/// Reports a file that a dead run left: its name, and the name that it is kept under; `None` if it is removed.
 type ReportLeftover = fn(partial: &Path, kept: Option<&Path>);
 
 static REPORT_LEFTOVER: OnceLock<ReportLeftover> = OnceLock::new();
@@ -228,7 +228,7 @@ pub fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// What a file is told with that cannot be made at `path`, by what is there now.
+/// Why a file cannot be made at `path`, by what is there now.
 ///
 /// # Errors
 /// [`NewFileError::Exists`], [`NewFileError::IsFolder`], [`NewFileError::Link`].
@@ -320,7 +320,7 @@ fn open_special(path: &Path) -> io::Result<File> {
         use std::os::unix::fs::OpenOptionsExt as _;
 
         loop {
-            // Until there is a reader, the open fails; a blocking one would not hear a request to stop.
+            // Until there is a reader, the open fails; a blocking one would not end at a request to stop.
             match OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(path) {
                 Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
                     if stop::is_requested() {
@@ -404,7 +404,7 @@ impl NewFile {
                 continue;
             }
             if file.metadata().map_err(create)?.len() > 0 {
-                // Without locks (some network file systems) nobody can tell whether its run is dead.
+                // Without locks (some network file systems) it is unknown whether its run is dead.
                 if !is_locked {
                     return Err(busy());
                 }
@@ -480,7 +480,7 @@ impl NewFile {
         }
     }
 
-    /// Leaves the partial file where it is when this is dropped, and tells its name.
+    /// Leaves the partial file where it is when this is dropped, and returns its name.
     pub fn keep(&mut self) -> Option<&Path> {
         self.is_kept = true;
         self.partial.as_deref()
@@ -528,7 +528,7 @@ impl Drop for NewFile {
         if let Some(partial) = self.partial.as_deref().filter(|_| !self.is_kept)
             && is_named(&self.file, partial)
         {
-            // Who drops it unfinished has an error to tell already.
+            // A caller that drops it unfinished has an error to report already.
             let _left_behind_at_worst = fs::remove_file(partial);
         }
     }

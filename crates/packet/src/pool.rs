@@ -5,7 +5,7 @@
 //! how a packet goes to several consumers; bytes are copied only when somebody who is not the only holder wants to change
 //! them ([`Packet::make_unique`]), into a slot of that somebody's own pool.
 //!
-//! There is no list of free slots. A slot is free when nobody holds it, and the owner looks for one in ring order: packets
+//! There is no list of free slots. A slot is free when it has no holder, and the owner looks for one in ring order: packets
 //! are let go roughly in the order in which they came, so the next slot is nearly always free. That is why a release on
 //! another core costs no more than its own count, and why nothing but the slot's own line is shared between cores.
 //!
@@ -109,7 +109,7 @@ impl Block {
     /// Settles `count` slots; frees the memory when they were the last.
     ///
     /// # Safety
-    /// `block` is alive, each slot is settled once, after the pool has gone, and nobody uses a settled slot again.
+    /// `block` is alive, each slot is settled once, after the pool has gone, and a settled slot is not used again.
     unsafe fn release(block: *const Self, count: usize) {
         // SAFETY: as the caller promises, the block is alive until the last is settled.
         if unsafe { &(*block).unsettled }.fetch_sub(count, Ordering::Release) > count {
@@ -200,7 +200,7 @@ impl Pool {
             };
             let content = Content { start: 0, length: 0, description, layout: Layout::default() };
             // SAFETY: the slot lies in the allocation, is aligned (the memory to a page, the stride to the header), and
-            // nobody else knows of it.
+            // no other thread has its address.
             unsafe {
                 slot.write(Slot { holders: AtomicU32::new(0), content: UnsafeCell::new(content), block });
             }
@@ -237,7 +237,7 @@ impl Pool {
     pub fn blank(&mut self) -> Result<Blank, PoolError> {
         let slot = self.find_free()?;
         self.next = if self.next + 1 == self.slots() { 0 } else { self.next + 1 };
-        // SAFETY: slots are valid as long as the block is. Nobody but the pool's owner raises a count from zero, and that
+        // SAFETY: slots are valid as long as the block is. Only the pool's owner raises a count from zero, and that
         // is us.
         unsafe { &(*slot.as_ptr()).holders }.store(1, Ordering::Relaxed);
         Ok(Blank { packet: Packet { slot }, room: self.room })
@@ -301,7 +301,7 @@ impl Drop for Pool {
                 free += 1;
             }
         }
-        // SAFETY: the slots counted have no holder, and nobody can take one any more; one is for the pool itself.
+        // SAFETY: the slots counted have no holder, and none can be taken any more; one is for the pool itself.
         unsafe { Block::release(block, free) };
     }
 }
@@ -328,7 +328,7 @@ impl Blank {
     #[inline]
     pub fn room_mut(&mut self) -> &mut [u8] {
         // SAFETY: the room begins behind header and headroom and has this many bytes, all initialised when the pool was
-        // made; this is the slot's only handle, so nobody else reads or writes it.
+        // made; this is the slot's only handle, so no other code reads or writes it.
         unsafe {
             let first = self.packet.slot.as_ptr().cast::<u8>().add(HEADER_BYTES + HEADROOM_BYTES);
             std::slice::from_raw_parts_mut(first, self.room)
@@ -342,7 +342,7 @@ impl Blank {
         let layout = Layout::of(description.link_type, &self.room_mut()[..length]);
         // Lengths are below `MAX_CAPTURED_BYTES`, so they fit 32 bits.
         let content = Content { start: HEADROOM_BYTES as u32, length: length as u32, description, layout };
-        // SAFETY: this is the only handle, so nobody else reads or writes the content.
+        // SAFETY: this is the only handle, so no other code reads or writes the content.
         unsafe { *(*self.packet.slot.as_ptr()).content.get() = content };
         self.packet
     }
@@ -439,7 +439,7 @@ impl Packet {
         if !self.is_unique() {
             return None;
         }
-        // SAFETY: this is the only handle and it is borrowed exclusively, so nobody else reads or writes slot and
+        // SAFETY: this is the only handle and it is borrowed exclusively, so no other code reads or writes slot and
         // content; the headroom and the packet's bytes lie inside the slot and are initialised.
         unsafe {
             let content = &mut *(*self.slot.as_ptr()).content.get();
@@ -496,7 +496,7 @@ impl Packet {
 impl Clone for Packet {
     #[inline]
     fn clone(&self) -> Self {
-        // Relaxed: whoever clones holds a handle already, as with `Arc`.
+        // Relaxed: the caller holds a handle already, as with `Arc`.
         let before = self.holders().fetch_add(1, Ordering::Relaxed) & !ORPHANED;
         if before > MAX_HOLDERS {
             // Only handles that are forgotten in a loop come so far. As with `Arc`, there is no way on: the count

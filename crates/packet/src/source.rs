@@ -2,13 +2,13 @@
 //! a buffer. Both look the same to a reader: a window of bytes that can be refilled and consumed.
 //!
 //! Cost: on a mapped file [`ByteSource::fill`] is one comparison and [`ByteSource::take`] one addition; nothing is
-//! copied, and the kernel is asked for the file's length once for every 2 MiB. On a stream, bytes are decompressed
-//! once into a buffer of [`STREAM_BUFFER_BYTES`], and what a refill finds unconsumed (less than the caller asked for)
+//! copied, and a system call reads the file's length once for every 2 MiB. On a stream, bytes are decompressed
+//! once into a buffer of [`STREAM_BUFFER_BYTES`], and what a refill finds unconsumed (less than the caller requested)
 //! is moved to its front. Memory does not grow with the file.
 //!
 //! # A file that changes while it is read
 //!
-//! A mapped file belongs to whoever may write it. If another process truncates it, touching a page past its new end
+//! Other processes may write a mapped file. If one truncates it, touching a page past its new end
 //! raises SIGBUS, which ends this process. The length is looked at again for every 2 MiB, so that happens only if the
 //! truncation falls within the 2 MiB being read; one further on is an error like any other. If another process
 //! overwrites the file, the bytes change under the reader, which then reports the nonsense as it would any damaged
@@ -54,7 +54,7 @@ const MAPPED_STEP_BYTES: usize = 2 << 20;
 /// assert!(source.fill(5).starts_with(b"hello"));
 /// assert_eq!(source.take(7), b"hello, ");
 /// assert_eq!(source.position(), 7);
-/// assert_eq!(source.fill(100), b"tape"); // shorter than asked for: that is the end
+/// assert_eq!(source.fill(100), b"tape"); // shorter than requested: that is the end
 /// ```
 pub struct ByteSource {
     name: Box<str>,
@@ -204,7 +204,7 @@ impl ByteSource {
 
     /// Makes at least `min_bytes` bytes available and returns all that are, without consuming them.
     ///
-    /// A shorter answer means the end: clean, or after an error that [`ByteSource::take_failure`] then tells. A
+    /// A shorter answer means the end: clean, or after an error that [`ByteSource::take_failure`] then returns. A
     /// stream's buffer grows to `min_bytes` if need be, so the caller bounds it.
     #[inline]
     pub fn fill(&mut self, min_bytes: usize) -> &[u8] {
@@ -427,7 +427,7 @@ struct Mapped {
 impl Mapped {
     /// Moves the window's end to `end` and then some, or to the file's end, if the file still has those bytes.
     ///
-    /// Asking for the length costs a system call for every [`MAPPED_STEP_BYTES`]. Having the pages brought in by that
+    /// Reading the length costs a system call for every [`MAPPED_STEP_BYTES`]. Having the pages brought in by that
     /// call too (`MADV_POPULATE_READ`) was slower than faulting them in, by a seventh.
     fn extend(&mut self, end: usize) -> io::Result<()> {
         let end = end.max(self.present.saturating_add(MAPPED_STEP_BYTES)).min(self.map.len());

@@ -1,4 +1,4 @@
-//! Whether the process is asked to stop.
+//! The process's request to stop.
 //!
 //! A pipe whose other end does nothing blocks for ever, and a signal does not end the call. What may block so waits here
 //! instead: it looks at one flag of the process ten times a second. A program that never calls [`request`] is never
@@ -15,7 +15,7 @@ static REQUESTED: AtomicBool = AtomicBool::new(false);
 /// The longest time between two looks at the flag.
 pub const LOOK: Duration = Duration::from_millis(100);
 
-/// Asks everything that waits to stop. A signal handler may call it. Returns whether it was asked before.
+/// Requests a stop of everything that waits. A signal handler may call it. Returns whether a stop was requested before.
 pub fn request() -> bool {
     REQUESTED.swap(true, Ordering::Relaxed)
 }
@@ -42,7 +42,7 @@ pub fn is_stopped(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Stopped>())
 }
 
-/// Sleeps for `time`, less if the process is asked to stop.
+/// Sleeps for `time`, less if a stop is requested.
 pub fn sleep(time: Duration) {
     let end = std::time::Instant::now().checked_add(time);
     while !is_requested() {
@@ -67,7 +67,7 @@ pub enum For {
 /// Waits until `descriptor` is ready.
 ///
 /// # Errors
-/// [`stopped`] if the process is asked to stop before; what `poll` says.
+/// [`stopped`] if a stop is requested before; errors of `poll`.
 #[cfg(unix)]
 pub fn wait(descriptor: BorrowedFd<'_>, what: For) -> io::Result<()> {
     let events = match what {

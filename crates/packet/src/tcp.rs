@@ -143,7 +143,7 @@ impl Reassembler {
         self.counters
     }
 
-    /// Takes one datagram, in the order of capture, and reports what can be told now. UDP is passed over.
+    /// Takes one datagram, in the order of capture, and reports what is complete now. UDP is passed over.
     pub fn push(&mut self, datagram: &Datagram<'_>, mut report: impl FnMut(StreamEvent<'_>)) {
         let Transport::Tcp(header) = datagram.transport else { return };
         self.counters.segments += 1;
@@ -251,7 +251,7 @@ impl Stream {
         }
         let fresh = payload.get(behind..).unwrap_or_default();
         let offset = self.delivered + u64::try_from(ahead).unwrap_or(0);
-        // A cut segment does not tell how long it was, so its FIN stands at an unknown place.
+        // The length of a cut segment is unknown, so its FIN stands at an unknown place.
         if header.flags.contains(TcpFlags::FIN) && !truncated {
             self.end = Some(offset + fresh.len() as u64);
         }

@@ -39,7 +39,7 @@ fn read_all(source: ByteSource) -> (Vec<Owned>, Option<String>, Tally) {
                     packet.bytes.to_vec(),
                 ));
             }
-            // An error met while peeking is told there, once.
+            // An error found while peeking is returned there, once.
             Ok(None) => break peeked.err().map(|error| error.to_string()),
             Err(error) => panic!("the peek before said nothing of {error}"),
         }

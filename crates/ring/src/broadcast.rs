@@ -11,7 +11,7 @@
 //! # std::fs::create_dir_all(&folder)?;
 //! # let path = folder.join("trades");
 //! // On Linux a path below /dev/shm stays in memory.
-//! const TRADES: u64 = 1; // a number for the meaning of the words, told by both sides
+//! const TRADES: u64 = 1; // a number for the meaning of the words, given by both sides
 //! let mut writer = Writer::<[u64; 2]>::create(&path, 1024, TRADES)?;
 //! let mut reader = Reader::<[u64; 2]>::attach(&path, TRADES, Start::Newest)?;
 //! writer.publish(&[1, 100]);
@@ -33,8 +33,8 @@
 //!
 //! # The file
 //! A page of header, then the slots. The writer holds a write lock on its first byte (`F_OFD_SETLK`) as long as it lives, however
-//! it dies: that is how others tell a file in use from one left behind. They only ask for it and take none, and only who may write
-//! to the file can hold one, so a reader keeps no writer from starting. A new writer makes a new file in its place; readers of the old
+//! it dies: so others distinguish a file in use from one left behind. They only test for the lock and take none, and only a process that
+//! may write the file can hold one, so a reader keeps no writer from starting. A new writer makes a new file in its place; readers of the old
 //! one see [`Reader::is_writer_alive`] turn false and attach anew. Truncating the file while it is mapped kills its readers
 //! with a bus error, as with every mapped file: nothing but the writer should write to it.
 
@@ -59,7 +59,7 @@ pub enum Read<T> {
 #[inline(always)]
 fn write_slot(sequence: &AtomicU64, words: &[AtomicU64], item: impl Iterator<Item = u64>, number: u64) {
     sequence.store(number.wrapping_mul(2).wrapping_add(1), Ordering::Relaxed);
-    // Whoever sees one of the words sees that they are being written.
+    // A reader that sees one of the words also sees that they are being written.
     fence(Ordering::Release);
     for (word, value) in words.iter().zip(item) {
         word.store(value, Ordering::Relaxed);
@@ -89,7 +89,7 @@ fn read_slot(sequence: &AtomicU64, words: &[AtomicU64], into: &mut [u8], number:
     for (word, bytes) in words.iter().zip(into.chunks_exact_mut(8)) {
         bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
     }
-    // Whoever saw a newer word sees, behind this, that it was being written.
+    // A reader that saw a newer word sees, behind this, that it was being written.
     fence(Ordering::Acquire);
     if sequence.load(Ordering::Relaxed) == whole { Found::Item } else { Found::Overrun }
 }
@@ -143,7 +143,7 @@ mod file {
         /// Too many items.
         #[error("{capacity} items of {bytes} bytes do not fit into a file")]
         TooLarge {
-            /// Items asked for.
+            /// Items requested.
             capacity: usize,
             /// Bytes of one.
             bytes: usize,
@@ -182,13 +182,13 @@ mod file {
             path: PathBuf,
         },
         /// The file is shorter than its header says, or its header makes no sense.
-        #[error("{}: cut or damaged: {bytes} bytes, its header tells {expected}", path.display())]
+        #[error("{}: cut or damaged: {bytes} bytes, its header says {expected}", path.display())]
         Damaged {
             /// The file.
             path: PathBuf,
             /// Its bytes.
             bytes: u64,
-            /// The bytes that its header tells.
+            /// The bytes that its header says.
             expected: u64,
         },
         /// The items are of another size.
@@ -198,7 +198,7 @@ mod file {
             path: PathBuf,
             /// Bytes of its items.
             found: u64,
-            /// Bytes of the items asked for.
+            /// Bytes of the items requested.
             expected: u64,
         },
         /// The items mean something else.
@@ -208,7 +208,7 @@ mod file {
             path: PathBuf,
             /// The number that the writer gave.
             found: u64,
-            /// The number asked for.
+            /// The number requested.
             expected: u64,
         },
         /// The writer is gone: nothing new will come.
@@ -233,7 +233,7 @@ mod file {
         fn get(&self, from: usize, count: usize) -> &[AtomicU64] {
             assert!(from + count <= self.words, "inside the file");
             // SAFETY: the range lies inside the mapping (asserted), which is aligned to a page and lives as long as `self`.
-            // Whoever shares it, in this process or another, uses atomic words too, so there is no data race. A reader's
+            // Every user of it, in this process or another, uses atomic words too, so there is no data race. A reader's
             // mapping is read-only, and a reader only loads.
             unsafe { std::slice::from_raw_parts(self.map.as_mut_ptr().cast::<AtomicU64>().add(from), count) }
         }
@@ -249,8 +249,8 @@ mod file {
         1 + size_of::<T>() / 8
     }
 
-    /// A new file beside `path` that nobody else has: two writers that begin at once do not meet in it, in whatever
-    /// process or container they are.
+    /// A private new file beside `path`: two writers that begin at once never share it, whatever their
+    /// processes or containers.
     fn beside(path: &Path) -> io::Result<(PathBuf, File)> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         loop {
@@ -337,7 +337,7 @@ mod file {
             if is_write_locked(&old, ALIVE) || !try_lock(&old, SUCCESSION)? {
                 return Ok(false);
             }
-            // Whoever had the succession before has moved its own file here.
+            // The process that held the succession before has moved its own file here.
             let (opened, there) = (old.metadata()?, std::fs::metadata(path)?);
             if (opened.dev(), opened.ino()) == (there.dev(), there.ino()) {
                 std::fs::rename(new, path)?;
@@ -359,7 +359,7 @@ mod file {
 
     impl<T: FromBytes + IntoBytes + Immutable + Copy> Writer<T> {
         /// Makes the file for `capacity` items (rounded up to a power of two) in the place of what is there. `meaning` is
-        /// any number that says what the words of an item are: readers must tell the same.
+        /// any number that says what the words of an item are: readers must give the same.
         ///
         /// # Errors
         /// When the file cannot be made, or a writer that lives has it.
@@ -582,7 +582,7 @@ mod file {
             self.cursor().saturating_sub(self.next)
         }
 
-        /// When the writer made the file, in nanoseconds since 1970: tells one session from the next.
+        /// When the writer made the file, in nanoseconds since 1970: distinguishes one session from the next.
         pub fn session(&self) -> u64 {
             self.words.word(SESSION).load(Ordering::Acquire)
         }

@@ -27,7 +27,7 @@ thread_local! {
     static BYTES: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, with a count of its calls and of the bytes asked for by thread.
+/// The system's allocator, with a count of its calls and of the bytes requested by thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CountingAllocator;
 
@@ -37,7 +37,7 @@ pub fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
 
-/// Bytes that the calling thread has asked for so far, those released since included; of a reallocation, the new size.
+/// Bytes that the calling thread has requested so far, those released since included; of a reallocation, the new size.
 pub fn allocated_bytes() -> u64 {
     BYTES.get()
 }
@@ -48,7 +48,7 @@ pub fn releases() -> u64 {
 }
 
 fn count(counter: &'static std::thread::LocalKey<Cell<u64>>, more: usize) {
-    // A thread that is ending may have lost its counters; nobody reads them any more.
+    // A thread that is ending may have lost its counters; they are not read any more.
     let _ended = counter.try_with(|count| count.set(count.get().wrapping_add(more as u64)));
 }
 

@@ -1,24 +1,24 @@
 //! Where a thread runs, and how urgently.
 //!
-//! A thread that spins wants a core of its own: [`pin`] keeps it there, [`set_realtime`] lets nothing but the kernel's own
+//! A thread that spins needs a core of its own: [`pin`] keeps it there, [`set_realtime`] lets nothing but the kernel's own
 //! work interrupt it, [`lock_memory`] keeps its pages from being taken, [`step_back`] leaves the core to others. All are settings of the process that a
-//! service manager or a container may refuse; each tells what was refused and why, and the program works without.
+//! service manager or a container may refuse; each returns what was refused and why, and the program works without.
 
 use std::io;
 
-/// Why a thread cannot be placed as asked.
+/// Why a thread cannot be placed as requested.
 #[derive(Debug)]
 pub enum CpuError {
     /// No core of that number is there, or this process may not use it.
     NoCore {
-        /// The core asked for.
+        /// The core requested.
         core: usize,
         /// The cores that this process may use.
         allowed: Vec<usize>,
     },
     /// The kernel refused.
     Refused {
-        /// What was asked.
+        /// The request.
         what: &'static str,
         /// The kernel's word for it.
         error: io::Error,
@@ -104,7 +104,7 @@ mod linux {
         parameter.sched_priority = i32::from(priority);
         // SAFETY: the parameter is valid for the call; 0 is the calling thread.
         let told = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
-        if told == 0 { Ok(()) } else { Err(refused("asking for real-time priority")) }
+        if told == 0 { Ok(()) } else { Err(refused("requesting real-time priority")) }
     }
 
     pub(super) fn step_back() -> Result<(), CpuError> {
@@ -152,7 +152,7 @@ const BACKGROUND: i32 = 10;
 /// The cores that the calling thread may use, in order.
 ///
 /// # Errors
-/// When the kernel does not tell.
+/// When the kernel does not report it.
 pub fn allowed_cores() -> Result<Vec<usize>, CpuError> {
     linux::allowed_cores()
 }
@@ -166,16 +166,16 @@ pub fn pin(core: usize) -> Result<(), CpuError> {
 }
 
 /// Gives the calling thread the real-time priority `priority` (1 to 99, `SCHED_FIFO`): nothing of lower priority runs on
-/// its core while it wants to. A thread that spins so starves whatever else lives there.
+/// its core while it can run. A thread that spins so starves all other threads of that core.
 ///
 /// # Errors
-/// When the kernel refuses: it wants the capability `CAP_SYS_NICE`, or a limit `RLIMIT_RTPRIO`.
+/// When the kernel refuses: it needs the capability `CAP_SYS_NICE`, or a limit `RLIMIT_RTPRIO`.
 pub fn set_realtime(priority: u8) -> Result<(), CpuError> {
     linux::set_realtime(priority)
 }
 
-/// Gives the calling thread a tenth of the share of a core that others get which want it too: for work that nobody waits for.
-/// It cannot be taken back without a right that few processes have.
+/// Gives the calling thread a tenth of the core's share that competing threads get: for work that no thread waits for.
+/// Undoing it needs a right that few processes have.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -226,6 +226,6 @@ mod tests {
     #[test]
     fn a_priority_that_does_not_exist_is_refused() {
         let error = set_realtime(200).unwrap_err();
-        assert!(error.to_string().starts_with("asking for real-time priority"), "{error}");
+        assert!(error.to_string().starts_with("requesting real-time priority"), "{error}");
     }
 }

@@ -50,7 +50,7 @@
 //!
 //! # When a consumer panics
 //! It stops, and the ring has failed: a producer that runs into it gets [`Failed`], which names the consumer, and so do the
-//! consumers that find nothing more to read. Nobody waits for ever. So it is when its thread panics between two polls. A
+//! consumers that find nothing more to read. None waits for ever. The same holds when its thread panics between two polls. A
 //! consumer that is dropped otherwise is no longer waited for; those that followed it follow those before it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -62,11 +62,11 @@ use crate::wait::{ITEMS_PER_PAUSE, News, WaitStrategy, rest_after};
 
 /// A consumer panicked, or a producer did between its claim and its publication: the ring stands still.
 ///
-/// A producer is told when it looks at the consumers, which it does when the ring seems full: up to a ring of events may be
+/// A producer gets the error when it looks at the consumers, which it does when the ring seems full: up to a ring of events may be
 /// published after the failure and are never read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failed {
-    /// The name of who panicked or gave up.
+    /// The name of the consumer or producer that panicked or gave up.
     pub name: String,
 }
 
@@ -121,14 +121,14 @@ impl std::fmt::Display for PollError {
 
 impl std::error::Error for PollError {}
 
-/// The sequence of a consumer that is gone: nobody waits for it.
+/// The sequence of a consumer that is gone: no producer or consumer waits for it.
 const GONE: usize = usize::MAX;
-/// In `failed`: nobody; a producer; above that a consumer's place and this.
+/// In `failed`: none; a producer; above that a consumer's place and this.
 const NOBODY: usize = 0;
 const A_PRODUCER: usize = 1;
 const FIRST_CONSUMER: usize = 2;
 
-/// The most events of one part of a batch are this part of the ring, so that a long batch does not hold up whoever follows.
+/// The most events of one part of a batch are this part of the ring, so that a long batch does not hold up the consumers behind.
 const PARTS_PER_RING: usize = 8;
 
 mod sealed {
@@ -315,7 +315,7 @@ impl<T, W: WaitStrategy, P: Publication> Shared<T, W, P> {
 
 /// Declares a ring: its events, its consumers and who follows whom.
 pub struct Builder<T, W> {
-    /// Tells this ring's consumers from those of others.
+    /// Distinguishes this ring's consumers from those of others.
     ring: u64,
     events: Vec<T>,
     nodes: Vec<Node>,
@@ -419,7 +419,10 @@ impl<T: Send + Sync, W: WaitStrategy> Builder<T, W> {
         self,
         publication: impl FnOnce(usize) -> P,
     ) -> (Arc<Shared<T, W, P>>, Ends<T, W, P>) {
-        assert!(!self.nodes.is_empty(), "a ring without a consumer would overwrite what nobody reads");
+        assert!(
+            !self.nodes.is_empty(),
+            "a ring without a consumer would overwrite events that are never read"
+        );
         for (place, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.mutates) {
             for (other, beside) in self.nodes.iter().enumerate() {
                 let is_apart =
@@ -628,7 +631,7 @@ impl<T: Send + Sync, W: WaitStrategy> MultiProducer<T, W> {
         assert!(count <= self.capacity(), "a batch of {count} never fits into {} slots", self.capacity());
         let first = self.shared.cursor.fetch_add(count, Ordering::AcqRel);
         if let Err(error) = self.wait_for(first + count) {
-            // What was claimed will not be published: whoever comes behind cannot go on.
+            // The claimed events will not be published: the producers and consumers behind cannot go on.
             self.shared.fail(A_PRODUCER);
             return Err(error);
         }
@@ -789,7 +792,7 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
     pub fn poll_mut(&mut self, mut handle: impl FnMut(&mut T, usize, bool)) -> Result<usize, PollError> {
         assert!(self.mutates(), "a consumer that others may read beside cannot change events");
         self.pass(|slot, sequence, is_last| {
-            // SAFETY: as in `poll`; and nobody else reads it now, since every other consumer is before this one and done,
+            // SAFETY: as in `poll`; and no other consumer reads it now, since every other consumer is before this one and done,
             // or behind it and waiting: checked when the ring was made.
             slot.with_mut(|event| handle(unsafe { &mut *event }, sequence, is_last));
         })

@@ -11,7 +11,7 @@
 //! | [`clock`] | the processor's time-stamp counter in nanoseconds |
 //! | [`align`] | cache lines of their own for values that two cores write |
 //! | [`memory`] | large zeroed tables in huge pages |
-//! | [`prefetch`] | asking for a cache line before it is needed |
+//! | [`prefetch`] | loads a cache line before it is needed |
 //! | [`counting`] | an allocator that proves in a test that a path allocates nothing |
 
 pub mod align;

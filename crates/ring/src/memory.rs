@@ -1,9 +1,9 @@
 //! Large tables in huge pages.
 //!
 //! A table of hundreds of megabytes that is accessed at random misses the translation cache on nearly every access when it
-//! lies in 4 KiB pages; in 2 MiB pages the translations of gigabytes fit into it. [`Region`] asks the kernel for memory in
+//! lies in 4 KiB pages; in 2 MiB pages the translations of gigabytes fit into it. [`Region`] requests memory of the kernel in
 //! such pages: first from those set aside for it (`MAP_HUGETLB`; there are none until an administrator sets
-//! `vm.nr_hugepages`), then by advice (`MADV_HUGEPAGE`), and tells what it got ([`Backing`]). Every page is touched at
+//! `vm.nr_hugepages`), then by advice (`MADV_HUGEPAGE`), and returns what it got ([`Backing`]). Every page is touched at
 //! the start, after the advice, which would come too late for pages touched before: no first use faults on the hot path.
 //! [`HugeVec`] is an array in such memory.
 //!
@@ -30,7 +30,7 @@ pub const CACHE_LINE_BYTES: usize = 64;
 pub enum Backing {
     /// Huge pages that were set aside (`MAP_HUGETLB`): they stay huge.
     HugeTlb,
-    /// Huge pages by advice: so many bytes of the region at the moment of asking. The kernel may split them when memory is
+    /// Huge pages by advice: so many bytes of the region at the moment of the query. The kernel may split them when memory is
     /// short.
     TransparentHuge {
         /// Bytes in huge pages.
@@ -43,7 +43,7 @@ pub enum Backing {
 /// What to do with memory at the start, besides touching it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RegionOptions {
-    /// Do not ask for huge pages.
+    /// Do not request huge pages.
     pub ordinary_pages: bool,
     /// Keep the memory from being written to swap (`mlock`).
     pub lock: bool,
@@ -201,7 +201,7 @@ mod kernel {
     }
 
     pub(super) fn unmap(start: NonNull<u8>, bytes: usize) {
-        // SAFETY: the range was mapped by `map`, is owned by the caller, and nobody uses it any more.
+        // SAFETY: the range was mapped by `map`, is owned by the caller, and is not used any more.
         unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
     }
 
@@ -354,7 +354,7 @@ mod tests {
         assert_eq!((region.len(), region.as_ptr() as usize % HUGE_PAGE_BYTES), (bytes, 0));
         region[bytes - 1] = 7;
         assert_eq!(region.iter().map(|byte| u32::from(*byte)).sum::<u32>(), 7);
-        // Which pages the kernel has today is its affair, but what is told must be possible.
+        // Which pages the kernel has today differs from run to run, but the report must be possible.
         assert!(
             !matches!(region.backing(), Backing::TransparentHuge { bytes } if bytes % HUGE_PAGE_BYTES != 0)
         );

@@ -8,7 +8,7 @@
 //! who keeps a handle must know whether it still holds.
 //!
 //! Cost: an insertion or removal touches the slot and the pool's own line, no lock, no call. [`Pool::with_capacity`]
-//! reserves ahead and touches every page, so that nothing is asked of the kernel later; without it the pool grows by doubling,
+//! reserves ahead and touches every page, so that nothing is requested of the kernel later; without it the pool grows by doubling,
 //! which moves all slots and is counted ([`Pool::growths`]).
 
 /// The number of a slot in a [`Pool`].

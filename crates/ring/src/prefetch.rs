@@ -1,9 +1,9 @@
-//! Asking for a cache line before it is needed.
+//! Loads cache lines before they are needed.
 //!
 //! A prefetch takes a few cycles to issue and brings the line while other work goes on; it never faults and never
 //! changes what a program computes. On targets without a stable prefetch instruction these functions do nothing.
 
-/// Asks for the cache line that holds `slice[index]`, to be read soon. Out of range: nothing happens.
+/// Prefetches the cache line that holds `slice[index]`, to be read soon. Out of range: nothing happens.
 #[inline(always)]
 pub fn read<T>(slice: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -17,9 +17,9 @@ pub fn read<T>(slice: &[T], index: usize) {
     let _ = (slice, index);
 }
 
-/// Asks for the cache line that holds `slice[index]` and the `LINES - 1` lines before it, to be read soon: for a table
-/// that is walked backwards. Out of range: nothing happens. The lines before may lie before the slice; asking for them
-/// is of no use then, and of no harm.
+/// Prefetches the cache line that holds `slice[index]` and the `LINES - 1` lines before it, to be read soon: for a table
+/// that is walked backwards. Out of range: nothing happens. The lines before may lie before the slice; prefetching them
+/// is useless then, and harmless.
 #[inline(always)]
 pub fn read_back<const LINES: usize, T>(slice: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -36,7 +36,7 @@ pub fn read_back<const LINES: usize, T>(slice: &[T], index: usize) {
     let _ = (slice, index);
 }
 
-/// Asks for the cache line of `item`, to be read soon.
+/// Prefetches the cache line of `item`, to be read soon.
 #[inline(always)]
 pub fn read_ahead<T>(item: &T) {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -49,7 +49,7 @@ pub fn read_ahead<T>(item: &T) {
     let _ = item;
 }
 
-/// Asks for the cache line of `item`, to be written soon: it is taken from the other cores at once, not at the write.
+/// Prefetches the cache line of `item`, to be written soon: it is taken from the other cores at once, not at the write.
 #[inline(always)]
 pub fn write_ahead<T>(item: &T) {
     #[cfg(all(target_arch = "x86_64", not(loom)))]

@@ -25,8 +25,8 @@
 //! A power of two of slots and two counters, `tail` (written) and `head` (read), each with a cache line of its own and
 //! written by one side alone. Each side keeps the other's counter as it saw it last and looks again only when that says
 //! full, or empty: most operations touch no line that the other core writes, but for the items' own. What is left is the
-//! way of the items' lines from core to core, some 50 ns each; both sides ask for the lines to come while they work on
-//! the one at hand.
+//! way of the items' lines from core to core, some 50 ns each; both sides prefetch the next lines while they work on
+//! the current one.
 //!
 //! | operation | cache lines of the other core | atomics |
 //! | --- | --- | --- |
@@ -137,7 +137,7 @@ impl<T, W> Drop for Shared<T, W> {
         let mask = self.slots.len() - 1;
         while head != tail {
             if let Some(slot) = self.slots.get(head & mask) {
-                // SAFETY: slots in [head, tail) hold items that nobody took; nobody else can reach them any more.
+                // SAFETY: slots in [head, tail) hold items that were not taken; no other code can reach them any more.
                 slot.with_mut(|slot| unsafe { (*slot).assume_init_drop() });
             }
             head = head.wrapping_add(1);
@@ -227,7 +227,7 @@ fn build<T: Send, W: WaitStrategy>(
     (producer, Consumer { slots, mask, head: 0, seen_tail: 0, found: 0, shared })
 }
 
-/// How many slots ahead of the one at hand a line is asked for, in cache lines.
+/// How far ahead of the current slot a line is prefetched, in cache lines.
 const LINES_AHEAD: usize = 4;
 
 /// Items in a cache line, at least one; a power of two, so that lines begin where the low bits of an index are zero.
@@ -528,7 +528,7 @@ impl<T: Send, W: WaitStrategy> Consumer<T, W> {
     /// Pops one item if one is there.
     ///
     /// # Errors
-    /// Tells whether the ring is empty for now or for ever.
+    /// Whether the ring is empty for now or for ever.
     #[inline]
     pub fn try_pop(&mut self) -> Result<T, PopError> {
         if !self.has_item() {

@@ -24,12 +24,12 @@ impl<T> SharedCell<T> {
         Self(loom::cell::UnsafeCell::new(value))
     }
 
-    /// Runs `read` with a pointer to the value. Loom checks that nobody writes meanwhile.
+    /// Runs `read` with a pointer to the value. Loom checks that no other thread writes meanwhile.
     pub(crate) fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
         self.0.with(read)
     }
 
-    /// Runs `write` with a pointer to the value. Loom checks that nobody else reads or writes meanwhile.
+    /// Runs `write` with a pointer to the value. Loom checks that no other thread reads or writes meanwhile.
     pub(crate) fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
         self.0.with_mut(write)
     }
@@ -60,7 +60,7 @@ impl<T> SharedCell<T> {
     }
 }
 
-/// Tells the processor that this is a loop that waits; under loom, lets another thread run.
+/// A hint to the processor that this is a waiting loop; under loom, lets another thread run.
 #[inline(always)]
 pub(crate) fn pause() {
     #[cfg(loom)]

@@ -3,13 +3,13 @@
 //! | strategy | reacts within | costs while it waits | for |
 //! | --- | --- | --- | --- |
 //! | [`BusySpin`] | a cache miss | the whole core | a pinned core of its own |
-//! | [`Yielding`] | a cache miss, or a turn of the scheduler | the core, unless somebody else wants it | more threads than cores |
+//! | [`Yielding`] | a cache miss, or a turn of the scheduler | the core, unless another thread can run | more threads than cores |
 //! | [`Backoff`] | 0 to 100 us, see below | little | many quiet queues |
 //! | [`Park`] | a wake-up by the kernel, some 5 to 50 us | nothing | what is rare |
 //!
-//! A queue takes its strategy as a type parameter: the loop is compiled for it, and what a strategy does not need (telling
-//! the sleeper) is compiled away. The other end must not be told by the strategies that look for themselves; only
-//! [`Park`] must, which costs every publication a fence.
+//! A queue takes its strategy as a type parameter: the loop is compiled for it, and what a strategy does not need (waking
+//! the sleeper) is compiled away. Strategies that poll need no notification from the other end; only
+//! [`Park`] does, which costs every publication a fence.
 //!
 //! # The steps of a back-off
 //! A back-off that doubles its sleep at each look reaches 200 ms within 18 looks, and the first message after a quiet
@@ -52,17 +52,17 @@ impl Wait {
     }
 }
 
-/// Waits until something is so, and is told when it may have become so.
+/// Waits until a condition holds, and is notified when it may hold.
 pub trait WaitStrategy: Send + Sync {
     /// Returns when `is_ready` says so. It is called at least once.
     fn wait_until(&self, is_ready: impl FnMut() -> bool);
 
-    /// What somebody may wait for has changed, and the change is published. Nothing for strategies that look for
-    /// themselves.
+    /// Notifies waiting threads after a change has been published. Nothing for strategies that
+    /// poll.
     #[inline(always)]
     fn notify(&self) {}
 
-    /// As [`notify`](Self::notify), where it is known what has changed: a strategy that knows who waits for what need not
+    /// As [`notify`](Self::notify), with what has changed: a strategy that records what each thread waits for need not
     /// wake the others.
     #[inline(always)]
     fn notify_of(&self, _news: News) {
@@ -119,7 +119,7 @@ impl WaitStrategy for BusySpin {
     }
 }
 
-/// Looks again at once for a while, then after every other thread that wants the core.
+/// Looks again at once for a while, then after every other thread that can run on the core.
 #[derive(Clone, Copy, Debug)]
 pub struct Yielding {
     /// Looks before the first yield.
@@ -213,9 +213,9 @@ impl WaitStrategy for Backoff {
     }
 }
 
-/// Sleeps in the kernel until it is told (a futex on Linux).
+/// Sleeps in the kernel until it is notified (a futex on Linux).
 ///
-/// [`notify`](WaitStrategy::notify) costs a fence, and a call of the kernel only while somebody sleeps.
+/// [`notify`](WaitStrategy::notify) costs a fence, and a call of the kernel only while a thread sleeps.
 #[derive(Debug)]
 pub struct Park {
     /// Looks before the first sleep.

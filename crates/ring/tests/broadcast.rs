@@ -133,7 +133,7 @@ fn another_process_reads_what_this_one_writes() {
     for number in 0..1000 {
         writer.publish(&item(number));
     }
-    // The reader must find a living writer; it is closed when the reader is surely there, which only it can tell: it reads
+    // The reader must find a living writer; it is closed when the reader is surely there, which only the reader can signal: it reads
     // from the oldest on, so closing late loses nothing.
     while child.try_wait().unwrap().is_none() {
         thread::sleep(std::time::Duration::from_millis(20));

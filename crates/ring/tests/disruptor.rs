@@ -233,7 +233,7 @@ fn a_consumer_that_panics_stops_the_ring_and_is_named() {
         assert!(weak.join().is_err());
         let (told, seen) = behind.join().unwrap();
         assert_eq!(told, Err(failed.clone()));
-        assert!(seen <= 5, "nobody sees what the consumer before did not finish");
+        assert!(seen <= 5, "no consumer sees what the one before did not finish");
         assert_eq!(beside.join().unwrap(), Err(failed.clone()));
     });
 }
@@ -389,7 +389,7 @@ fn a_second_consumer_that_panics_keeps_its_place_too() {
     quietly(|| drop(two.poll(|_, _, _| resume_unwind(Box::new(())))));
     drop(two);
     drop(producer);
-    let failed = last.run(|_, _, _| unreachable!("nobody has done an event")).unwrap_err();
+    let failed = last.run(|_, _, _| unreachable!("no consumer has finished an event")).unwrap_err();
     assert_eq!(failed.name, "one");
 }
 

@@ -203,7 +203,7 @@ fn whoever_follows_a_consumer_that_panicked_is_told_and_reads_nothing_of_it() {
         let (mut producer, mut first, mut second) = one_behind_the_other::<BusySpin>();
         producer.publish(|event| *event = 1).unwrap();
         let failing = thread::spawn(move || {
-            // Without the hook's message, which would be told in every order.
+            // Without the hook's message, which would be printed in every order.
             let polled = catch_unwind(AssertUnwindSafe(|| {
                 first.poll_mut(|event, _, _| {
                     *event = 99;

@@ -1,4 +1,4 @@
-//! Configuration files in TOML, read key by key: each value has its place, and a key that nobody asked for is an error.
+//! Configuration files in TOML, read key by key: each value has its place, and a key that no reader requested is an error.
 
 use std::fmt::{self, Display};
 use std::ops::{Range, RangeInclusive};
@@ -56,7 +56,7 @@ impl<'t> Reading<'t> {
         self.errors.push(ConfigError { file: self.file.to_owned(), place: None, problem });
     }
 
-    /// `what` is not known; tells what is, and which of it may have been meant.
+    /// Reports that `what` is not known, with the known ones and the one that may have been meant.
     pub fn unknown(&mut self, span: Range<usize>, what: &str, name: &str, known: &[impl AsRef<str>]) {
         let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
         let nearest = known.iter().map(|candidate| (distance(name, candidate), candidate)).min();
@@ -104,7 +104,7 @@ pub fn whole(value: &DeValue<'_>) -> Option<i64> {
     i64::from_str_radix(integer.as_str(), integer.radix()).ok()
 }
 
-/// Reads the TOML in `text`, which came from a file named `file`, by `read`. What is not TOML is told alone.
+/// Reads the TOML in `text`, which came from a file named `file`, by `read`. Errors of TOML's syntax are reported alone.
 pub fn read_text<'t, T>(
     mut reading: Reading<'t>,
     read: impl FnOnce(&mut Reading<'t>, &Spanned<DeTable<'t>>) -> T,
@@ -114,7 +114,7 @@ pub fn read_text<'t, T>(
         let problem = format!("not TOML: {}", error.message().replace('\n', "; "));
         reading.wrong(error.span().unwrap_or_default(), problem);
     }
-    // What was recovered of a file that is not TOML would be told as missing here.
+    // After a syntax error, keys that were not recovered would be reported as missing here.
     if !syntax.is_empty() {
         return Err(reading.finish());
     }
@@ -141,7 +141,7 @@ pub struct Section<'a> {
     table: &'a DeTable<'a>,
     /// Where it is in the text.
     pub span: Range<usize>,
-    /// Keys that were asked for.
+    /// Keys that were requested.
     asked: Vec<&'static str>,
     /// Where keys are that have other names now, which was said.
     outdated: Vec<Range<usize>>,
@@ -350,7 +350,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A word or a list of words, each parsed; `None` if the key is not there. What is wrong has been told and is left out.
+    /// A word or a list of words, each parsed; `None` if the key is not there. Wrong words have been reported and are left out.
     pub fn each_checked<T>(
         &mut self,
         reading: &mut Reading<'_>,
@@ -443,7 +443,7 @@ impl<'a> Section<'a> {
         tables
     }
 
-    /// Every key that nobody asked for is a slip.
+    /// Reports every key that was not requested.
     pub fn refuse_the_rest(&self, reading: &mut Reading<'_>) {
         for (name, _) in self.table {
             if !self.asked.contains(&name.get_ref().as_ref()) && !self.outdated.contains(&name.span()) {

@@ -11,7 +11,7 @@ pub const KEY_LENGTH: usize = 32;
 /// How a key begins.
 const KEY_PREFIX: &str = "db-";
 
-/// How many of a key's last characters a client tells, so that its key is found.
+/// How many of a key's last characters a client sends, so that its key is found.
 pub const BUCKET_LENGTH: usize = 5;
 
 /// Why something is no key.
@@ -64,7 +64,7 @@ impl Key {
         })
     }
 
-    /// The key's last characters, by which a client tells which it has.
+    /// The key's last characters, by which a client names its key.
     pub fn bucket(&self) -> &str {
         self.secret.get(KEY_LENGTH - BUCKET_LENGTH..).unwrap_or_default()
     }
@@ -106,12 +106,12 @@ impl Keys {
         self.keys.len()
     }
 
-    /// Whether there is no key, so that nobody can connect.
+    /// Whether there is no key, so that no client can connect.
     pub const fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// The place of the key that gives this answer to `challenge`. The time it takes tells nothing of how much of an answer
+    /// The place of the key that gives this answer to `challenge`. The time it takes is independent of how much of an answer
     /// was right.
     pub fn find(&self, challenge: &str, answer: &[u8; 32], bucket: &str) -> Option<usize> {
         let mut found = None;

@@ -1,4 +1,4 @@
-//! Who was turned away: one line a minute for each address, however often it comes, and a count of the others.
+//! Refused clients: at most one report a minute for each address, with a count of the refusals in between.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -7,33 +7,33 @@ use std::sync::Arc;
 
 use tapeworks_market::Nanos;
 
-/// How often one address is told of.
+/// How often one address is reported.
 const TELL_NS: u64 = 60 * Nanos::SECOND;
 
 /// Addresses remembered for that; beyond it all are forgotten.
 const TOLD_ADDRESSES: usize = 10_000;
 
-/// Somebody who was refused, or whose session was ended by us.
+/// A client that a server refused, or whose session it ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
-    /// What was asked of us: `client`, `SoupBinTCP client`, `retransmission`, `page`.
+    /// The requested service: `client`, `SoupBinTCP client`, `retransmission`, `page`.
     pub what: &'static str,
     /// Where it came from.
     pub address: SocketAddr,
     /// Why.
     pub reason: String,
-    /// Refusals of the same address since the last that was told.
+    /// Refusals of the same address since the last that was reported.
     pub untold: u64,
 }
 
 /// Called for refusals: by each server at most once a minute for each address.
 pub type OnRefusal = Arc<dyn Fn(&Refused) + Send + Sync>;
 
-/// What one server tells of those whom it refuses.
+/// The refusals of one server.
 pub struct Refusals {
     what: &'static str,
     tell: Option<OnRefusal>,
-    /// When an address was told of last, and its refusals since.
+    /// When an address was last reported, and its refusals since.
     told: HashMap<IpAddr, (u64, u64)>,
 }
 
@@ -44,7 +44,7 @@ impl std::fmt::Debug for Refusals {
 }
 
 impl Refusals {
-    /// Of a server that is asked for `what`; refusals are told to `tell`.
+    /// Of a server of `what`; it reports refusals to `tell`.
     pub fn new(what: &'static str, tell: Option<OnRefusal>) -> Self {
         Self { what, tell, told: HashMap::new() }
     }

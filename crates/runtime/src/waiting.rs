@@ -49,7 +49,7 @@ impl WaitStrategy for Waiting {
             Self::Yielding(strategy) => strategy.wait_until(is_ready),
             Self::Backoff(strategy) => strategy.wait_until(is_ready),
             Self::Park(strategy) => strategy.wait_until(is_ready),
-            // Whoever waits here and not by its wake-up waits for room, which is rare.
+            // A thread that waits here, and not by its wake-up, waits for room, which is rare.
             Self::WakeUps(_) => Backoff::default().wait_until(is_ready),
         }
     }
@@ -71,7 +71,7 @@ impl WaitStrategy for Waiting {
     #[inline]
     fn notify_of(&self, news: News) {
         let Self::WakeUps(wake_ups) = self else { return self.notify() };
-        // Nobody waits for room by a wake-up.
+        // No thread waits for room by a wake-up.
         if news == News::Room {
             return;
         }
@@ -82,8 +82,8 @@ impl WaitStrategy for Waiting {
 
 /// Wakes a thread that waits for several things at once: events, sockets, time.
 ///
-/// The thread says that it will sleep ([`WakeUp::arm`]), looks once more, and sleeps in whatever it waits by, for a bounded time;
-/// whoever publishes rings. Costs who publishes a fence, and a call of the kernel only while somebody sleeps.
+/// The thread says that it will sleep ([`WakeUp::arm`]), looks once more, and sleeps in its own system call, for a bounded time;
+/// a publisher wakes it. A publication costs a fence, and a call of the kernel only while the thread sleeps.
 #[derive(Debug, Default)]
 pub struct WakeUp {
     is_asleep: AtomicBool,
@@ -148,13 +148,13 @@ impl WakeUp {
     }
 }
 
-/// How long a thread sleeps when nobody wants what it makes of the events: it keeps up, and takes no more of the processor.
+/// How long a thread without a client sleeps: it keeps up with the events, and takes no more of the processor.
 pub const UNWATCHED: Duration = Duration::from_millis(5);
 
-/// The longest sleep of a thread that has nobody to serve, while nothing comes: its wake-up or its sockets wake it.
+/// The longest sleep of a thread without a client, while nothing comes: its wake-up or its sockets wake it.
 pub const QUIET: Duration = Duration::from_millis(50);
 
-/// Whether a thread that nobody watches may sleep so long: the ring, which has `lag` of its `capacity` events for it, is nearly empty.
+/// Whether a thread without a client may sleep so long: the ring, which has `lag` of its `capacity` events for it, is nearly empty.
 pub const fn may_sleep_unwatched(lag: usize, capacity: usize) -> bool {
     lag < capacity / 16 && lag < 1_024
 }

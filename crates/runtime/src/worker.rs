@@ -1,4 +1,4 @@
-//! A thread that reads the engine's events until it is told to stop or they end, and says how it ended.
+//! A thread that reads the engine's events until it is stopped or they end, and returns how it ended.
 
 use std::io;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl<E: Send + 'static> Worker<E> {
         Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// Whether it has ended: as it was told to, as the events have ended, or with an error.
+    /// Whether it has ended: because it was stopped, because the events have ended, or with an error.
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -44,7 +44,7 @@ impl<E> Drop for Worker<E> {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            // Whoever wants to know how it ended calls `join` or `stop`.
+            // `join` and `stop` return how it ended.
             let _ended = thread.join();
         }
     }

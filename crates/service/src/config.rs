@@ -96,13 +96,13 @@ impl Config {
     /// Reads the configuration file at `path`.
     ///
     /// # Errors
-    /// As [`Config::parse`]; a file that cannot be read is told without a line.
+    /// As [`Config::parse`]; a file that cannot be read is reported without a line.
     pub fn load(path: &Path) -> Result<Self, Vec<ConfigError>> {
         let file = path.display().to_string();
         Self::parse(&file, &read_file(path, &file)?)
     }
 
-    /// How the books of whoever makes records of the events are to be: as the plant's own.
+    /// The options of the books of every output that makes records: those of the plant's own books.
     pub fn books(&self) -> BookOptions {
         self.plant.books()
     }
@@ -564,7 +564,11 @@ fn read_multicast(
     if let Some(group) = group
         && let Some(other) = taken.take("udp", SocketAddr::V4(group), "[multicast]")
     {
-        section.wrong_at(reading, "group", &format!("{other} is received at {group}: it would hear itself"));
+        section.wrong_at(
+            reading,
+            "group",
+            &format!("{other} is received at {group}: the plant would receive its own packets"),
+        );
     }
     setting.login = section.table(reading, "login").map(|mut login| {
         let mut word = |key: &'static str, longest: usize| {
@@ -697,11 +701,7 @@ fn read_web(reading: &mut Reading<'_>, mut web: Section<'_>, taken: &mut Taken) 
     let token = web.text(reading, "token").map(|(token, _)| token);
     let length = token.as_ref().map_or(0, String::len);
     if length == 0 && !listen.ip().is_loopback() {
-        web.wrong_at(
-            reading,
-            "listen",
-            "who listens beyond this machine needs a 'token' that whoever looks must know",
-        );
+        web.wrong_at(reading, "listen", "an address beyond this machine needs a 'token'");
     } else if length < TOKEN_LENGTH && !listen.ip().is_loopback() {
         let problem = format!(
             "'token' is too short: beyond this machine it can be guessed, and needs {TOKEN_LENGTH} characters, not {length}"
@@ -948,7 +948,7 @@ mod tests {
     }
 
     #[test]
-    fn each_slip_is_told_with_its_line_and_column() {
+    fn each_error_is_reported_with_its_line_and_column() {
         let text = "wait = \"spin\"\n[[venue]]\nname = \"a\"\nprotocol = \"itsch\"\nlines = [\"239.1.1.1\"]\nretransmision = 1\n[web]\nlisten = \"0.0.0.0:80\"\n";
         let told = problems(text);
         let expect = [
@@ -957,7 +957,7 @@ mod tests {
             "p.toml:4:12: 'itsch' for 'protocol'",
             "p.toml:5:10: 'lines'",
             "p.toml:6:1: the key 'retransmision'",
-            "p.toml:8:10: who listens beyond this machine",
+            "p.toml:8:10: an address beyond this machine",
         ];
         for (told, expected) in told.iter().zip(expect) {
             assert!(told.starts_with(expected), "{told}\n{expected}");

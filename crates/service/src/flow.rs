@@ -1,6 +1,6 @@
 //! Runs a packet flow: opens what the configuration names, starts a thread for each worker, and reports.
 //!
-//! What a flow does is [`tapeworks_flow`]'s; here are only the files, the threads and the sum at the end.
+//! [`tapeworks_flow`] processes the packets; this module has the files, the threads and the report at the end.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -9,13 +9,13 @@ use hdrhistogram::Histogram;
 use tapeworks_flow::builder::{Flow, OpenError};
 use tapeworks_flow::runner::{self, Failure, Snapshot};
 
-/// How often a caller hears of a run under way.
+/// How often `watch` gets the counts of a run.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How often it is looked whether a run has ended.
+/// How often [`run`] checks whether a run has ended.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Report {
     /// The counts.
@@ -26,7 +26,7 @@ pub struct Report {
     pub failures: Vec<Failure>,
     /// How long it took, from the start of the threads to the end of the last.
     pub elapsed: Duration,
-    /// The caller asked for the end.
+    /// The caller stopped it.
     pub is_interrupted: bool,
 }
 
@@ -34,7 +34,7 @@ pub struct Report {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlowError {
-    /// A stage could not be opened, or the process was asked to stop before.
+    /// A stage could not be opened, or the process was stopped before.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The graph cannot run: a defect, as the configuration was checked.
@@ -56,8 +56,8 @@ pub enum FlowError {
     },
 }
 
-/// Runs the flow to its end. `watch` hears of the counts every tenth of a second and may break the run off, which
-/// then drains what is under way.
+/// Runs the flow to its end. `watch` gets the counts every tenth of a second and may stop the run, which
+/// then drains the packets under way.
 ///
 /// # Errors
 /// What kept it from starting. What happens on the way is in the report.

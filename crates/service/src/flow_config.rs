@@ -1,9 +1,9 @@
 //! The configuration of a packet flow: a TOML file becomes a graph and the description of its stages.
 //!
-//! What is wrong is told with file, line and column and with what would be right, in three steps, each with all that it
-//! finds and only when the one before found nothing: what is not TOML; unknown keys, values of the wrong type or out of
-//! range, names that do not exist; and what keeps the graph from running ([`Graph::faults`](tapeworks_flow::graph::Graph::faults)). Parsing happens once, at
-//! start-up; no limit of it matters there.
+//! Errors have file, line and column and say what would be right. They are found in three steps. Each step reports all errors of its kind,
+//! and runs only if the step before found none: syntax errors of TOML; unknown keys, values of the wrong type or out of
+//! range, names that do not exist; and faults of the graph ([`Graph::faults`](tapeworks_flow::graph::Graph::faults)). Parsing happens once, at
+//! start-up, so its cost does not matter.
 
 mod network;
 
@@ -43,7 +43,7 @@ fn parse_for(file: &str, text: &str, may_run: bool) -> Result<Flow, Vec<ConfigEr
 /// Reads the configuration file at `path`.
 ///
 /// # Errors
-/// As [`parse`]; a file that cannot be read is told without a line.
+/// As [`parse`]; a file that cannot be read is reported without a line.
 pub fn load(path: &Path) -> Result<Flow, Vec<ConfigError>> {
     load_for(path, true)
 }
@@ -135,7 +135,7 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
             );
         }
     }
-    // A graph with pieces missing would be told to lack what the file has.
+    // After an error the graph is incomplete, and its faults would name pieces that the file has.
     if reading.is_clean() {
         let is_graph_sound = flow.graph.faults().is_empty();
         for fault in flow.faults() {
@@ -164,7 +164,7 @@ struct Places {
     edges: Vec<Range<usize>>,
     /// Where the capacities of edges were read.
     capacities: Vec<Option<Range<usize>>>,
-    /// Stages of no known type: edges to them are not told once more.
+    /// Stages of no known type: edges to them are not reported again.
     unreadable: Vec<String>,
 }
 
@@ -188,7 +188,7 @@ fn read_stage(
         return None;
     };
     let Some(known) = KINDS.iter().find(|known| known.name == kind) else {
-        // What this build lacks is named only to who asks for it.
+        // The message does not offer a kind that this build lacks.
         let is_there = |name: &&str| cfg!(feature = "af-xdp") || *name != "xdp_reader";
         let known: Vec<&str> = KINDS.iter().map(|known| known.name).filter(is_there).collect();
         reading.unknown(kind_span, &format!("the type '{kind}'"), &kind, &known);
@@ -237,7 +237,7 @@ fn read_capture_reader(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> (S
                     format!("{file}: no such file; paths count from the current directory"),
                 );
             }
-            // What else keeps it from being read is told when it is opened.
+            // Other errors are reported when the file is opened.
             _ => {}
         }
     }
@@ -284,7 +284,7 @@ fn read_capture_writer(
     (Spec::CaptureWriter { file: path, overwrite }, file)
 }
 
-/// Why a run would refuse to write `path`, as far as a look tells; it looks once more when it begins.
+/// Why a run would refuse to write `path`, as far as can be seen now; the run checks once more when it begins.
 fn why_not_begun(path: &Path, overwrite: bool) -> Option<String> {
     if let Some(problem) = why_occupied(path, overwrite) {
         return Some(problem);

@@ -1,4 +1,4 @@
-//! What a person must hear of: the differences between one look at a plant and the next.
+//! Notices for the log: the differences between two reports of a plant.
 
 use std::net::SocketAddr;
 
@@ -13,12 +13,12 @@ use tapeworks_outputs::questdb::QuestDbStatus;
 use tapeworks_plant::JournalStatus;
 use tapeworks_plant::{ChannelStatus, Status};
 
-/// How much somebody must hear of it.
+/// How severe a notice is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Severity {
     /// Good to know.
     Info,
-    /// Something was lost or is in doubt.
+    /// Something was lost or is stale.
     Warning,
     /// Something is lost that the plant promises to keep.
     Error,
@@ -27,7 +27,7 @@ pub enum Severity {
 /// Something that happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Notice {
-    /// How much somebody must hear of it.
+    /// How severe it is.
     pub severity: Severity,
     /// The venue, or the client's address, or nothing.
     pub subject: String,
@@ -35,16 +35,16 @@ pub struct Notice {
     pub text: String,
 }
 
-/// How often a failing journal is told of, in ns.
+/// How often a failing journal is reported, in ns.
 const FAILING_EVERY: u64 = 60 * Nanos::SECOND;
 
-/// Compares looks.
+/// Compares reports.
 #[derive(Debug, Default)]
 pub struct Monitor {
     before: Option<Report>,
     failing: Option<Failing>,
     clients: Vec<(u64, SocketAddr, String)>,
-    /// Sessions of slow clients that were told of.
+    /// Sessions of slow clients that were reported.
     evicted: Vec<u64>,
 }
 
@@ -53,8 +53,8 @@ pub struct Monitor {
 struct Failing {
     /// Inputs that were lost before.
     lost_before: u64,
-    /// When it was last told of.
-    told: Nanos,
+    /// When it was last reported.
+    reported: Nanos,
 }
 
 impl Monitor {
@@ -147,7 +147,7 @@ impl Monitor {
         notices
     }
 
-    /// Tells of a journal that fails once when it begins to, then once a minute, and once when it is written again.
+    /// Reports a failing journal once when it begins to fail, then once a minute, and once when it is written again.
     fn compare_journal(
         &mut self,
         was: &JournalStatus,
@@ -168,14 +168,14 @@ impl Monitor {
         }
         let why = now.error.as_deref().unwrap_or("the disk fails");
         if now.is_failing || now.lost > was.lost {
-            let failing = self.failing.get_or_insert(Failing { lost_before: was.lost, told: Nanos(0) });
+            let failing = self.failing.get_or_insert(Failing { lost_before: was.lost, reported: Nanos(0) });
             let lost = now.lost - failing.lost_before.min(now.lost);
-            if failing.told == Nanos(0) {
-                say(Severity::Error, format!("it cannot be written, and inputs are lost for it: {why}"));
-                failing.told = time;
-            } else if time.since(failing.told) >= FAILING_EVERY {
+            if failing.reported == Nanos(0) {
+                say(Severity::Error, format!("it cannot be written and loses inputs: {why}"));
+                failing.reported = time;
+            } else if time.since(failing.reported) >= FAILING_EVERY {
                 say(Severity::Error, format!("it still cannot be written, {lost} inputs are lost: {why}"));
-                failing.told = time;
+                failing.reported = time;
             }
         }
         if !now.is_failing
@@ -220,7 +220,7 @@ impl Monitor {
     }
 }
 
-/// A channel as the journal left it: its counters are known, its lines are not heard yet.
+/// A channel as the journal left it: its counters are known, no packet of its lines has come yet.
 fn as_begun(at_start: &ChannelStatus) -> ChannelStatus {
     let mut was = at_start.clone();
     (was.session, was.is_silent, was.is_joining) = (String::new(), false, false);
@@ -276,7 +276,7 @@ fn compare(before: Option<&ChannelStatus>, now: &ChannelStatus, say: &mut impl F
         say(Severity::Info, recovery_text(last, others));
     }
     if counters.too_long > was.counters.too_long {
-        let text = "a sequence gap is longer than `limit_messages` and is not asked for".to_owned();
+        let text = "a sequence gap is longer than `limit_messages` and is not requested".to_owned();
         say(Severity::Warning, text);
     }
     if counters.gaps > was.counters.gaps {
@@ -299,10 +299,10 @@ fn compare(before: Option<&ChannelStatus>, now: &ChannelStatus, say: &mut impl F
         say(Severity::Warning, "a snapshot failed".to_owned());
     }
     if now.is_silent && !was.is_silent {
-        say(Severity::Warning, "nothing is heard".to_owned());
+        say(Severity::Warning, "no packets".to_owned());
     }
     if was.is_silent && !now.is_silent {
-        say(Severity::Info, "it is heard again".to_owned());
+        say(Severity::Info, "packets again".to_owned());
     }
     for (at, line) in now.lines.iter().enumerate() {
         let before = was.lines.get(at);
@@ -331,7 +331,7 @@ fn compare(before: Option<&ChannelStatus>, now: &ChannelStatus, say: &mut impl F
     }
 }
 
-/// What changed with what goes into QuestDB. Where rows find no room one look after the other, the first tells.
+/// What changed at the output to QuestDB. While rows find no room in several reports in a row, only the first is noticed.
 fn compare_questdb(was: &QuestDbStatus, now: &QuestDbStatus, say: &mut dyn FnMut(Severity, String)) {
     let why = now.error.as_deref().unwrap_or("it does not say why");
     let is_away = !now.is_connected && now.failures > 0;
@@ -412,12 +412,11 @@ mod tests {
         report.plant.channels[0].is_silent = true;
         report.plant.stalls = 2;
         let told = texts(monitor.look(&report));
-        let expected =
-            ["messages missing for good: 12", "nothing is heard", "ingest waited 2 times for room"];
+        let expected = ["messages missing for good: 12", "no packets", "ingest waited 2 times for room"];
         assert_eq!(told, expected);
         assert_eq!(monitor.look(&report), []);
         report.plant.channels[0].is_silent = false;
-        assert_eq!(texts(monitor.look(&report)), ["it is heard again"]);
+        assert_eq!(texts(monitor.look(&report)), ["packets again"]);
         let line = |port, buffer_bytes| LineStatus {
             line: Line::A,
             address: SocketAddr::from(([239, 1, 1, 1], port)),
@@ -471,7 +470,7 @@ mod tests {
             told.extend(texts(monitor.look(&report)));
         }
         let expected = [
-            "it cannot be written, and inputs are lost for it: the disk is full",
+            "it cannot be written and loses inputs: the disk is full",
             "it still cannot be written, 304 inputs are lost: the disk is full",
             "it still cannot be written, 604 inputs are lost: the disk is full",
             "it is written again, 754 inputs were lost",

@@ -1,4 +1,4 @@
-//! What a service tells of itself.
+//! The report of a service: the state and counters of the plant and its outputs.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,7 +47,7 @@ fn copy<T: Clone>(of: &Mutex<T>) -> T {
 }
 
 impl Handles {
-    /// What there is to tell now.
+    /// The report of this moment.
     pub fn report(&self) -> Report {
         Report {
             plant: copy(&self.plant),

@@ -1,4 +1,4 @@
-//! A plant with its servers, as the configuration asks for.
+//! A plant with the servers that the configuration names.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ pub enum ServiceError {
     NoQuestDb,
 }
 
-/// Why a service ended before it was told to.
+/// Why a service ended before it was stopped.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum ServiceFailure {
@@ -106,7 +106,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts what `config` asks for. `on_refusal` is told of clients that are refused.
+    /// Starts the plant and servers of `config`, and reports refused clients to `on_refusal`.
     ///
     /// # Errors
     /// [`ServiceError`]: a busy port, a line that cannot be listened to, a journal that cannot be used.
@@ -276,7 +276,7 @@ impl Service {
         self.multicast.as_ref().map(Multicast::stats)
     }
 
-    /// Where the multicast's messages are asked for again (UDP), and where SoupBinTCP is served.
+    /// The addresses of the multicast's retransmission server (UDP) and of its SoupBinTCP server.
     pub fn multicast_addresses(&self) -> [Option<std::net::SocketAddr>; 2] {
         let of = |address: fn(&Multicast) -> Option<std::net::SocketAddr>| {
             self.multicast.as_ref().and_then(address)
@@ -284,7 +284,7 @@ impl Service {
         [of(Multicast::retransmission), of(Multicast::soupbintcp)]
     }
 
-    /// Who looks at books asks here.
+    /// Gives views of the books.
     pub const fn watch(&self) -> &Watch {
         &self.handles.watch
     }
@@ -299,7 +299,7 @@ impl Service {
         self.handles.report()
     }
 
-    /// Whether something of it has ended, which nothing does before it is told to unless it failed.
+    /// Whether a part of it has ended. Before the service is stopped, only a failure ends a part.
     pub fn has_ended(&self) -> bool {
         #[cfg(feature = "questdb")]
         if self.questdb.as_ref().is_some_and(QuestDb::is_finished) {

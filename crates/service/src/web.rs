@@ -16,9 +16,9 @@
 //! | `/ready` | 200 when every condition of readiness is met, else 503; each condition with the reasons why it is not |
 //! | `/login`, `/logout` | a form for the token, where there is one, and the end of a login |
 //!
-//! The server has a thread of its own, and an async runtime in it. It reads what the others tell of themselves some times a
-//! second, and holds no lock for longer than a copy takes. Who is slow gets fewer looks, and who stands still is
-//! dropped; both cost the market's threads nothing.
+//! The server has a thread of its own, and an async runtime in it. It reads the report of plant and outputs five times a
+//! second, and holds no lock for longer than a copy takes. A slow page gets fewer updates, and a page that takes none is
+//! dropped; neither costs the market's threads anything.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -84,7 +84,7 @@ const CONNECTION_TIME: Duration = Duration::from_secs(300);
 const HEADER_BYTES: usize = 16 << 10;
 const BODY_BYTES: usize = 4 << 10;
 
-/// How often those who look are told.
+/// How often pages get an update.
 const TICK: Duration = Duration::from_millis(200);
 
 /// Why there is no page.
@@ -129,7 +129,7 @@ pub fn bind(setting: &WebSetting) -> Result<Listening, WebError> {
     Ok(Listening { listener, address, token })
 }
 
-/// Shows what `handles` tell; `on_refusal` is told of who is turned away.
+/// Serves the reports of `handles`, and reports refused clients to `on_refusal`.
 ///
 /// # Errors
 /// [`WebError::Thread`].
@@ -151,11 +151,11 @@ pub fn start(listening: Listening, handles: Handles, on_refusal: Option<OnRefusa
     let (stop, stopped) = oneshot::channel();
     let run = move || {
         runtime.block_on(async {
-            // Inside the runtime, or there is nothing that would tell of its connections.
+            // Made inside the runtime, which wakes the task when a connection comes.
             let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
             tokio::select! {
                 () = serve(listener, Arc::clone(&app)) => {}
-                () = live::tell(&app) => {}
+                () = live::publish(&app) => {}
                 _ = stopped => {}
             }
         });
@@ -184,11 +184,11 @@ impl Web {
 impl Drop for Web {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // A thread that is gone need not be told.
+            // The thread may have ended already.
             let _gone = stop.send(());
         }
         if let Some(thread) = self.thread.take() {
-            // It has nothing to tell of its end.
+            // The thread returns no result.
             let _ended = thread.join();
         }
     }
@@ -213,7 +213,7 @@ struct App {
 struct Peer(SocketAddr);
 
 impl App {
-    /// Tells that somebody is turned away.
+    /// Reports a refused client.
     fn refuse(&self, Peer(address): Peer, why: &str) {
         let now_ns = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.refusals.lock().unwrap_or_else(PoisonError::into_inner).refused(address, &why, now_ns);
@@ -263,8 +263,8 @@ impl Drop for Place {
     }
 }
 
-/// Takes connections, as many as there may be. Beyond that there is a reserve, on which a connection must say soon what it wants, and
-/// gives way to newer ones: who holds connections and says nothing keeps nobody from asking whether the plant is well.
+/// Accepts connections up to the limit. Beyond it there is a reserve: a connection there must send its request soon, and
+/// gives way to newer ones. So clients that hold connections without a request cannot block checks of the plant's health.
 async fn serve(listener: tokio::net::TcpListener, app: Arc<App>) {
     let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let mut reserve = VecDeque::new();
@@ -272,12 +272,12 @@ async fn serve(listener: tokio::net::TcpListener, app: Arc<App>) {
     let (whole, reserved) = (router(&app), reserved(&app));
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
-            // No more files, most likely: it may be better in a while.
+            // Most likely there are no more file descriptors: try again later.
             app.counters.accept_errors.add();
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        // What is sent is small, and somebody waits for it.
+        // Answers are small, and the client waits for them.
         let _slower = stream.set_nodelay(true);
         app.counters.connections.add();
         let app = Arc::clone(&app);
@@ -291,7 +291,7 @@ async fn serve(listener: tokio::net::TcpListener, app: Arc<App>) {
                         .max_buf_size(HEADER_BYTES)
                         .serve_connection(TokioIo::new(stream), service)
                         .with_upgrades();
-                    // Whichever way it ends, there is nobody left to be told.
+                    // The connection is over, so its error cannot be sent.
                     let _ended = tokio::time::timeout(CONNECTION_TIME, connection).await;
                     drop(place);
                 });

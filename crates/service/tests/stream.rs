@@ -135,7 +135,7 @@ struct Expected {
     trades: u64,
 }
 
-/// What comes of `events`, and what of those from the number `from` on.
+/// The records of all `events`, and of those from the number `from` on.
 fn expected(events: &[Event], from: usize) -> (Expected, Expected) {
     let mut market = Through::new(BookStage::new([]), NbboStage::new(Default::default(), [], 0));
     let mut instruments = Instruments::default();
@@ -175,7 +175,7 @@ fn expected(events: &[Event], from: usize) -> (Expected, Expected) {
     (before, after)
 }
 
-/// The last NBBOs as a snapshot tells them.
+/// The last NBBOs as a snapshot has them.
 fn snapshot(last: &BTreeMap<String, Seen>) -> BTreeMap<String, Seen> {
     let mut last = last.clone();
     last.retain(|_, seen| matches!(seen, Seen::Nbbo { prices, .. } if *prices != [None, None]));
@@ -271,7 +271,7 @@ fn who_reads_nothing_is_conflated_and_delays_nobody() {
     let address = served.web.address();
     served.publish(&events[..begin]);
     let wanted = after.last.clone();
-    // Whatever its pace, what a client got and what it was told of as missed are everything.
+    // Whatever its pace, the records that a client got and those reported as missed are all records.
     async fn read<S>(socket: &mut WebSocketStream<S>, wanted: &Expected) -> (Lagged, BTreeMap<String, Seen>)
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
@@ -336,7 +336,7 @@ fn wrong_parameters_are_answered_in_one_line_and_strangers_are_refused() {
         assert_eq!((code, body.lines().count()), (400, 1), "{path}: {body}");
         assert!(body.ends_with('\n'));
     }
-    // What is asked for is sound, and not by a WebSocket.
+    // The query is valid, but the request is not a WebSocket's.
     assert_eq!(get(served.web.address(), "/stream").0, 400);
     let status: Value = serde_json::from_str(&get(served.web.address(), "/status.json").1).unwrap();
     assert_eq!(status["web"]["stream_refused_parameters"], 4);

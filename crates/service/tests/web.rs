@@ -1,4 +1,4 @@
-//! The page's server over loopback: every path, who may look, and what those who look are told.
+//! The page's server over loopback: every path, who may look, and what they get.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(feature = "web")]
@@ -274,7 +274,7 @@ fn without_a_token_only_names_of_this_machine_are_answered() {
         (status["web"]["refused_host"].as_u64(), status["web"]["refused_origin"].as_u64()),
         (Some(3), Some(1))
     );
-    // All from one address: told of once.
+    // All from one address: reported once.
     assert_eq!(*shown.refused.lock().unwrap(), ["a Host header of another server"]);
     // There is nothing to log in to.
     assert_eq!(shown.get("/login").headers["location"], "/");
@@ -444,7 +444,7 @@ fn what_is_not_configured_is_told_as_such() {
 fn every_metric_of_the_dashboard_exists() {
     let shown = Shown::new();
     let mut client = parse(&shown.get("/metrics").body);
-    // Of clients there are none here; their families are told all the same.
+    // Of clients there are none here; their families are shown all the same.
     for line in shown.get("/metrics").body.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
         client.entry(line.split(' ').next().unwrap().to_owned()).or_default();
     }
@@ -744,7 +744,7 @@ fn dropping_it_frees_the_port_with_pages_open() {
     TcpListener::bind(address)
         .map(drop)
         .or_else(|error| {
-            // Its own closed connections may linger; nobody listens any more.
+            // Its own closed connections may linger; the listener is closed.
             TcpStream::connect(address).map_or(Ok(()), |_| Err(error))
         })
         .unwrap();

@@ -49,7 +49,7 @@ pub trait Sink<T> {
     #[inline]
     fn end_of_batch(&mut self) {}
 
-    /// An item about what is numbered `index` will come soon: whoever keeps a table by that number may ask memory for
+    /// An item with the number `index` will come soon: a stage with a table by that number may prefetch
     /// its line. A hint of a producer that looks ahead over items that cannot wait in a buffer.
     #[inline]
     fn expect(&mut self, _index: usize) {}
@@ -64,10 +64,10 @@ impl<T, F: FnMut(T)> Sink<T> for F {
 
 /// One step of the path: takes a batch of `In`, hands outputs to the sink `S`.
 ///
-/// The sink is a parameter of the trait, so that an implementation can ask for
+/// The sink is a parameter of the trait, so that an implementation can require
 /// `S: for<'a> Sink<Update<'a>>` and put out items that borrow from the stage itself.
 pub trait Stage<In, S> {
-    /// Processes a batch in order. Does not call [`Sink::end_of_batch`]: whoever feeds the stage does.
+    /// Processes a batch in order. Does not call [`Sink::end_of_batch`]: the caller does.
     fn process(&mut self, batch: &[In], sink: &mut S);
 
     /// An input about what is numbered `index` will come soon: see [`Sink::expect`].

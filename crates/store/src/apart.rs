@@ -12,12 +12,12 @@ use std::any::Any;
 use crate::chunk::Chunk;
 use crate::error::Failure;
 
-/// A unit of work will not come back: whoever encoded it has ended.
+/// A unit of work will not come back: the thread that encoded it has ended.
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
 #[error("a thread that encodes has ended without its batch")]
 pub struct Lost;
 
-/// Who encodes batches: a pool of threads, or whoever calls [`Work::encode`].
+/// Who encodes batches: a pool of threads, or the caller of [`Work::encode`].
 pub trait Encoders: Send {
     /// Takes a unit of work, and returns units of this writer that are done, in any order. It may wait for some, so that
     /// not all of a file is in memory.
@@ -53,7 +53,7 @@ pub struct Encoded {
     pub(crate) batch: Batch,
 }
 
-/// What came of the records of a batch.
+/// The encoded records of a batch.
 pub(crate) struct Batch {
     /// A page of each column.
     pub(crate) pages: Result<Vec<Chunk>, Failure>,

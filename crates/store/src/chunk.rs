@@ -30,7 +30,7 @@ impl Compressor {
         match self {
             Self::None => Codec::UNCOMPRESSED,
             Self::Snappy(_) => Codec::SNAPPY,
-            // The level is not told in a file.
+            // A file does not hold the level.
             Self::Zstd(_) => Codec::ZSTD(parquet::basic::ZstdLevel::default()),
         }
     }
@@ -80,7 +80,7 @@ impl Dictionary {
         self.count - 1
     }
 
-    /// The key of the text with this number; [`NO_KEY`] when `text` knows none for it.
+    /// The key of the text with this number; [`NO_KEY`] when `text` has none for it.
     #[inline]
     pub(crate) fn key_of_number<'t>(
         &mut self,

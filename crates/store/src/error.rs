@@ -18,9 +18,9 @@ pub enum StoreError {
         /// The names that there are.
         expected: String,
     },
-    /// The ending of the file's name tells no format.
+    /// The ending of the file's name stands for no format.
     #[error(
-        "{}: cannot tell the format from the file's name: expected one ending in {expected}",
+        "{}: cannot choose the format by the file's name: expected one ending in {expected}",
         path.display()
     )]
     UnknownEnding {
@@ -38,8 +38,8 @@ pub enum StoreError {
         /// The format.
         format: &'static str,
     },
-    /// Standard output has no ending that tells the format.
-    #[error("standard output has no ending that tells the format: name it, one of {expected}")]
+    /// Standard output has no ending to choose the format by.
+    #[error("standard output has no ending to choose the format by: name it, one of {expected}")]
     NoFormat {
         /// The formats that there are.
         expected: String,
@@ -70,7 +70,7 @@ pub enum StoreError {
         /// What the system said.
         source: io::Error,
     },
-    /// A record cannot be told in this format.
+    /// A record cannot be written in this format.
     #[error("{}: cannot encode what follows {records} records: {reason}", path.display())]
     Encode {
         /// The file.

@@ -1,4 +1,4 @@
-//! How a file is encoded: told by its ending.
+//! How a file is encoded: chosen by its ending.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -40,7 +40,7 @@ impl Format {
         (".jsonl", Self::Json),
     ];
 
-    /// The format that the ending of `path` tells, in upper or lower case.
+    /// The format that the ending of `path` stands for, in upper or lower case.
     ///
     /// # Errors
     /// [`StoreError::UnknownEnding`] for any other, [`StoreError::NoFormat`] for standard output.

@@ -2,7 +2,7 @@
 //!
 //! A [`Writer`] takes what comes out of the engine, one [`NbboUpdate`](tapeworks_market::NbboUpdate) (an event, the
 //! book after it, the NBBO after it) at a time, and writes the records of one [`Schema`] to one file, in the
-//! [`Format`] that its ending tells. A [`FileSink`] is a writer at the end of a chain of stages. Records and their names are those of Databento Binary Encoding, version 3, in
+//! [`Format`] that its ending stands for. A [`FileSink`] is a writer at the end of a chain of stages. Records and their names are those of Databento Binary Encoding, version 3, in
 //! every format.
 //!
 //! ```

@@ -1,8 +1,8 @@
 //! DBN for a stream: records as soon as they are known, and the messages around them.
 //!
 //! A [`RecordBuilder`] makes the records of one [`Schema`] of the updates that a [`Writer`](crate::Writer) would get, and appends
-//! their bytes to a [`Batch`]. The records are those of the files, byte for byte. Each has the number of the event that it
-//! came of, so that two builders of the same events can hand over to each other without a gap or a repetition.
+//! their bytes to a [`Batch`]. The records are those of the files, byte for byte. Each has the number of its
+//! event, so that two builders of the same events can hand over to each other without a gap or a repetition.
 //!
 //! A record is handed out when no group of events is open: only then is it known which record of the group is the last.
 //! A group whose end does not come within 10 ms of receive time, or whose venue loses messages, is given up, in files too.
@@ -32,7 +32,7 @@ pub const TS_OUT_BYTES: usize = 8;
 /// A record in a [`Batch`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Item {
-    /// The number of the event that it came of.
+    /// The number of its event.
     pub event: u64,
     /// The time by which records of its schema are ordered, in nanoseconds UTC.
     pub time: u64,
@@ -140,7 +140,7 @@ impl RecordBuilder {
         self.table.release(batch);
     }
 
-    /// Appends what is known at `now` of schemas that tell more than the books do: the last trade.
+    /// Appends the records at `now` of schemas that hold more than the books do: the last trade.
     fn snapshot(&self, now: Nanos, wanted: &dyn Fn(InstrumentId) -> bool, batch: &mut Batch) {
         self.table.snapshot(now, wanted, batch);
     }
@@ -414,7 +414,7 @@ pub fn head(dataset: &str, start: Nanos, has_ts_out: bool, bytes: &mut Vec<u8>) 
         .map_err(|error| HeadError { dataset: dataset.to_owned(), reason: error.to_string() })
 }
 
-/// The head of a stream cannot tell its dataset.
+/// The head of a stream cannot hold its dataset.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 #[error("dataset '{dataset}' has no place in the head of a DBN stream: {reason}")]
 pub struct HeadError {

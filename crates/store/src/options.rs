@@ -31,11 +31,11 @@ pub enum Compression {
 pub struct Options {
     /// Whether a file that exists is replaced.
     pub overwrite: bool,
-    /// The format; `None`: what the ending of the file's name tells.
+    /// The format; `None`: chosen by the ending of the file's name.
     pub format: Option<Format>,
-    /// Whether CSV and JSON tell times in ISO 8601 and prices as decimals, not as integers.
+    /// Whether CSV and JSON have times in ISO 8601 and prices as decimals, not as integers.
     pub pretty: bool,
-    /// How Parquet tells prices.
+    /// How Parquet holds prices.
     pub prices: Prices,
     /// How Parquet is compressed.
     pub compression: Compression,

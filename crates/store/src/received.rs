@@ -21,8 +21,8 @@ use crate::shape::{self, Shape};
 use crate::symbols::Symbols;
 use crate::target::{Output, Target, on_disk};
 
-/// Writes received records to one file, in the format that its ending tells, as [`Writer`](crate::Writer) does with those
-/// that are made here. Parquet has no columns for the channel sequence and the line, which no record tells.
+/// Writes received records to one file, in the format that its ending stands for, as [`Writer`](crate::Writer) does with those
+/// that are made here. Parquet has no columns for the channel sequence and the line, which no record has.
 ///
 /// DBN and JSON hold records of any schemas, CSV and Parquet of one. DBN also holds what a server says beside the market:
 /// symbol mappings, system messages, errors.
@@ -57,7 +57,7 @@ pub fn is_market(record: &RecordRef<'_>) -> bool {
     !record.has::<SystemMsg>() && !record.has::<ErrorMsg>() && !record.has::<SymbolMappingMsg>()
 }
 
-/// Whether a record tells what was, and not what happens: it carries the flag SNAPSHOT.
+/// Whether a record is part of a snapshot, not a change: it carries the flag SNAPSHOT.
 pub fn is_snapshot(record: &RecordRef<'_>) -> bool {
     let flags = None
         .or_else(|| record.get::<MboMsg>().map(|record| record.flags))

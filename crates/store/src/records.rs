@@ -233,7 +233,7 @@ impl Row for ImbalanceMsg {
 }
 
 impl Row for InstrumentDefMsg {
-    /// What no venue here tells is undefined in the record, and null.
+    /// A field that no venue here publishes is undefined in the record, and null.
     fn columns(columns: &mut Columns<'_, Self>) {
         header_columns!(columns);
         columns.text("raw_symbol", |row| text(&row.raw_symbol));

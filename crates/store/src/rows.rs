@@ -94,7 +94,7 @@ impl<R: Row> Rows<R> {
         self.lines.push(event.line());
     }
 
-    /// An empty batch for records that were received, of which nobody knows the channel sequence and the line.
+    /// An empty batch for records that were received, whose channel sequence and line are unknown.
     pub(crate) fn received() -> Self {
         Self { has_origin: false, ..Self::new() }
     }

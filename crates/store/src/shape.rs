@@ -49,7 +49,7 @@ pub(crate) trait Shape: Send {
 
 /// What to do with a shape once its type is known.
 pub(crate) trait Use {
-    /// What comes of it.
+    /// The result.
     type Output;
 
     fn with<S: Shape + 'static>(self, shape: S) -> Self::Output;
@@ -90,7 +90,7 @@ const fn not_applied(outcome: Outcome) -> Skip {
     }
 }
 
-/// A trade as all schemas but `mbo` tell it.
+/// A trade as all schemas but `mbo` write it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Trade {
     /// In 1e-9.
@@ -144,7 +144,7 @@ const fn clears(event: &Event) -> bool {
 }
 
 /// The clearing of a whole venue comes as one update for all instruments, then one for each instrument whose NBBO
-/// changed. Files tell it by instrument, so the first is spread out and the others are known by their sequence.
+/// changed. Files have it by instrument, so the first is spread out and the others are known by their sequence.
 #[derive(Debug, Default)]
 struct Clearing {
     venue_wide: Option<(Publisher, u64, u64)>,

@@ -1,8 +1,8 @@
-//! The state that records of a snapshot tell of.
+//! The state that the records of a snapshot show.
 
 use tapeworks_market::{BookStage, InstrumentId, Instruments, Nanos, NbboStage};
 
-/// The state of books and NBBO of which a [`snapshot`](crate::live::snapshot) tells.
+/// The state of books and NBBO that a [`snapshot`](crate::live::snapshot) shows.
 #[derive(Clone, Copy, Debug)]
 pub struct State<'a> {
     /// The books of every feed.

@@ -8,7 +8,7 @@ pub enum Skip {
     NotInSchema,
     /// A book changed, but not within what the schema shows (best level, ten levels, NBBO).
     NothingShownChanged,
-    /// A price level or quote: `mbo` tells orders, and a level is none.
+    /// A price level or quote: `mbo` holds orders, and a level is none.
     NotOrderByOrder,
     /// An execution that is not to be counted in volume: the venue reports it again in bulk (Nasdaq's crosses).
     NotPrintable,

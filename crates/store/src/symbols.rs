@@ -1,4 +1,4 @@
-//! The symbols of a batch's instruments, whoever numbered them.
+//! The symbols of a batch's instruments, numbered here or by a server.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use tapeworks_market::Symbol;
 pub(crate) enum Symbols<'a> {
     /// Ours: the number is that of the place plus one.
     Listed(&'a [Symbol]),
-    /// A server's, as it has told them.
+    /// A server's, from its symbol mappings.
     Received(&'a HashMap<u32, String>),
 }
 

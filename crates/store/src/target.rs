@@ -1,6 +1,6 @@
 //! The file while it is written, and its way to its final name.
 //!
-//! The file itself is a [`NewFile`]. A DBN file begins with what only the end knows, so its records go to a scratch file
+//! The file itself is a [`NewFile`]. A DBN file begins with values that are known at its end, so its records go to a scratch file
 //! without a name first.
 
 use std::fs::File;

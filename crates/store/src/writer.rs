@@ -31,7 +31,7 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// Opens a file for `schema`; the ending of `path` tells the format, unless [`Options::format`] does. `-` is standard
+    /// Opens a file for `schema`; the ending of `path` chooses the format, unless [`Options::format`] does. `-` is standard
     /// output. What else may be at `path`: see [`new_file`](tapeworks_packet::new_file).
     ///
     /// # Errors
@@ -88,8 +88,8 @@ impl Writer {
         self.table.pass(event);
     }
 
-    /// Takes note of an update from before the file's window, of which no record is to be made: quotes and last trades that
-    /// the first records tell are known then.
+    /// Takes note of an update from before the file's window, without a record: the first records need
+    /// its quotes and last trades.
     #[inline]
     pub fn watch(&mut self, update: &NbboUpdate<'_>) {
         self.table.watch(update);

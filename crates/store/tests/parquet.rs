@@ -272,7 +272,7 @@ fn received_records_give_the_files_that_updates_give() {
             }
             let mut rows = read(&made);
             for row in &mut rows {
-                // What no record tells.
+                // No record has it.
                 row.remove("channel_sequence");
                 row.remove("line");
             }

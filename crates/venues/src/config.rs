@@ -1,4 +1,4 @@
-//! The configuration of simulated venues: a TOML file. What is wrong is told with file, line and column and with what would
+//! The configuration of simulated venues: a TOML file. Errors have file, line and column and say what would
 //! be right.
 
 use std::collections::HashMap;
@@ -142,7 +142,7 @@ impl Config {
     /// Reads the configuration file at `path`.
     ///
     /// # Errors
-    /// As [`Config::parse`]; a file that cannot be read is told without a line.
+    /// As [`Config::parse`]; a file that cannot be read is reported without a line.
     pub fn load(path: &Path) -> Result<Self, Vec<ConfigError>> {
         let file = path.display().to_string();
         Self::parse(&file, &read_file(path, &file)?)

@@ -54,7 +54,7 @@ pub use crate::report::{Report, RetransmissionReport, SnapshotReport, VenueRepor
 
 /// What is due later than this is slept for.
 const SLEEP_FROM: Duration = Duration::from_micros(200);
-/// How much a sleep may last longer than asked for.
+/// How much a sleep may last longer than requested.
 const OVERSLEEP: Duration = Duration::from_micros(100);
 /// How long [`Wait::Park`] sleeps at least.
 const SHORT_SLEEP: Duration = Duration::from_millis(1);
@@ -93,7 +93,7 @@ pub enum VenuesError {
         cause: std::io::Error,
     },
     /// The clock is before 1970 or beyond the protocols' times.
-    #[error("the clock's time is beyond what the protocols can tell")]
+    #[error("the clock's time is beyond what the protocols can hold")]
     Clock,
     /// The operating system gives no thread, or no way to wait for sockets.
     #[error("cannot start the venues: {0}")]
@@ -317,7 +317,7 @@ impl Venues {
 
 impl Drop for Venues {
     fn drop(&mut self) {
-        // Nobody is left to tell.
+        // The receiver of the report has ended.
         let _ = self.end();
     }
 }
@@ -501,7 +501,7 @@ impl Market {
         self.shared.is_finished.store(true, Ordering::Release);
     }
 
-    /// Nothing is due for so long. Returns who asked for an image meanwhile.
+    /// Nothing is due for so long. Returns a request for an image that came meanwhile.
     fn rest(&self, nanoseconds: u64, waiting: &[ImageRequest]) -> Option<ImageRequest> {
         let left = Duration::from_nanos(nanoseconds);
         match self.wait {
@@ -517,7 +517,7 @@ impl Market {
         None
     }
 
-    /// Waits for who asks for an image; not for long while others wait for theirs.
+    /// Waits for a request for an image; not for long while other requests wait.
     fn wait_for_request(&self, longest: Duration, waiting: &[ImageRequest]) -> Option<ImageRequest> {
         let longest = if waiting.is_empty() { longest } else { longest.min(SHORT_SLEEP) };
         match self.asked.recv_timeout(longest) {
@@ -530,8 +530,8 @@ impl Market {
         }
     }
 
-    /// Answers who waits for an image of one venue: all at once, as one image serves them. Images take at most a fifth of
-    /// the thread's time, however many are asked for.
+    /// Answers all requests for an image of one venue at once with one image. Images take at most a fifth of
+    /// the thread's time, however many are requested.
     fn serve_images(&mut self, waiting: &mut Vec<ImageRequest>) {
         waiting.extend(self.asked.try_iter());
         let Some(first) = waiting.first() else { return };
@@ -547,7 +547,7 @@ impl Market {
             }
             if let Some(image) = &image {
                 let reply = ImageReply { connection: request.connection, image: Arc::clone(image) };
-                // Without the servers nobody waits.
+                // The server may have ended.
                 let _ = self.reply.send(reply);
             }
             false

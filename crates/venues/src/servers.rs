@@ -223,7 +223,7 @@ impl Servers {
             let (length, asker) = match socket.recv_from(&mut self.buffer) {
                 Ok(received) => received,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // What an earlier answer met with, such as a port that nobody listens at.
+                // The error of an earlier answer, such as a closed port.
                 Err(_) => continue,
             };
             add(&counters.requests, 1);

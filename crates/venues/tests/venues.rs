@@ -102,7 +102,7 @@ fn loopback() -> Option<SocketAddr> {
     Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
 }
 
-/// Asks for messages again until all of them are there or nothing more comes.
+/// Requests messages again until all of them are there or nothing more comes.
 fn ask(
     kind: VenueKind,
     session: SessionId,

@@ -196,7 +196,7 @@ fn transport_registration(out: &mut String, protocol: &Protocol, transport: &Tra
     }
 }
 
-/// What the script needs: the protocols asked for, the transports that carry them, and what asked transports carry.
+/// What the script needs: the requested protocols, the transports that carry them, and what requested transports carry.
 fn closure(asked: &[&'static Protocol]) -> (Vec<&'static Protocol>, Vec<&'static Protocol>) {
     let wanted = |schema: &Schema| asked.iter().any(|protocol| protocol.schema.name == schema.name);
     let carriers = |protocol: &Protocol| match protocol.role {

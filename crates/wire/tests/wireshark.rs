@@ -91,7 +91,7 @@ fn tshark_shows_the_fields_that_the_decoder_reads() {
                         expect(&mut expected, schema, schema.decode(block.unwrap()));
                     }
                 } else if folder.starts_with("memx") {
-                    // A heartbeat is too short to be told from anything else without the port.
+                    // A heartbeat is too short to be recognised without the port.
                     let Ok(packet) = memx::udp::SequencedPacket::decode(&payload) else { continue };
                     let schema = &memx::udp::SCHEMA;
                     expect(&mut expected, schema, schema.headers[0].decode(&payload));

@@ -18,7 +18,7 @@ use crate::input::{Input, Source};
 /// What a channel carried.
 #[derive(Clone, Debug)]
 pub struct ChannelSummary {
-    /// What tells it from others.
+    /// What distinguishes it from others.
     pub identity: ChannelIdentity,
     /// What is spoken on it.
     pub application: Application,
@@ -151,7 +151,7 @@ pub struct Summary {
     pub nbbo_ignored: u64,
     /// How many instruments were seen.
     pub instruments: usize,
-    /// Of the symbols that alone were wanted, those that nothing was about, in order. Nobody knows where the replay ended
+    /// The requested symbols without a message, in order. Without meaning where the replay ended
     /// early.
     pub unseen_symbols: Vec<Symbol>,
     /// The busiest instruments, the busiest first.
@@ -191,10 +191,10 @@ impl Summary {
     }
 }
 
-/// The summary of what went through `run`; what only the loop knows is left empty.
+/// The summary of what went through `run`; the loop fills in the rest.
 pub(super) fn summarise(run: Run, options: &Options) -> Summary {
     let Run { feed, market, outlet, .. } = run;
-    // What came of message files has its own times.
+    // Events of message files have their own times.
     let of_events = (outlet.last > Nanos(0)).then_some((outlet.first, outlet.last));
     let channels = feed
         .channels()

@@ -42,7 +42,7 @@ enum Command {
     Graph(Draw),
 }
 
-/// Run a flow until its readers have ended, or Ctrl-C, and tell what became of every packet.
+/// Run a flow until its readers have ended, or Ctrl-C, and count how every packet ended.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -157,7 +157,7 @@ fn run_flow(arguments: &Run) -> Result {
     ending(&config.graph, &report)
 }
 
-/// Tells what went wrong.
+/// Prints the failures.
 fn ending(graph: &Graph, report: &Report) -> Result {
     let line = |failure: &tapeworks_flow::runner::Failure| {
         format!("{}: {}", graph.nodes[failure.node].name, failure.error)

@@ -55,8 +55,8 @@ fn width(text: &str) -> std::result::Result<Width, String> {
     text.parse().ok().and_then(Width::from_bits).ok_or_else(|| "use 8, 16, 32 or 64".to_owned())
 }
 
-/// The failure of a word such as `-0x44`, which clap takes for a flag because it knows decimal numbers only; `None`
-/// of whatever else was refused.
+/// The failure of a word such as `-0x44`, which clap takes for a flag because it accepts negative numbers in decimal only; `None`
+/// for other errors.
 pub(crate) fn refuse_negative(
     error: &clap::Error,
     mut words: impl Iterator<Item = String>,

@@ -49,9 +49,9 @@ struct Verify {
     json: bool,
 }
 
-/// Mend a journal: cut off a torn record at the end, and write down what is lost where it is damaged.
+/// Mend a journal: cut off a torn record at the end, and replace damaged records by a count of what is lost.
 ///
-/// The bytes that were there are copied into files beside the segments first: NUMBER.torn-OFFSET and NUMBER.damaged-OFFSET. A plant
+/// It first copies the old bytes into files beside the segments: NUMBER.torn-OFFSET and NUMBER.damaged-OFFSET. A plant
 /// needs no repair to start: it cuts off a torn record too, and passes over damage elsewhere.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -65,8 +65,8 @@ struct Repair {
 
 /// Make files of a journal: DATE/VENUE/SCHEMA.ENDING, and DATE/nbbo/SCHEMA.ENDING for what is computed across venues.
 ///
-/// The journal is replayed as the plant would do it, so the files hold what its clients got. One that has lost its beginning to
-/// make room is replayed from the oldest checkpoint that is kept; the summary says from when on the files tell.
+/// It replays the journal as the plant would, so the files hold what the plant's clients got. If the first segments were removed
+/// to make room, it replays from the oldest checkpoint that is kept; the summary says when the files begin.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -75,7 +75,7 @@ Examples:
 
 Exit code 3: the journal says that it lost inputs.")]
 struct Export {
-    /// The configuration of the plant that kept the journal: a journal does not tell what its channels speak.
+    /// The configuration of the plant that wrote the journal: a journal does not hold the protocols of its channels.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
     /// The journal's folder; that of the configuration unless given.

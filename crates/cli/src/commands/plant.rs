@@ -161,7 +161,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     start_log(arguments.log);
     let (told, refusals) = channel();
     let on_refusal = Arc::new(move |refused: &Refused| {
-        // Where the log has ended nobody listens.
+        // The log may have ended already.
         let _unheard = told.send(refused.clone());
     });
     let service = Service::start(&config, Some(on_refusal))?;
@@ -241,7 +241,7 @@ pub(crate) fn show(Report { plant: status, questdb, .. }: &Report) -> String {
         ("lost A, B", Align::Right),
         ("gaps opened", Align::Right),
         ("filled by lines", Align::Right),
-        ("asked for", Align::Right),
+        ("filled by requests", Align::Right),
         ("given up", Align::Right),
         ("missing", Align::Right),
         ("snapshots", Align::Right),
@@ -280,7 +280,7 @@ pub(crate) fn show(Report { plant: status, questdb, .. }: &Report) -> String {
     if let Some(journal) = &status.journal {
         let _infallible = writeln!(
             out,
-            "\njournal: {}, {} bytes written, {} lost, {} in doubt, {} damaged",
+            "\njournal: {}, {} bytes written, {} lost, {} unconfirmed, {} damaged",
             counted(journal.next, "record", "records"),
             thousands(journal.written_bytes),
             thousands(journal.lost),

@@ -53,13 +53,13 @@ pub(crate) struct Arguments {
     /// In CSV and JSON, times in ISO 8601 and prices as decimals instead of integers.
     #[arg(long)]
     pretty: bool,
-    /// What is spoken, instead of recognising it: itch, iex-tops, iex-deep, memoir.
+    /// The protocol, instead of recognising it: itch, iex-tops, iex-deep, memoir.
     #[arg(short, long, value_name = "NAME", value_parser = values::application)]
     protocol: Option<Application>,
-    /// The venue of ITCH messages, instead of telling it by the multicast group: nasdaq, bx, psx.
+    /// The venue of ITCH messages, instead of deriving it from the multicast group: nasdaq, bx, psx.
     #[arg(long, value_name = "NAME", value_parser = values::venue)]
     venue: Option<Publisher>,
-    /// The day in New York of files that do not tell it.
+    /// The day in New York of files whose day cannot be found in name or content.
     #[arg(long, value_name = "DATE", value_parser = values::midnight)]
     date: Option<Nanos>,
     /// Only these symbols: A,B or @FILE.
@@ -207,7 +207,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
     Ok(ending(&summary))
 }
 
-/// Tells which of the symbols asked for nothing was about.
+/// Reports the requested symbols without a message.
 pub(crate) fn complain_of_unseen(symbols: &[Symbol]) {
     if symbols.is_empty() {
         return;
@@ -220,10 +220,10 @@ pub(crate) fn complain_of_unseen(symbols: &[Symbol]) {
     complain(&format!("no message is about {}{more}", shown.join(", ")));
 }
 
-/// Symbols that are named of those that nothing is about.
+/// The most symbols without a message that are named.
 const SHOWN_SYMBOLS: usize = 10;
 
-/// Tells what cut the replay short.
+/// Reports what cut the replay short.
 pub(crate) fn ending(summary: &Summary) -> Ending {
     for error in &summary.file_errors {
         complain(&error.to_string());

@@ -31,7 +31,7 @@ Examples:
   tapeworks study testdata/captures/nasdaq-itch50/Multiple.Packets.pcap
   tapeworks study day.pcap.zst --service-ns 250,500,1us,10us --window 100ms --json
 
-Exit code 3: messages are missing or tell no time, or some of the input could not be read.")]
+Exit code 3: messages are missing or have no time, or some of the input could not be read.")]
 pub(crate) struct Arguments {
     /// Captures or message files.
     #[arg(required_unless_present = "generate", value_name = "FILE")]
@@ -64,7 +64,7 @@ pub(crate) struct Arguments {
     /// Do not measure this machine.
     #[arg(long)]
     no_measure: bool,
-    /// What is spoken, instead of recognising it: itch, iex-tops, iex-deep, memoir.
+    /// The protocol, instead of recognising it: itch, iex-tops, iex-deep, memoir.
     #[arg(short, long, value_name = "NAME", value_parser = values::application)]
     protocol: Option<Application>,
 }
@@ -155,7 +155,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         complain("stopped before the study");
         return Ok(Ending::Interrupted);
     }
-    // The generated close is told the directory an hour earlier, which is no load to study.
+    // The directory of the generated close comes an hour earlier and is no load to study.
     values::refuse_empty_window(arguments.from, arguments.to)?;
     let from = arguments.from.unwrap_or(match arguments.generate {
         Some(Generate::Close) => {
@@ -332,7 +332,9 @@ fn why_none(study: &Study) -> String {
         thousands(study.without_time)
     );
     if study.is_time_of_day && study.outside > 0 {
-        why.push_str(" The input tells times of day: --from and --to are nanoseconds since midnight there.");
+        why.push_str(
+            " The input has times of day only: --from and --to are nanoseconds since midnight there.",
+        );
     }
     why
 }

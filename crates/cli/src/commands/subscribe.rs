@@ -27,9 +27,9 @@ use crate::{interrupt, output};
 /// records are those that a plant sends to a multicast group.
 ///
 /// Records of the market go to standard output as JSON with their symbols, a line each, or into files; a DBN file has all
-/// that the server says. At the end the delays are told: from the time at which a record's datagram was received (`ts_recv`)
-/// until the record was here, but for records of snapshots and replays. They mean something on the machine of the plant, or
-/// where clocks agree.
+/// that the server sends. At the end the command prints the delays from the time at which a record's datagram was received (`ts_recv`)
+/// to the receipt of the record, except for records of snapshots and replays. They mean something on the machine of the plant,
+/// or where clocks agree.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -52,11 +52,11 @@ pub(crate) struct Arguments {
         conflicts_with_all = ["address", "schema", "symbols", "snapshot", "start", "slow_reader"]
     )]
     multicast: Option<SocketAddr>,
-    /// Where messages of the multicast are asked for again (UDP).
+    /// The server that sends lost messages of the multicast again (UDP).
     #[arg(long, value_name = "ADDRESS", requires = "multicast")]
     retransmission: Option<String>,
-    /// The session of the multicast from its first message on: what was before the first packet heard is asked for, and what the
-    /// plant no longer keeps is missing. Otherwise from the first packet heard.
+    /// Receive the session of the multicast from its first message on: request what was before the first packet received; what the
+    /// plant no longer keeps is missing. Otherwise from the first packet received on.
     #[arg(long, requires = "retransmission")]
     from_beginning: bool,
     /// The address of the interface on which the group is joined.
@@ -232,7 +232,7 @@ fn files(arguments: &Arguments, out: &Path, metadata: &dbn::Metadata) -> Result<
         ..tapeworks_store::Options::default()
     };
     let schemas: Vec<Schema> = match arguments.multicast {
-        // What comes is told by the plant's configuration.
+        // The plant's configuration determines the schemas.
         Some(_) => Vec::new(),
         None => arguments.schema.iter().filter_map(|schema| schema.parse().ok()).collect(),
     };
@@ -245,7 +245,7 @@ fn files(arguments: &Arguments, out: &Path, metadata: &dbn::Metadata) -> Result<
         return Ok(vec![RecordWriter::create(out, one, metadata, &options)?]);
     };
     if schemas.len() != arguments.schema.len() || arguments.multicast.is_some() {
-        let text = "{schema} in the name of --out needs schemas that this program knows, and no --multicast";
+        let text = "{schema} in the name of --out needs schemas of this program's list, and no --multicast";
         return Err(Failure::Usage(text.to_owned()));
     }
     let mut files = Vec::new();
@@ -332,10 +332,10 @@ pub(crate) fn resolve(text: &str) -> Result<SocketAddr> {
     })
 }
 
-/// What the receiver of the multicast went through.
+/// The counters of the multicast's receiver, as a line.
 fn received(counters: &ReceiverCounters) -> String {
     let mut text = format!(
-        "session {} from number {} on: {}, {}, {} filled by asking again ({}), {} missing",
+        "session {} from number {} on: {}, {}, {} filled by requests ({}), {} missing",
         counters.session,
         thousands(counters.first),
         counted(counters.messages, "message", "messages"),
@@ -393,7 +393,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     })
 }
 
-/// Prints or writes records until the end, then the figures; `after` says what else there is to tell.
+/// Prints or writes records until the end, then the figures; `after` adds further text.
 fn take<R: Records>(
     arguments: &Arguments,
     records: &mut R,
@@ -453,7 +453,7 @@ fn take<R: Records>(
     }
     let is_cut = figures.is_ended_by_server && (arguments.limit.is_some() || until.is_some());
     if is_cut {
-        complain("the server ended it before the limit or the time that was asked for");
+        complain("the server ended it before the requested limit or time");
     }
     Ok(match ending {
         _ if figures.refusals > 0 => Ending::Failed,

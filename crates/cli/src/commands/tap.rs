@@ -19,8 +19,8 @@ use crate::{interrupt, output};
 
 /// Read a plant's events from its shared memory, on the same machine.
 ///
-/// Prints a line for each change of a synthetic NBBO, or for every event. At the end the delays are told: from the time at
-/// which the kernel received the datagram until the event was read here.
+/// Prints a line for each change of a synthetic NBBO, or for every event. At the end it prints the delays from the time at
+/// which the kernel received the datagram to the time at which the event was read here.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -96,7 +96,7 @@ fn line(item: &Published) -> String {
         item.bid_size,
         price(item.ask),
         item.ask_size,
-        if item.nbbo_flags & 0x04 == 0 { "" } else { " in doubt" },
+        if item.nbbo_flags & 0x04 == 0 { "" } else { " stale" },
     )
 }
 

@@ -44,7 +44,7 @@ const MOST_BYTES: u64 = 64 << 20;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Asks for the status.
+/// Requests the status.
 fn ask(address: SocketAddr, token: Option<&str>) -> std::result::Result<Value, String> {
     let told = |error: std::io::Error| format!("{address}: {error}");
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2)).map_err(told)?;
@@ -57,7 +57,7 @@ fn ask(address: SocketAddr, token: Option<&str>) -> std::result::Result<Value, S
     let mut answer = Vec::new();
     let began = Instant::now();
     let mut stream = stream.take(MOST_BYTES);
-    // What came of it stays when a read has waited long enough.
+    // The bytes read so far stay when a read times out.
     while let Err(error) = stream.read_to_end(&mut answer) {
         match error.kind() {
             _ if interrupt::is_requested() => return Err(format!("{address}: stopped")),
@@ -136,7 +136,7 @@ fn show(now: &Value, before: Option<&Value>, address: SocketAddr) -> String {
         };
         let _infallible = writeln!(
             out,
-            "  journal {} records, {} written, lost {}, in doubt {}",
+            "  journal {} records, {} written, lost {}, unconfirmed {}",
             thousands(journal.get("records").map_or(0, number)),
             bytes(journal.get("written_bytes").map_or(0, number)),
             count("lost"),
@@ -152,7 +152,7 @@ fn show(now: &Value, before: Option<&Value>, address: SocketAddr) -> String {
         ("won A, B", Align::Right),
         ("lost A, B", Align::Right),
         ("opened", Align::Right),
-        ("asked", Align::Right),
+        ("requests", Align::Right),
         ("gaps", Align::Right),
         ("missing", Align::Right),
         ("snapshots", Align::Right),
@@ -214,7 +214,7 @@ fn show(now: &Value, before: Option<&Value>, address: SocketAddr) -> String {
     out
 }
 
-/// What goes out beside the clients, and what is kept: a line for each that is configured.
+/// The outputs besides the clients, and the checkpoints: a line for each that is configured.
 fn outputs(now: &Value, before: Option<&Value>) -> String {
     let paint = terminal::paint();
     let bad = |count: u64| if count == 0 { "0".to_owned() } else { paint.bad(&thousands(count)) };
@@ -224,7 +224,7 @@ fn outputs(now: &Value, before: Option<&Value>) -> String {
     if multicast.is_object() {
         let _infallible = writeln!(
             out,
-            "  multicast {} messages a second, {} packets, {}, unsent {}; asked {}, refused {}; clients {}, slow {}; lag {}",
+            "  multicast {} messages a second, {} packets, {}, unsent {}; requests {}, refused {}; clients {}, slow {}; lag {}",
             thousands(rate(now, before, "/multicast/messages")),
             thousands(number(&multicast["packets"])),
             bytes(number(&multicast["bytes"])),
@@ -335,8 +335,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
                 before = now;
                 text
             }
-            // The plant may be back in a moment: its last words stay below what is wrong.
-            Err(error) => format!("{error}; asking again\n\n{}", show(&before, None, address)),
+            // The plant may be back in a moment: its last status stays below the error.
+            Err(error) => format!("{error}; trying again\n\n{}", show(&before, None, address)),
         };
     }
     Ok(Ending::Complete)

@@ -116,7 +116,7 @@ pub(crate) fn assert_told(output: &Output, code: i32, text: &str) {
     assert!(!errors.contains("panicked"), "{errors}");
 }
 
-/// Sends Ctrl-C once `is_under_way`; ends a program that does not hear it.
+/// Sends Ctrl-C once `is_under_way`; kills a program that does not react.
 #[cfg(unix)]
 pub(crate) fn interrupt_once(mut child: Child, is_under_way: impl Fn() -> bool) -> Output {
     let wait_for = |is_so: &mut dyn FnMut() -> bool| {

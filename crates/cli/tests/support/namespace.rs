@@ -1,4 +1,4 @@
-//! Network interfaces that nobody else uses.
+//! Private network interfaces.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ pub(crate) fn is_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }
 
-/// A network namespace with a veth pair, `in` and `out`, that nobody else uses. It goes when the test ends.
+/// A network namespace with a veth pair, `in` and `out`, for one test. It is removed when the test ends.
 pub(crate) struct Namespace(String);
 
 impl Namespace {

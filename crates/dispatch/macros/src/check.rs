@@ -14,7 +14,7 @@ use crate::declaration::{Declaration, Row};
 /// States are numbered in a byte, and so are events.
 const MOST: usize = 256;
 
-/// Which rows apply to each pair: by state, by event, numbers of rows in the order in which their guards are asked. The
+/// Which rows apply to each pair: by state, by event, numbers of rows in the order in which their guards are tried. The
 /// last has no guard.
 pub(crate) struct Plan {
     pub(crate) cells: Vec<Vec<Vec<usize>>>,
@@ -178,7 +178,7 @@ fn names_of_rows(
             }
             (None, Some(guard)) => faults.add(
                 guard.span(),
-                "a row for any event has no guard: a guard is asked with the event's parameters".to_owned(),
+                "a row for any event has no guard: a guard takes the event's parameters".to_owned(),
             ),
             _ => {}
         }

@@ -33,7 +33,7 @@ pub(crate) struct Parameter {
 pub(crate) struct Event {
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) name: Ident,
-    /// What tells it on the wire.
+    /// Its code on the wire.
     pub(crate) code: Option<(u64, Span)>,
     pub(crate) parameters: Vec<Parameter>,
 }
@@ -102,7 +102,7 @@ impl Parse for Parameter {
     }
 }
 
-/// What a code is, for whoever wrote something else.
+/// What a code is, for the error about anything else.
 const CODE: &str = "a code is a number such as 0x44, a character 'D' or a text \"AE\"";
 
 /// The value of an event's code, with its place.

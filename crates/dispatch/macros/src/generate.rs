@@ -203,7 +203,7 @@ fn groups(plan: &Plan, event: usize) -> Vec<(&[usize], Vec<usize>)> {
     groups
 }
 
-/// The number keeps `FooBar` and `Foo_bar` apart; the name is for whoever reads a profile.
+/// The number keeps `FooBar` and `Foo_bar` apart; the name is for readers of a profile.
 fn function_name(number: usize, event: &Event, suffix: &str) -> Ident {
     Ident::new(&format!("on_{number}_{}{suffix}", snake(&event.name)), Span::mixed_site())
 }

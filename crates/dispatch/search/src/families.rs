@@ -27,7 +27,7 @@ const VALUES_PER_BUCKET: usize = 4;
 /// Bytes of a line.
 const LINE: usize = 64;
 
-/// Bits that tell `count` slots apart, at least one.
+/// Bits that distinguish `count` slots, at least one.
 fn bits_for(count: usize) -> u32 {
     count.next_power_of_two().trailing_zeros().max(1)
 }
@@ -189,7 +189,7 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// Bits that tell the values apart, chosen one after the other so that each divides as many classes of values that
+    /// Bits that distinguish the values, chosen one after the other so that each divides as many classes of values that
     /// are alike in the bits before as it can; then without those that turn out not to be needed.
     fn telling_bits(&self) -> u64 {
         let values = &self.set.values;

@@ -172,7 +172,7 @@ impl Formula {
         }
     }
 
-    /// How many slots it tells apart.
+    /// How many slots it distinguishes.
     #[must_use]
     pub const fn size(&self) -> usize {
         match self {

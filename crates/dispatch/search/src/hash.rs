@@ -4,8 +4,8 @@ use crate::families::{Rank, Search};
 use crate::formula::{Family, Formula};
 use crate::set::{SearchError, Set, Width};
 
-/// A perfect hash of a set of values: each has a slot of its own, and a value that is not of the set is told by one
-/// comparison with the key in its slot.
+/// A perfect hash of a set of values: each has a slot of its own, and one comparison with the key in the slot shows whether a value
+/// is of the set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PerfectHash {
     formula: Formula,
@@ -111,7 +111,7 @@ impl PerfectHash {
         self.values.len() as f64 / self.size() as f64
     }
 
-    /// Whether the values are a range, so that a bound tells the others and there is no table.
+    /// Whether the values are a range, so that a bound excludes the others and there is no table.
     #[must_use]
     pub fn is_checked_by_bound(&self) -> bool {
         self.formula.family() == Family::Direct && self.size() == self.values.len()

@@ -1,9 +1,9 @@
 //! The cheapest perfect hash of a set of message types, found in milliseconds.
 //!
-//! A message type is a number of which a protocol knows a few dozen. A perfect hash gives each a slot of its own, so
+//! A message type is a number of which a protocol has a few dozen. A perfect hash gives each a slot of its own, so
 //! that what belongs to it (a function, a length, a counter) is one load away, whatever the type. [`find`] looks for one
 //! in several families of formulas and takes the cheapest; it never fails to find one, whatever the set of up to
-//! [`MAX_VALUES`] values. The slot holds the key too, so a value that is not of the set is told by one comparison.
+//! [`MAX_VALUES`] values. The slot holds the key too, so one comparison shows whether a value is of the set.
 //!
 //! ```
 //! // FIX: logon, heartbeat, test request, new order, cancel, replace.

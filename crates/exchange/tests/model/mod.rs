@@ -315,7 +315,7 @@ impl TopsVenue {
     }
 }
 
-/// MEMX: orders by price and time, told without replacements.
+/// MEMX: orders by price and time, published without replacements.
 #[derive(Debug, Default)]
 pub(crate) struct MemxVenue {
     /// Security, buy, price, age, shares.

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! tcpdump gives `and` and `or` the same rank and reads from the left, most languages do not: a mixture without
-//! parentheses is refused here, so that nobody has to know. A `vlan` does not shift what follows it, as it does in tcpdump:
+//! parentheses is refused here, so that its meaning is never unclear. A `vlan` does not shift what follows it, as it does in tcpdump:
 //! tags are always passed. Parsing happens once, at start-up; the result is a [`Predicate`].
 
 use std::ops::RangeInclusive;

@@ -1,6 +1,6 @@
 //! The filter: a predicate over a packet's headers decides between two ports.
 //!
-//! A packet that the [`Predicate`] holds for goes to [`PASS`], any other to [`REJECT`]. A predicate that asks for a header
+//! A packet that the [`Predicate`] holds for goes to [`PASS`], any other to [`REJECT`]. A predicate about a header
 //! which the packet does not have (the port of a later fragment, the VLAN of an untagged frame) does not hold; `Not` of it
 //! does.
 //!

@@ -72,7 +72,7 @@ impl Reader for CaptureFile {
     fn poll(&mut self, most: usize, now_ns: u64, outbox: &mut Outbox) -> Result<Polled, StageError> {
         let damaged = |error: CaptureError| StageError::damaged(error.to_string());
         for taken in 0..most {
-            // Backpressure keeps a slot free for every packet that the graph can hold, so this is seldom asked in vain.
+            // Backpressure keeps a slot free for every packet that the graph can hold, so this seldom fails.
             if !self.pool.has_room() || !self.is_due(now_ns).map_err(damaged)? {
                 return Ok(if taken == 0 { Polled::None } else { Polled::Some });
             }
@@ -108,7 +108,7 @@ impl Reader for CaptureFile {
     }
 
     fn is_ready(&mut self, now_ns: u64) -> bool {
-        // What is damaged is told by the poll.
+        // The poll reports damage.
         self.pool.has_room() && self.is_due(now_ns).unwrap_or(true)
     }
 

@@ -1,8 +1,8 @@
 //! The rewriter: new addresses, ports and VLAN tags, with checksums that follow.
 //!
-//! Whoever is the only holder of a packet has it rewritten in place; otherwise the packet is copied once, into a buffer
-//! of the rewriter's own pool, and the others keep what they have. How often that was, [`Note::Copied`] tells. What a
-//! packet has no place for (the ports of a later fragment, the addresses of ARP) is passed over and noted; the packet goes
+//! A packet without other holders is rewritten in place; otherwise it is copied once, into a buffer
+//! of the rewriter's own pool, and the other holders keep the original. [`Note::Copied`] counts the copies. Fields that a
+//! packet does not have (the ports of a later fragment, the addresses of ARP) are passed over and noted; the packet goes
 //! on. See [`tapeworks_packet::net::rewrite`] for the checksums.
 //!
 //! Cost: some 10 ns in place; a copy of the packet more where others hold it too.

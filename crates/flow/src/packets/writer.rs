@@ -6,7 +6,7 @@
 //! | [`SocketWriter`] | sends UDP payloads to an address, or whole frames out of an interface | a copy in the kernel; one `sendmmsg` for up to 64 |
 //! | [`Dropper`] | nothing: the runner counts | the release of the handle |
 //!
-//! A packet counts as consumed when the kernel has taken it. The first failure is told once and ends the run; what comes
+//! A packet counts as consumed when the kernel has taken it. The first failure is reported once and ends the run; what comes
 //! after it is dropped as [`Reason::Failed`], so that the counts stay right. A capture file that could not be written on
 //! ends with its last whole batch: it has the packets that were counted as consumed, and keeps the name NAME.partial.
 
@@ -28,7 +28,7 @@ use tapeworks_stage::{Sink, Stage};
 /// Bytes that a batch may have before the buffer of a capture file grows.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// The last time that pcap can tell: its seconds have 32 bits.
+/// The last time that pcap can hold: its seconds have 32 bits.
 const LAST_PCAP_NS: u64 = (1 << 32) * 1_000_000_000 - 1;
 
 /// The capture format that a file's ending stands for; `None` for another ending.
@@ -152,7 +152,7 @@ impl CaptureWriter {
         self.failure = Some(self.give_up(error));
     }
 
-    /// Keeps what the kernel has taken whole, and tells where it is.
+    /// Keeps the whole records that the kernel has taken, and returns their place.
     #[cold]
     fn give_up(&mut self, error: &io::Error) -> StageError {
         let problem = format!("{}: cannot write: {error}", self.path.display());

@@ -32,7 +32,7 @@ impl CapturedPacket<'_> {
     }
 }
 
-/// What a reader met that a user may want to know of.
+/// Counters of what a reader found in a file, for the user.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Packets handed out.
@@ -147,7 +147,7 @@ impl CaptureReader {
         }
         match &mut self.format {
             Format::Pcap(_) => {
-                // A file that has become shorter than its header is told by the look for the first packet.
+                // If the file has become shorter than its header, the read of the first packet reports it.
                 self.source.fill(pcap::FILE_HEADER_BYTES);
                 self.source.consume(pcap::FILE_HEADER_BYTES);
             }

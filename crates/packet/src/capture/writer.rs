@@ -186,7 +186,7 @@ impl<W: Write> Writer<W> {
         self.packets
     }
 
-    /// The sink, for whoever decides when its buffer is emptied.
+    /// The sink, for a caller that decides when its buffer is emptied.
     pub fn sink_mut(&mut self) -> &mut W {
         &mut self.sink
     }
@@ -204,7 +204,7 @@ impl<W: Write> Writer<W> {
         let Ok(seconds) = u32::try_from(timestamp_ns / 1_000_000_000) else {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("time {timestamp_ns} ns is after 2106, the last that pcap can tell"),
+                format!("time {timestamp_ns} ns is after 2106, the last that pcap can hold"),
             ));
         };
         let nanoseconds = (timestamp_ns % 1_000_000_000) as u32;

@@ -115,7 +115,7 @@ pub(super) fn is_up(socket: &Socket, name: &str, number: u32) -> Result<bool, In
     let told =
         unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(socket), libc::SIOCGIFFLAGS, &raw mut request) };
     if told != 0 {
-        return Err(failed(name, number, "ask for its flags", io::Error::last_os_error()));
+        return Err(failed(name, number, "read its flags", io::Error::last_os_error()));
     }
     // SAFETY: the kernel has written this field.
     let flags = unsafe { request.ifr_ifru.ifru_flags };
@@ -154,7 +154,7 @@ impl RawSocket {
         let address = unsafe { SockAddr::new(storage, size_of::<libc::sockaddr_ll>() as libc::socklen_t) };
         self.socket.bind(&address).map_err(|cause| self.failed("bind to it", cause))?;
         self.check()?;
-        let bound = self.socket.local_addr().map_err(|cause| self.failed("ask for its type", cause))?;
+        let bound = self.socket.local_addr().map_err(|cause| self.failed("read its type", cause))?;
         // SAFETY: an address of AF_PACKET, in a storage larger than a `sockaddr_ll`; any bytes are a valid one.
         let hardware = unsafe { &*bound.as_ptr().cast::<libc::sockaddr_ll>() }.sll_hatype;
         match hardware {

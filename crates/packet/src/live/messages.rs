@@ -1,4 +1,4 @@
-//! Many messages with one call of the kernel: `recvmmsg` and `sendmmsg`, and what they are told by.
+//! Many messages with one call of the kernel: `recvmmsg` and `sendmmsg`, and their headers.
 //!
 //! The headers are allocated once. Their pointers are set before each call and of no meaning after it.
 
@@ -74,7 +74,7 @@ impl Incoming {
     }
 
     /// One `recvmmsg` of a socket that does not block, into the blanks, `before` bytes behind the beginning of each.
-    /// Returns how many datagrams came; [`Incoming::arrived`] tells of each.
+    /// Returns how many datagrams came; [`Incoming::arrived`] describes each.
     pub(super) fn receive(
         &mut self,
         socket: &impl AsRawFd,
@@ -96,7 +96,7 @@ impl Incoming {
             count = index + 1;
         }
         // SAFETY: each of the first `count` headers points to a sender, a room and a control buffer, which live until the
-        // call is over and are used by nobody else; the kernel writes no more than the lengths that they state.
+        // call is over and are not used elsewhere; the kernel writes no more than the lengths that they state.
         let got = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -199,7 +199,7 @@ impl Outgoing {
         Self { headers: empty_headers(), parts: empty_rooms() }
     }
 
-    /// Sends each message, [`MAX_BATCH`] with a call, to an address or to where the socket is bound; tells what became of
+    /// Sends each message, [`MAX_BATCH`] with a call, to an address or to where the socket is bound; reports the result of
     /// each, in their order.
     pub(super) fn send<'b>(
         &mut self,

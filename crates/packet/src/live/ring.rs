@@ -29,7 +29,7 @@ use crate::pool::{Description, Pool};
 /// Where the two Ethernet addresses end, and a tag goes.
 const MACS_BYTES: usize = 12;
 
-/// IEEE 802.1Q: what a tag is whose own EtherType the kernel does not tell.
+/// IEEE 802.1Q: the type of a tag whose own EtherType the kernel does not report.
 const ETHERTYPE_VLAN: u16 = 0x8100;
 
 /// How an interface is read.
@@ -43,7 +43,7 @@ pub struct PacketOptions {
     pub blocks: usize,
     /// How long the kernel waits for more frames before it hands over a block that has some, in milliseconds, at least 1.
     pub block_timeout_ms: u32,
-    /// Asks the interface for frames to other machines too.
+    /// Receives the interface's frames to other machines too.
     pub promiscuous: bool,
     /// Takes also the frames that leave by the interface.
     pub outgoing: bool,

@@ -36,7 +36,7 @@ pub enum Sent {
 pub struct Sender {
     socket: Socket,
     to: Option<SockAddr>,
-    /// The kernel knows where packets go, and does not look for the way each time.
+    /// The kernel has the destination, and does not look up the route each time.
     is_connected: bool,
     /// Of an interface: its name and number.
     interface: Option<(String, u32)>,
@@ -65,13 +65,13 @@ impl Sender {
     }
 
     /// As [`Sender::udp`]; a multicast group is sent to out of the interface with the address `interface`, and programs
-    /// on this machine hear it too. `hops` may be 0: then it stays on the machine.
+    /// on this machine receive it too. `hops` may be 0: then it stays on the machine.
     ///
     /// # Errors
     /// What the operating system says.
     pub fn udp_out_of(to: SocketAddrV4, hops: u32, interface: Ipv4Addr) -> io::Result<Self> {
         let mut sender = Self::udp(to.into(), Some(hops))?;
-        // A connected socket hears that nobody listens at an address; of a group that cannot be said.
+        // A connected socket gets an error when no program listens at an address; a group gives no such error.
         if to.ip().is_multicast() {
             sender.socket.set_multicast_if_v4(&interface)?;
             sender.socket.set_multicast_loop_v4(true)?;
@@ -81,7 +81,7 @@ impl Sender {
         Ok(sender)
     }
 
-    /// Sends whole frames out of the interface `name`; tells also what link type they must have.
+    /// Sends whole frames out of the interface `name`; also returns the link type that they must have.
     ///
     /// # Errors
     /// [`InterfaceError`]; the capability needed is `CAP_NET_RAW`.
@@ -96,7 +96,7 @@ impl Sender {
         Ok((Self { socket, to: None, is_connected: true, interface, outgoing: Outgoing::new() }, link_type))
     }
 
-    /// Sends each packet and tells what became of each, in their order.
+    /// Sends each packet and reports the result of each, in their order.
     pub fn send<'b>(&mut self, packets: impl IntoIterator<Item = &'b [u8]>, mut each: impl FnMut(Sent)) {
         let is_frames = self.interface.is_some();
         let to = self.to.as_ref().filter(|_| !self.is_connected);

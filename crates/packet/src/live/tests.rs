@@ -15,7 +15,7 @@ use crate::net::build::FrameBuilder;
 use crate::net::rewrite::push_tag;
 use crate::pool::Pool;
 
-/// Runs `test` on a thread whose network namespace is new and has a veth pair, `in` and `out`, that nobody else uses. Where
+/// Runs `test` on a thread whose network namespace is new and has a veth pair, `in` and `out`, for this test only. Where
 /// that is not permitted there is nothing to test with, which the test says; any other failure is one of the test.
 fn with_veth(test: impl FnOnce() + Send) {
     let ip = |arguments: &str| {
@@ -123,7 +123,7 @@ fn frames_come_as_they_were_sent_with_the_time_of_the_kernel() {
         }
         assert_eq!(receiver.statistics().unwrap(), PacketStatistics { packets: 3000, drops: 0, freezes: 0 });
         assert_eq!(receiver.statistics().unwrap().packets, 3000, "counts since the opening");
-        // The other end sees what it sends only if it is asked to.
+        // The other end sees what it sends only if that is requested.
         let mut sends = PacketReceiver::open(&PacketOptions::new("in")).unwrap();
         let all = PacketOptions { outgoing: true, ..PacketOptions::new("in") };
         let mut sends_too = PacketReceiver::open(&all).unwrap();
@@ -197,7 +197,7 @@ fn what_the_ring_could_not_keep_is_counted_and_it_goes_on_behind() {
 }
 
 /// Receives `sent`, each frame longer than the one before, with three buffers of the length of number `longest`; looks
-/// once while all are held. Returns how many came and how many were told to be too long.
+/// once while all are held. Returns how many came and how many were reported as too long.
 fn fitting_and_too_long(
     sent: &[Vec<u8>],
     longest: usize,

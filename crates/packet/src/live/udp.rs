@@ -120,12 +120,12 @@ impl UdpReceiver {
         })
     }
 
-    /// Where it listens: with the port that the kernel chose, if it was asked to. New headers have it as destination.
+    /// Where it listens: with the port that the kernel chose, if it did. New headers have it as destination.
     pub fn local_address(&self) -> SocketAddr {
         self.options.listen
     }
 
-    /// Bytes that the kernel's buffer has: it may have granted less than was asked for, and counts its own overhead, so it
+    /// Bytes that the kernel's buffer has: it may have granted less than requested, and counts its own overhead, so it
     /// says twice what it granted.
     ///
     /// # Errors
@@ -147,9 +147,9 @@ impl UdpReceiver {
         self.drops.all
     }
 
-    /// As [`UdpReceiver::drops`], up to now: asks the kernel (`SO_MEMINFO`).
+    /// As [`UdpReceiver::drops`], up to now: a query of the kernel (`SO_MEMINFO`).
     pub fn ask_for_drops(&mut self) -> u64 {
-        /// Index in what the kernel tells (`linux/sock_diag.h`).
+        /// Index in the kernel's answer (`linux/sock_diag.h`).
         const SK_MEMINFO_DROPS: usize = 8;
         // SAFETY: an array of integers.
         let told = unsafe { options::get(&self.socket, libc::SOL_SOCKET, libc::SO_MEMINFO, [0u32; 9]) };
@@ -325,7 +325,7 @@ mod tests {
         let kept = receive(&mut receiver, &mut pool, 1).len() as u64;
         assert_eq!(receiver.drops(), 0, "what came was sent before the first drop");
         assert_eq!(receiver.ask_for_drops(), 200 - kept);
-        // The next datagram tells of those that were dropped before it.
+        // The next datagram carries the count of those dropped before it.
         sender.send_to(&[0; 10], receiver.local_address()).unwrap();
         let mut told = UdpReceiver { drops: Drops::default(), ..receiver };
         assert_eq!(receive(&mut told, &mut pool, 1).len(), 1);
@@ -345,7 +345,7 @@ mod tests {
     fn the_time_is_that_at_which_the_kernel_received_it() {
         let mut receiver = UdpReceiver::open(options("127.0.0.1:0", true), PAYLOAD).unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
-        // The kernel stamps every packet only after somebody has asked for it, and takes a moment to begin.
+        // The kernel stamps packets only after the first request for stamps, and takes a moment to begin.
         let mut pool = Pool::new(4, 256);
         let before_ns = now_ns();
         for _ in 0..100 {

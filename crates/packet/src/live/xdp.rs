@@ -1,6 +1,6 @@
 //! Frames of a network interface before the kernel's network stack sees them (AF_XDP).
 //!
-//! What is wanted is described here in every build; the receiver is part of a build with the feature `af-xdp`.
+//! The options are in every build; the receiver is part of a build with the feature `af-xdp`.
 
 #[cfg(feature = "af-xdp")]
 pub(super) mod receiver;

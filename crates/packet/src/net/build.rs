@@ -28,7 +28,7 @@ pub enum BuildError {
         /// Bytes that the buffer has.
         got: usize,
     },
-    /// IPv4's 16-bit length cannot tell so long a payload.
+    /// The payload is longer than IPv4's 16-bit length can hold.
     #[error("a payload of {length} bytes is over the limit of {limit}")]
     PayloadTooLong {
         /// The payload's length in bytes.

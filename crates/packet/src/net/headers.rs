@@ -112,7 +112,7 @@ pub(super) fn link(link_type: LinkType, cursor: &mut Cursor<'_>) -> Result<Link,
         LinkType::NULL | LinkType::LOOP => {
             let family = *cursor.header::<4>(Layer::Link)?;
             cursor.at = 4;
-            // The byte order of BSD loopback is that of the capturing machine, which the file does not tell; families
+            // The byte order of BSD loopback is that of the capturing machine, which is not in the file; families
             // are small numbers, so the larger reading is the wrong one.
             let family = u32::from_be_bytes(family).min(u32::from_le_bytes(family));
             match family {

@@ -1,7 +1,7 @@
 //! Where a packet's headers lie: found once, then read and rewritten by offset.
 //!
-//! [`Layout::of`] never fails: it tells as much as could be found, and why it stopped. It is what a filter and a rewriter
-//! work from, while [`parse`](super::parse) is for whoever wants the payload.
+//! [`Layout::of`] never fails: it returns as much as it could find, and why it stopped. Filters and rewriters
+//! use it; [`parse`](super::parse) gives the payload.
 //!
 //! Cost: the headers are walked once, one or two cache lines; a layout is 20 bytes, and reading an address by it is one
 //! load.
@@ -35,10 +35,10 @@ pub enum Fragment {
     Later,
 }
 
-/// Offsets of a packet's headers, from its first byte. A header is told only if it is there whole.
+/// Offsets of a packet's headers, from its first byte. A header counts only if it is there whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Layout {
-    /// Where the IP header begins; of use only if `network` tells one.
+    /// Where the IP header begins; of use only if `network` names one.
     pub network_offset: u16,
     /// Where the TCP or UDP header begins, 0 if there is none (another protocol, a later fragment, a cut packet).
     pub transport_offset: u16,
@@ -49,7 +49,7 @@ pub struct Layout {
     pub tag_offset: u16,
     /// The EtherType behind the tags, 0 if the link layer could not be read.
     pub ethertype: u16,
-    /// The IP protocol behind IPv6's extension headers; of use only if `network` tells one.
+    /// The IP protocol behind IPv6's extension headers; of use only if `network` names one.
     pub protocol: u8,
     /// How many VLAN tags there are.
     pub tags: u8,

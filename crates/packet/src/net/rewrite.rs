@@ -68,7 +68,7 @@ pub struct Unfit {
 }
 
 impl Unfit {
-    /// Whether everything that was asked for has been written.
+    /// Whether all requested changes have been written.
     pub fn is_nothing(self) -> bool {
         self == Self::default()
     }

@@ -1,13 +1,13 @@
 //! Who may look.
 //!
-//! On loopback without a token everybody on this machine may, and nobody else: a page of somebody else's that a browser here
-//! has open reaches the port too, by a name of its own that leads to this machine (DNS rebinding), so `Host` must be
-//! loopback's. Elsewhere, and wherever a token is set, the token must be shown: `Authorization: Bearer`, or a cookie that
+//! On loopback without a token, only users of this machine may. A foreign page in a browser on this machine
+//! can reach the port too, by a name that it resolves to this machine (DNS rebinding), so `Host` must be
+//! loopback's. Elsewhere, and wherever a token is set, a request needs the token: `Authorization: Bearer`, or a cookie that
 //! the form at `/login` gives. Each login has a cookie of its own, until `/logout`, a month later or the end of the process.
 //! Requests that a browser makes for another site's page (`Origin`) are refused everywhere.
 //!
-//! Who shows wrong tokens waits: after [`FREE_GUESSES`] an address is refused for a second, and twice as long after each further one,
-//! up to a minute. The right token is let in all the same.
+//! Wrong tokens cost time: after [`FREE_GUESSES`] an address is refused for a second, and twice as long after each further one,
+//! up to a minute. The right token is accepted all the same.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -128,12 +128,12 @@ impl Access {
         Self { hosts, token, cookie, logins: Mutex::default(), guessers: Mutex::default() }
     }
 
-    /// Whether a token is asked for.
+    /// Whether a token is required.
     pub(super) const fn has_token(&self) -> bool {
         self.token.is_some()
     }
 
-    /// Whether it is the token, in a time that does not tell how much of it is right.
+    /// Whether it is the token, compared in constant time.
     fn is_token(&self, shown: &str) -> bool {
         self.token.as_ref().is_some_and(|token| hash("token", shown).ct_eq(token).into())
     }

@@ -1,4 +1,4 @@
-//! The end of a WebSocket (RFC 6455, section 7): a Close is answered, and what breaks the protocol is told by its code.
+//! The end of a WebSocket (RFC 6455, section 7): answers a Close, and closes with the code of the error after a breach of the protocol.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(super) async fn fail(socket: WebSocket, error: Error) {
     }
 }
 
-/// The code of an error (RFC 6455, section 7.4.1); `None` where nobody is left to be told.
+/// The code of an error (RFC 6455, section 7.4.1); `None` if the connection is gone.
 fn code_of(error: Error) -> Option<(u16, &'static str)> {
     match *error.into_inner().downcast::<Broken>().ok()? {
         Broken::Capacity(CapacityError::MessageTooLong { .. }) => {

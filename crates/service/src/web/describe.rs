@@ -1,4 +1,4 @@
-//! What there is to tell, as JSON: for the page, and for programs at `/status.json`.
+//! The report as JSON: for the page, and for programs at `/status.json`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,7 +28,7 @@ pub(super) struct Look {
     pub(super) report: Report,
     pub(super) web: Vec<(&'static str, &'static str, u64)>,
     pub(super) viewers: usize,
-    /// Whether a token is asked for.
+    /// Whether a token is required.
     pub(super) has_login: bool,
 }
 
@@ -138,7 +138,7 @@ pub(super) fn status(look: &Look) -> Value {
     all
 }
 
-/// What all pages are told at one time: made once.
+/// The update that all pages get at one time: made once.
 #[derive(Debug, Default)]
 pub(super) struct Tick {
     /// [`status`].

@@ -1,13 +1,13 @@
 //! The page's WebSocket.
 //!
-//! The page says what it shows, and may say so again at any time:
+//! The page sends what it shows, and may send it again at any time:
 //!
 //! ```json
 //! {"symbol": "AAPL", "search": "A", "most": 200}
 //! ```
 //!
-//! and is told five times a second: `status` as `/status.json` has it, the `delays` that are new, the `list` of symbols that
-//! match, and the `book` of the symbol. There is no queue: who takes a look slowly gets the next one later.
+//! It gets an update five times a second: `status` as in `/status.json`, the new `delays`, the `list` of symbols that
+//! match, and the `book` of the symbol. There is no queue: a slow page gets its next update later.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,17 +26,17 @@ use super::{App, TICK, closing};
 /// Bytes that a page may say at once.
 const MOST_SAID: usize = 1 << 10;
 
-/// How long a page may take to take what it is told.
+/// How long a page may take to receive an update.
 const STUCK: Duration = Duration::from_secs(5);
 
-/// How soon a page that asks for something else is told again.
+/// How soon a page gets an update after it requested something else.
 const SOON: Duration = Duration::from_millis(50);
 
 /// Symbols of the list that a page gets at most.
 const MOST_ROWS: usize = 500;
 
-/// Makes ticks while somebody looks.
-pub(super) async fn tell(app: &App) {
+/// Makes ticks while a page is open.
+pub(super) async fn publish(app: &App) {
     let mut every = tokio::time::interval(TICK);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -99,9 +99,9 @@ struct Viewer {
 impl Viewer {
     async fn run(mut self) {
         let mut ticks = self.app.ticks.subscribe();
-        // What was made for somebody else long ago is nothing to show.
+        // Skip a tick that was made for another page long ago.
         ticks.mark_unchanged();
-        let mut told = Instant::now();
+        let mut updated = Instant::now();
         let mut is_asked = false;
         loop {
             let tick = tokio::select! {
@@ -111,7 +111,7 @@ impl Viewer {
                     }
                     Arc::clone(&ticks.borrow_and_update())
                 }
-                () = tokio::time::sleep_until(told + SOON), if is_asked => Arc::clone(&ticks.borrow()),
+                () = tokio::time::sleep_until(updated + SOON), if is_asked => Arc::clone(&ticks.borrow()),
                 said = self.socket.recv() => match said {
                     Some(Ok(Message::Text(text))) => match Shows::read(&text) {
                         Some(shows) => {
@@ -135,7 +135,7 @@ impl Viewer {
             self.look();
             let text = self.compose(&tick);
             match tokio::time::timeout(STUCK, self.socket.send(Message::text(text))).await {
-                Ok(Ok(())) => told = Instant::now(),
+                Ok(Ok(())) => updated = Instant::now(),
                 Ok(Err(_)) => return,
                 Err(_) => {
                     self.app.counters.viewers_stuck.add();
@@ -145,7 +145,7 @@ impl Viewer {
         }
     }
 
-    /// Asks for the books of what is shown.
+    /// Requests the books of the shown symbol.
     fn look(&self) {
         if let Some(symbol) = self.shows.symbol {
             // With too many of them there is no book to show, and the page says so.

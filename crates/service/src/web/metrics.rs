@@ -115,7 +115,7 @@ pub(super) fn text(look: &Look) -> String {
     if let Some(stats) = &look.report.clients {
         clients(&mut text, stats);
     }
-    text.one("web_viewers", Kind::Gauge, "Pages that look now", look.viewers);
+    text.one("web_viewers", Kind::Gauge, "Pages connected", look.viewers);
     for (name, help, count) in &look.web {
         text.one(&format!("web_{name}_total"), Kind::Counter, help, count);
     }
@@ -129,8 +129,8 @@ fn plant(text: &mut Text, look: &Look) {
     text.sample("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
     let since = "When the plant started, in seconds since the epoch";
     text.one("start_time_seconds", Gauge, since, seconds(status.started.0));
-    let told = "When the plant told of itself last, in seconds since the epoch";
-    text.one("status_time_seconds", Gauge, told, seconds(status.time.0));
+    let reported = "When the plant last wrote its status, in seconds since the epoch";
+    text.one("status_time_seconds", Gauge, reported, seconds(status.time.0));
     let conditions = look.conditions();
     let ready = u8::from(conditions.iter().all(Condition::is_met));
     text.one("ready", Gauge, "1 when every condition of readiness is met", ready);
@@ -146,7 +146,7 @@ fn plant(text: &mut Text, look: &Look) {
     text.one("book_orders", Gauge, "Orders that rest in the books of all feeds", status.orders);
     let bytes = "Bytes that the tables of the books hold, which double when they are full";
     text.one("book_bytes", Gauge, bytes, status.book_bytes);
-    let rejected = "Changes that the books refused, such as of orders that are not known";
+    let rejected = "Changes that the books refused, such as of unknown orders";
     text.one("book_rejections_total", Counter, rejected, status.rejected);
     let contradicted =
         "Books that messages of their venues contradict: stale until a snapshot or a new session";
@@ -171,7 +171,7 @@ fn plant(text: &mut Text, look: &Look) {
         text.one("journal_written_bytes_total", Counter, written, journal.written_bytes);
         let lost = "Inputs that could not be journaled";
         text.one("journal_lost_total", Counter, lost, journal.lost);
-        let in_doubt = "Records of the journal that the disk failed to sync";
+        let in_doubt = "Records of the journal that are unconfirmed: the disk failed to sync them";
         text.one("journal_in_doubt_total", Counter, in_doubt, journal.in_doubt);
         let failed = "Segments that were too many and could not be removed";
         text.one("journal_failed_removals_total", Counter, failed, journal.failed_removals);
@@ -195,8 +195,13 @@ fn plant(text: &mut Text, look: &Look) {
     let failed = status.roll.done.iter().filter(|day| day.outcome.is_err()).count();
     let running = u8::from(status.roll.running.is_some());
     text.one("roll_running", Gauge, "1 while files are made of an earlier day's journal", running);
-    text.one("roll_done_total", Counter, "Earlier days made files of", status.roll.done.len() - failed);
-    text.one("roll_failures_total", Counter, "Earlier days that no files could be made of", failed);
+    text.one(
+        "roll_done_total",
+        Counter,
+        "Earlier days whose files were made",
+        status.roll.done.len() - failed,
+    );
+    text.one("roll_failures_total", Counter, "Earlier days whose files could not be made", failed);
 }
 
 fn snapshots(text: &mut Text, status: &CheckpointStatus) {
@@ -234,14 +239,18 @@ fn multicast(text: &mut Text, stats: &MulticastStats) {
         ("connections", "SoupBinTCP connections taken", stats.connections),
         (
             "refused_connections",
-            "SoupBinTCP connections turned away as there were too many",
+            "SoupBinTCP connections refused because there were too many",
             stats.refused_connections,
         ),
         ("rejected_logins", "SoupBinTCP logins rejected", stats.rejected_logins),
-        ("slow_clients", "SoupBinTCP clients sent away as too slow or silent", stats.slow_clients),
+        (
+            "slow_clients",
+            "SoupBinTCP clients evicted because they were too slow or silent",
+            stats.slow_clients,
+        ),
         (
             "malformed_clients",
-            "SoupBinTCP clients sent away for what no client says",
+            "SoupBinTCP clients closed because they broke the protocol",
             stats.malformed_clients,
         ),
         ("tcp_messages", "Messages copied for SoupBinTCP clients", stats.tcp_messages),
@@ -366,7 +375,7 @@ fn channels(text: &mut Text, channels: &[ChannelStatus]) {
         }
     }
     let snapshots: [(&str, &str, OfSnapshots); 6] = [
-        ("requests", "Snapshots asked for", |snapshots| snapshots.requests),
+        ("requests", "Snapshots requested", |snapshots| snapshots.requests),
         ("applied", "Snapshots applied", |snapshots| snapshots.applied),
         ("failed", "Snapshots that failed, came late, or were of another session", |snapshots| {
             snapshots.failed
@@ -374,12 +383,12 @@ fn channels(text: &mut Text, channels: &[ChannelStatus]) {
         ("messages", "Messages in the snapshots that were applied", |snapshots| snapshots.messages),
         (
             "given_up",
-            "Times that the channel went on without a snapshot, though it wanted one",
+            "Times that the channel went on without a snapshot, though it requested one",
             |snapshots| snapshots.given_up,
         ),
         (
             "contradicted",
-            "Snapshots asked for because messages of the channel contradicted the books",
+            "Snapshots requested because messages of the channel contradicted the books",
             |snapshots| snapshots.contradicted,
         ),
     ];
@@ -390,14 +399,14 @@ fn channels(text: &mut Text, channels: &[ChannelStatus]) {
         });
     }
     let flags: [(&str, &str, Is); 5] = [
-        ("followed", "1 when the channel was heard and does not wait for a snapshot", |channel| {
+        ("followed", "1 when the channel has received packets and does not wait for a snapshot", |channel| {
             channel.next.is_some() && !channel.is_joining
         }),
-        ("recovering", "1 while messages are missing that are waited for or asked for", |channel| {
+        ("recovering", "1 while messages are missing that are awaited or requested", |channel| {
             channel.is_recovering
         }),
         ("joining", "1 while the channel waits for a snapshot to begin from", |channel| channel.is_joining),
-        ("silent", "1 while nothing is heard for too long", |channel| channel.is_silent),
+        ("silent", "1 while no packet has come for too long", |channel| channel.is_silent),
         ("stale", "1 while books may be wrong", |channel| channel.is_stale),
     ];
     for (name, help, is) in flags {
@@ -416,7 +425,7 @@ fn interface(text: &mut Text, interface: &InterfaceStatus) {
     let frames = [
         (
             "kernel_drops",
-            "Frames that the kernel dropped because nobody took them in time",
+            "Frames that the kernel dropped because the plant did not take them in time",
             interface.kernel_drops,
         ),
         ("too_long", "Frames longer than a buffer", interface.too_long),
@@ -443,7 +452,7 @@ fn lines(text: &mut Text, channels: &[ChannelStatus]) {
         ("packets", "Packets, heartbeats included", |counters| counters.packets),
         ("messages", "Messages in the packets, however often", |counters| counters.messages),
         ("won_messages", "Messages that this line brought first", |counters| counters.won),
-        ("duplicate_messages", "Messages that were there already", |counters| counters.duplicate),
+        ("duplicate_messages", "Messages that had already come", |counters| counters.duplicate),
         ("late_messages", "Messages that came after their sequence gap was given up", |counters| {
             counters.late
         }),
@@ -467,7 +476,7 @@ fn lines(text: &mut Text, channels: &[ChannelStatus]) {
         let name = format!("line_{name}_total");
         text.each((&name, Kind::Counter, help), &all, labels, |(_, line)| get(&line.counters) as f64);
     }
-    let drops = "Datagrams that the kernel dropped because nobody took them in time";
+    let drops = "Datagrams that the kernel dropped because the plant did not take them in time";
     text.each(("line_kernel_drops_total", Kind::Counter, drops), &all, labels, |(_, line)| {
         line.kernel_drops as f64
     });
@@ -490,20 +499,24 @@ fn clients(text: &mut Text, stats: &Stats) {
         ("accept_errors", "Connections of clients that could not be taken", |counters| {
             counters.accept_errors
         }),
-        ("admitted", "Clients that showed a right key", |counters| counters.admitted),
+        ("admitted", "Clients that authenticated", |counters| counters.admitted),
         ("closed", "Connections of clients that are over", |counters| counters.closed),
-        ("evicted", "Connections without a key that were closed for newer ones", |counters| counters.evicted),
+        ("evicted", "Unauthenticated connections closed to make room for newer ones", |counters| {
+            counters.evicted
+        }),
         ("ended_slow", "Sessions that ended as the client was too slow", |counters| counters.ended_slow),
         ("records", "Records put into queues of clients", |counters| counters.records),
         ("bytes", "Bytes written to sockets of clients", |counters| counters.bytes),
-        ("skipped_records", "Records left out for clients that asked for it", |counters| counters.skipped),
-        ("conflated_records", "Records that gave way to a later one of the same instrument", |counters| {
+        ("skipped_records", "Records left out for clients with the behaviour skip", |counters| {
+            counters.skipped
+        }),
+        ("conflated_records", "Records replaced by a later one of the same instrument", |counters| {
             counters.conflated
         }),
         ("replays", "Replays begun", |counters| counters.replays),
         ("replays_failed", "Replays that failed", |counters| counters.replays_failed),
         ("replays_joined", "Replays that have joined the present", |counters| counters.replays_joined),
-        ("gaps", "Gaps told to clients", |counters| counters.gaps),
+        ("gaps", "Gaps reported to clients", |counters| counters.gaps),
     ];
     for (name, help, get) in counters {
         text.one(&format!("clients_{name}_total"), Kind::Counter, help, get(&stats.counters));
@@ -541,7 +554,7 @@ fn clients(text: &mut Text, stats: &Stats) {
             |client| client.conflated as f64,
         ),
         ("queued_bytes", Kind::Gauge, "Bytes that wait for the client", |client| client.queued_bytes as f64),
-        ("lag_seconds", Kind::Gauge, "Time since the client's queue was empty the last time", |client| {
+        ("lag_seconds", Kind::Gauge, "Time since the client's queue was last empty", |client| {
             seconds(client.lag_ns)
         }),
     ];

@@ -21,7 +21,7 @@ const MOST_SAID: usize = 1 << 10;
 /// How long a client may take nothing.
 const STUCK: Duration = Duration::from_secs(30);
 
-/// How often a client is asked whether it is there.
+/// How often the server pings a client.
 const PING: Duration = Duration::from_secs(15);
 
 /// Records between looks at what the client says.

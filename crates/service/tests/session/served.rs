@@ -1,4 +1,4 @@
-//! The stream of market data, served to whoever connects.
+//! The stream of market data, served to every client that connects.
 #![allow(dead_code, unreachable_pub, reason = "each user needs a part, and is a crate of its own")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

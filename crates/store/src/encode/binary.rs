@@ -1,6 +1,6 @@
 //! DBN, version 3.
 //!
-//! The head of a DBN file tells the time range and the symbols, which are known at the end. So the records go to a
+//! The head of a DBN file has the time range and the symbols, which are known at the end. So the records go to a
 //! scratch file, and at the end the file is put together: head, then the scratch file as it is. For a compressed file
 //! both are Zstandard frames; a file of several frames is one stream (RFC 8878, section 3.1), and that is how
 //! Databento's own readers take it.

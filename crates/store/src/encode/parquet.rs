@@ -80,7 +80,7 @@ fn field(column: &Description) -> Result<Type, ParquetError> {
     }
 }
 
-/// Begins a file. `has_origin`: whether the batches tell sequences and lines.
+/// Begins a file. `has_origin`: whether the batches have sequences and lines.
 pub(crate) fn begin<R: Row>(
     output: Output,
     schema: Schema,
@@ -96,7 +96,7 @@ pub(crate) fn begin<R: Row>(
         .set_created_by("tapeworks".to_owned())
         .set_key_value_metadata(Some(vec![
             key("tapeworks:schema", schema.to_string()),
-            // The key under which DBN's own Parquet files tell it.
+            // The key under which DBN's own Parquet files have it.
             key("databento:fixed_price_scale", Price::ONE.to_string()),
         ]))
         .build();
@@ -148,7 +148,7 @@ impl Encoder {
 }
 
 impl Parquet {
-    /// `has_origin`: whether the batches tell sequences and lines.
+    /// `has_origin`: whether the batches have sequences and lines.
     pub(crate) fn new<R: Row>(
         output: Output,
         schema: Schema,

@@ -87,7 +87,7 @@ struct PageOf<'p> {
     scratch: &'p mut Scratch,
 }
 
-/// Drops the values that are not defined and tells where they were; None when all are.
+/// Drops the values that are not defined and returns where they were; None when all are defined.
 fn keep_defined<'d, T: Copy>(
     values: &mut Vec<T>,
     defined: &'d mut Vec<u32>,

@@ -1,4 +1,4 @@
-//! What records carry on from before and no book knows: last trades.
+//! State of records that no book has: last trades.
 
 use tapeworks_market::price::UNDEFINED_PRICE;
 use tapeworks_market::{InstrumentId, NbboUpdate, Publisher, Side};
@@ -8,7 +8,7 @@ use super::{Trade, trade_of};
 /// All venues together, where something is kept by venue.
 pub(super) const ALL_VENUES: Publisher = Publisher(0);
 
-/// The last trade of an instrument, and the last event that was told of it.
+/// The last trade of an instrument, and the last event that was written of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Last {
     pub(super) trade: Trade,
@@ -27,7 +27,7 @@ pub(super) const NOTHING: Last = Last {
     flags: 0,
 };
 
-/// What a [`RecordBuilder`](crate::live::RecordBuilder) knows beyond books and NBBO: the last trade of every instrument, by feed and of all feeds.
+/// State of a [`RecordBuilder`](crate::live::RecordBuilder) besides books and NBBO: the last trade of every instrument, by feed and of all feeds.
 ///
 /// Cost: per update that trades or changes an NBBO one line or two; a compare for others. 32 bytes for each instrument of each
 /// feed that trades.

@@ -21,7 +21,7 @@ use crate::rows::Rows;
 use crate::state::State;
 use crate::summary::Skip;
 
-/// Tells when an interval is over.
+/// Finds when an interval is over.
 #[derive(Debug)]
 struct Clock {
     width_ns: u64,
@@ -53,7 +53,7 @@ struct Running<T> {
 struct VenueState<T> {
     publisher: Publisher,
     instruments: Vec<T>,
-    /// Those with something to tell at the end of the interval.
+    /// Those with a record at the end of the interval.
     touched: Vec<InstrumentId>,
 }
 

@@ -6,13 +6,13 @@
 //! | cancellation | `C` | with the shares cancelled, or all that were left |
 //! | replacement | `C`, `A` | the old order leaves, the new one joins with its own id |
 //! | execution | `T`, `F`, `C` | trade (side of the aggressor), fill of the resting order, its reduction |
-//! | execution that is not printable | `F`, `C` | the trade is told once for all, by the auction's own |
+//! | execution that is not printable | `F`, `C` | the auction's own message reports the trade once for all |
 //! | trade of a hidden order, auction | `T` | |
 //! | clearing | `R` | one for each instrument |
 //!
 //! Only the last record of an event carries LAST. `T` and `F` never change a book; the `C` that follows does, at the
 //! price of the order. Price levels and quotes are no orders: they are counted and left to `mbp-1` and `mbp-10`
-//! rather than told as orders that do not exist.
+//! rather than written as orders that do not exist.
 
 use std::ffi::c_char;
 

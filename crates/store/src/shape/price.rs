@@ -1,11 +1,11 @@
 //! `trades`, `tbbo`, `mbp-1` and `mbp-10`: trades and price levels.
 //!
-//! A trade is told with the levels right before it took effect, as DBN has it (so that each trade stands beside the
+//! A trade is written with the levels right before it took effect, as DBN has it (so that each trade stands beside the
 //! quote it met), a change of the book with the levels right after. An execution that changes what is shown therefore
 //! gives two records: `T`, then `C` with LAST. A replacement is `M` with the new price and size; a price level or
 //! quote is `M`, or `C` when it empties the level; a clearing is `R`.
 //!
-//! A book changes even when an event does not fit it (more executed than was there): the levels told are those of
+//! A book changes even when an event does not fit it (more executed than was there): the levels written are those of
 //! the book, and the event is a change like another.
 
 use dbn::{BidAskPair, Mbp1Msg};

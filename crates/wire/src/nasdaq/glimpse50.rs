@@ -1,7 +1,7 @@
 //! Nasdaq GLIMPSE 5.0: a snapshot of the books, for who joins in mid-day.
 //!
 //! Source: *Nasdaq GLIMPSE 5.0* specification. Over [SoupBinTCP](super::soupbintcp) come, as sequenced data, the messages of
-//! [TotalView-ITCH 5.0](super::itch50) that tell the current state (system events, directory, trading states, and every
+//! [TotalView-ITCH 5.0](super::itch50) that give the current state (system events, directory, trading states, and every
 //! displayed order as an addition), then the one message that is declared here.
 
 tapeworks_wire_macros::protocol! {

@@ -30,7 +30,7 @@ tapeworks_wire_macros::protocol! {
     /// Request packet: asks the re-request server, by unicast, for messages again.
     header RequestPacket = 20 bytes {
         session                 @ 0 : ascii<10>,
-        /// Of the first message that is asked for.
+        /// Of the first message requested.
         sequence_number         @ 10: u64,
         requested_message_count @ 18: u16,
     }

@@ -123,7 +123,7 @@ pub(super) fn run(out: &Path, choice: &Choice) -> Result {
     }
     let (told, refusals) = channel();
     let on_refusal = Arc::new(move |refused: &tapeworks_runtime::refusals::Refused| {
-        // Where the log has ended nobody listens.
+        // The log may have ended already.
         let _unheard = told.send(refused.clone());
     });
     let service = Service::start(&plant, Some(on_refusal)).map_err(advice)?;

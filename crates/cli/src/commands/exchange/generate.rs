@@ -166,9 +166,9 @@ pub(super) fn run(arguments: &Generate) -> Result {
     let more = scenario.messages / 50 + MORE_MESSAGES * scenario.venues.len() as u64;
     let bound = scenario.messages.saturating_add(more);
     if report.messages > bound {
-        let (asked, made) = (thousands(scenario.messages), thousands(report.messages));
+        let (requested, made) = (thousands(scenario.messages), thousands(report.messages));
         complain(&format!(
-            "{made} messages, not {asked}: the start of the day takes about five for each of {} and each venue",
+            "{made} messages, not {requested}: the start of the day takes about five for each of {} and each venue",
             counted(u64::from(scenario.symbols), "symbol", "symbols"),
         ));
     }
@@ -182,7 +182,7 @@ fn time(ns: u64) -> String {
     text
 }
 
-/// How many messages of a venue may be more than asked for without a word, besides 2 % of all.
+/// How many more messages a venue may have than requested without a message about it, besides 2 % of all.
 const MORE_MESSAGES: u64 = 100;
 
 fn to_json(report: &Report, scenario: &Scenario, path: &Path) -> serde_json::Value {

@@ -12,7 +12,7 @@ use crate::table::{Align, Table, counted, number, thousands};
 use crate::terminal::{Bar, complain};
 use crate::{interrupt, output, terminal};
 
-/// How often it is looked whether the venues have ended.
+/// How often the command checks whether the venues have ended.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Serve venues live: multicast lines at a stated rate, with faults, retransmission and snapshots.
@@ -153,8 +153,8 @@ fn show(report: &Report) -> String {
     }
     let (width, paint) = (terminal::width(), terminal::paint());
     out.push_str(&lines.render(width, paint));
-    let mut asked = Table::new(&[
-        ("asked for", Align::Left),
+    let mut requested = Table::new(&[
+        ("requested", Align::Left),
         ("requests", Align::Right),
         ("answers", Align::Right),
         ("messages", Align::Right),
@@ -175,7 +175,7 @@ fn show(report: &Report) -> String {
             + snapshots.malformed
             + snapshots.timed_out
             + snapshots.refused;
-        asked.row([
+        requested.row([
             venue.name.clone(),
             thousands(requests.requests),
             thousands(requests.answers),
@@ -187,9 +187,9 @@ fn show(report: &Report) -> String {
             thousands(not_served),
         ]);
     }
-    if !asked.is_empty() {
+    if !requested.is_empty() {
         out.push('\n');
-        out.push_str(&asked.render(width, paint));
+        out.push_str(&requested.render(width, paint));
     }
     out
 }

@@ -11,7 +11,7 @@ use tapeworks_packet::pool::Pool;
 use super::super::{Note, Notes, Outbox, PAYLOAD, Polled, Reader, Reason, Routed, StageError, To};
 use tapeworks_stage::Sink as _;
 
-/// How often the kernel is asked what it dropped and whether the interface is there: seldom enough to cost nothing, often
+/// How often the reader queries the kernel's count of drops and whether the interface is there: seldom enough to cost nothing, often
 /// enough to be seen. In ns.
 const LOOK_NS: u64 = 100_000_000;
 
@@ -198,7 +198,7 @@ impl Interface {
         }
     }
 
-    /// Tells what the kernel counted. At the end that includes what is left behind.
+    /// Reports the kernel's counts. At the end they include what is left behind.
     fn tell_counts(&mut self, is_end: bool, outbox: &mut Outbox) -> Result<(), InterfaceError> {
         let drops = match &mut self.source {
             Source::Packet(receiver) => {
@@ -262,7 +262,7 @@ impl Reader for Interface {
     }
 
     fn finish(&mut self, outbox: &mut Outbox) {
-        // If the kernel does not tell, there is nothing to tell.
+        // Without an answer of the kernel there is nothing to report.
         let _nothing_told = self.tell_counts(true, outbox);
     }
 

@@ -104,7 +104,7 @@ impl SocketWriter {
                     Some(Reason::Failed)
                 }
             };
-            // One is told for each that was given, in the same order.
+            // There is one result for each packet, in the same order.
             if let (Some(outcome), Some(reason)) = (sendable.next(), reason) {
                 *outcome = To::Dropped(reason);
             }

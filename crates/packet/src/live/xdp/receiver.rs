@@ -4,7 +4,7 @@
 //! the kernel's stack; dropping takes it off again. A program that is killed leaves it attached: `ip link set NAME xdp off`
 //! takes it off.
 //!
-//! Cost: no call of the kernel while frames come; one copy of the frame. The kernel tells neither a receive time nor the
+//! Cost: no call of the kernel while frames come; one copy of the frame. The kernel gives neither a receive time nor the
 //! VLAN tag that a card has taken off: the time is that of the call that took the frame.
 
 use std::error::Error;
@@ -29,7 +29,7 @@ use crate::pool::{Blank, Description, Pool};
 /// Bytes of a frame's place: 256 of them are the program's, so a frame has up to 3,840.
 const FRAME_BYTES: u32 = 4096;
 
-/// Descriptors that the rings for sending have, which nobody uses.
+/// Descriptors of the rings for sending, which are not used.
 const UNUSED_RING: u32 = 64;
 
 /// The kernel lets go of a queue some milliseconds after its socket was closed: how often opening is tried, and how long
@@ -47,7 +47,7 @@ pub struct XdpReceiver {
     number: u32,
     came: RxQueue,
     free: FillQueue,
-    /// Asks for the interface's flags, which a socket of AF_XDP cannot.
+    /// Reads the interface's flags, which a socket of AF_XDP cannot.
     asking: socket2::Socket,
     /// Belongs to the socket.
     _sent: CompQueue,
@@ -56,7 +56,7 @@ pub struct XdpReceiver {
     frames: Vec<FrameDesc>,
 }
 
-/// The libraries write to standard error unless they are told not to; what is wrong comes as an error all the same.
+/// Stops the libraries from writing to standard error; they return their errors all the same.
 fn silence_the_libraries() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -131,7 +131,7 @@ impl XdpReceiver {
         let Some((mut free, sent)) = queues else {
             return Err(failed(opening, impossible("it has one already")));
         };
-        // SAFETY: the frames are this memory's, and nobody has used them.
+        // SAFETY: the frames are this memory's, and are not used yet.
         unsafe { free.produce(&frames) };
         frames.truncate(MAX_BATCH);
         let blanks = Vec::with_capacity(MAX_BATCH);
@@ -166,7 +166,7 @@ impl XdpReceiver {
     }
 
     /// Frames that the kernel dropped because none of the shared memory was free, or that were longer than a place in it:
-    /// a call of the kernel. What a driver drops itself, its own counters tell (`ethtool -S`).
+    /// a call of the kernel. A driver has its own counters of what it drops itself (`ethtool -S`).
     ///
     /// # Errors
     /// What the operating system says.

@@ -156,7 +156,7 @@ impl<R: Row> ParquetApart<R> {
                 self.spare.push(*tools);
             }
             if group.is_closed && group.taken == group.given {
-                // An error tells the records before the batch that filled the row group.
+                // An error counts the records before the batch that filled the row group.
                 let told = group.records - group.last;
                 self.write_group(told, summary)?;
             }
@@ -164,7 +164,7 @@ impl<R: Row> ParquetApart<R> {
         Ok(())
     }
 
-    /// Writes the first row group. An error tells `told` of its records as written.
+    /// Writes the first row group. An error counts `told` of its records as written.
     fn write_group(&mut self, told: u64, summary: &mut Summary) -> Result<(), Failure> {
         let Some(mut group) = self.groups.pop_front() else { return Ok(()) };
         let ended = group.chunks.iter_mut().map(|chunk| chunk.take(&mut self.compressor));

@@ -105,7 +105,7 @@ impl OrderMessage {
 const START: usize = 19;
 const LOW_48_BITS: u64 = (1 << 48) - 1;
 const STOCK: usize = offset(&AddOrder::SCHEMA, "stock");
-/// No order message has it for its type, so that a message without the field can be asked for its type instead.
+/// No order message has it for its type, so that a message without the field can be read for its type instead.
 const NOT_PRINTABLE: u8 = Printable::No.raw();
 
 /// Where an order message has what. What it has not is read from its start and masked away.
