@@ -43,7 +43,12 @@ fn iso(time: Nanos) -> String {
 pub enum Read<'r> {
     /// The state before the next event. It comes first where the reader begins with a checkpoint, and in the middle where the
     /// journal lost inputs: then it stands for all events before its own number, the missing ones among them.
-    Start(Box<Start>),
+    Start {
+        /// The next events: sequence gaps, where inputs were lost. They take the first numbers of the missing events.
+        missed: &'r [Event],
+        /// The state. What `missed` says is not all that was missed, so the state comes with them.
+        start: Box<Start>,
+    },
     /// The next events. There may be more at once, and there may be none in this piece.
     Events(&'r [Event]),
     /// Every event that is there was read. More come as they happen.

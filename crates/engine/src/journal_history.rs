@@ -100,13 +100,14 @@ impl JournalEvents {
 
 impl HistoryReader for JournalEvents {
     fn read(&mut self) -> Result<Read<'_>, HistoryError> {
-        if let Some(start) = self.start.take() {
-            return Ok(Read::Start(Box::new(start)));
-        }
         self.buffer.clear();
-        if let Some(loss) = self.loss {
-            let is_passed = self.pass(loss)?;
-            return Ok(if is_passed { Read::Events(&self.buffer) } else { Read::CaughtUp });
+        if let Some(loss) = self.loss
+            && !self.pass(loss)?
+        {
+            return Ok(Read::CaughtUp);
+        }
+        if let Some(start) = self.start.take() {
+            return Ok(Read::Start { missed: &self.buffer, start: Box::new(start) });
         }
         let mut is_at_end = false;
         for _ in 0..INPUTS_AT_ONCE {

@@ -19,15 +19,8 @@ pub struct IoTask(pub(crate) Work);
 #[derive(Debug)]
 pub(crate) enum Work {
     Sync(Unsynced),
-    Remove {
-        folder: PathBuf,
-        keep_bytes: u64,
-        needed_from: u64,
-    },
-    Prepare {
-        path: PathBuf,
-        bytes: u64,
-    },
+    Remove { folder: PathBuf, keep_bytes: u64, needed_from: u64 },
+    Prepare { path: PathBuf, bytes: u64 },
 }
 
 /// Records of a segment that the disk may not have.

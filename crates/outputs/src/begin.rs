@@ -115,7 +115,9 @@ pub(crate) fn catch_up<O: Output, W: WaitStrategy>(
         let missing = wanted.saturating_sub(next);
         let read = if missing > 0 { reader.read()? } else { Read::CaughtUp };
         match read {
-            Read::Start(start) => {
+            Read::Start { missed, start } => {
+                let most = usize::try_from(missing).unwrap_or(usize::MAX);
+                present.give(output, next, missed.get(..most).unwrap_or(missed))?;
                 next = start.first_event();
                 output.restore(*start);
                 progressed = Instant::now();

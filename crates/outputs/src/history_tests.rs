@@ -126,7 +126,7 @@ fn a_replay_from_a_checkpoint_is_the_days_to_the_last_byte() {
     let last = without_heartbeats().last().unwrap().1.0;
     let (mut used, mut bytes) = (0, 0);
     for start in starts.into_iter().chain([last - 1]).map(Nanos) {
-        used += usize::from(matches!(some.open(start).unwrap().read().unwrap(), Read::Start(_)));
+        used += usize::from(matches!(some.open(start).unwrap().read().unwrap(), Read::Start { .. }));
         for schemas in SCHEMAS {
             let of = |history: &Arc<dyn History>| {
                 replayed(Arc::clone(history), &options().books, schemas, start).unwrap()
@@ -244,7 +244,10 @@ fn behind_inputs_that_the_journal_lost_its_readers_have_the_numbers_and_books_of
     loop {
         let into = if first.is_some() { &mut behind } else { &mut before };
         match reader.read().unwrap() {
-            Read::Start(start) => assert!(first.replace(start.first_event() as usize).is_none()),
+            Read::Start { missed, start } => {
+                into.extend_from_slice(missed);
+                assert!(first.replace(start.first_event() as usize).is_none());
+            }
             Read::Events(events) => into.extend_from_slice(events),
             Read::CaughtUp => break,
         }

@@ -244,7 +244,8 @@ impl Run {
             }
             let mut is_caught_up = false;
             match reader.read()? {
-                Read::Start(start) => {
+                Read::Start { missed, start } => {
+                    self.take(missed, begin, join);
                     self.go_on_from(*start, begin, join);
                     progressed = Instant::now();
                 }

@@ -185,7 +185,9 @@ impl Repeating {
         loop {
             let mut is_caught_up = false;
             match reader.read()? {
-                Read::Start(start) => {
+                Read::Start { missed, start } => {
+                    advance(&mut replica, &self.queue, missed);
+                    next += missed.len() as u64;
                     let missing = next.max(wanted.start)..start.first_event().min(wanted.end);
                     if !missing.is_empty() {
                         let why = if is_first { "are no longer kept" } else { "were lost by the journal" };
@@ -285,7 +287,7 @@ mod tests {
     impl HistoryReader for Rest {
         fn read(&mut self) -> Result<Read<'_>, HistoryError> {
             if let Some(start) = self.start.take() {
-                return Ok(Read::Start(Box::new(start)));
+                return Ok(Read::Start { missed: &[], start: Box::new(start) });
             }
             self.events = (self.next..100).map(|number| halt(Nanos(number))).collect();
             self.next = 100;

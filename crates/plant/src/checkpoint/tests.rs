@@ -141,7 +141,7 @@ fn reached(options: &PlantOptions) -> u64 {
     let mut next = 0;
     loop {
         match reader.read().unwrap() {
-            Read::Start(start) => next = start.first_event(),
+            Read::Start { start, .. } => next = start.first_event(),
             Read::Events(events) => next += events.len() as u64,
             Read::CaughtUp => return next,
         }
@@ -187,7 +187,7 @@ fn a_plant_whose_journal_loses_inputs_takes_its_state_so_that_readers_and_the_ne
         let (mut next, mut jumps, mut is_behind) = (0, 0, false);
         loop {
             match reader.read().unwrap() {
-                Read::Start(start) => {
+                Read::Start { start, .. } => {
                     next = start.first_event() as usize;
                     (jumps, is_behind) = (jumps + 1, true);
                 }
