@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("  {}: {count}", reason.as_str());
         }
     }
-    // Gaps, cut packets and unknown messages do not fail a replay; they are told.
+    // Gaps, cut packets and unknown messages do not fail a replay; they are reported.
     println!("{} problems, {} messages missing", replayed.problems.total, replayed.missing_messages());
     Ok(())
 }

@@ -33,7 +33,7 @@ UNDEFINED = {2**63 - 1, 2**64 - 1, 2**32 - 1, 2**31 - 1}
 NARROW_UNDEFINED = {2**16 - 1, 2**15 - 1, 2**8 - 1, 2**7 - 1}
 UNDEFINED_TEXT = {str(number) for number in UNDEFINED}
 
-# Columns that every file of records has, whoever reads it.
+# Columns that every file of records has, for every reader.
 ALWAYS = {"ts_event", "instrument_id", "publisher_id", "symbol"}
 
 

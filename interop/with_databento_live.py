@@ -22,7 +22,7 @@ MESSAGES = (databento.SymbolMappingMsg, databento.SystemMsg, databento.ErrorMsg)
 
 
 class Server:
-    """A server of a generated session, which publishes when it is told to."""
+    """A server of a generated session, which publishes on command."""
 
     def __init__(self, program, folder, messages=20_000, symbols=20):
         folder.mkdir(parents=True, exist_ok=True)
@@ -233,7 +233,7 @@ def replays(start):
 
 
 def refusals(start):
-    """A wrong key, dataset or symbol type is told."""
+    """A wrong key, dataset or symbol type is reported."""
     server = start("refusals")
     for options, why in (
         ({"key": "db-TapeworksWrongKey000000000000"}, "authentication failed"),

@@ -60,7 +60,7 @@ def main():
             told = json.loads(line)
             transport = told["transport"]
             parts = [(told["protocol"], told["message"], told["fields"])]
-            # A packet without messages is told as one of the transport itself.
+            # A packet without messages is shown as one of the transport itself.
             is_carried = transport is not None and "fields" in transport
             if is_carried and last != told["packet"]:
                 parts.insert(0, (transport["protocol"], transport["message"], transport["fields"]))

@@ -185,7 +185,7 @@ async function main() {
   });
 
   await step("a click chooses", async () => {
-    // Symbols that appear meanwhile move the others: it is told by its name.
+    // Symbols that appear meanwhile move the others: its name identifies it.
     const symbol = await page.locator("#symbols tbody tr").nth(3).getAttribute("data-key");
     await page.click(`#symbols tr[data-key="${symbol}"]`);
     await says(page, "#book-symbol", symbol);

@@ -50,6 +50,11 @@ const PLAIN_WORDS: &[(&str, &str)] = &[
     (concat!("kee", "per"), "writer"),
     (concat!("machine's", " death"), "machine crash"),
     (concat!("is met", " again"), "is reported"),
+    (concat!("who", "ever"), "the caller, the reader, the thread"),
+    (concat!("comes", " of it"), "its result"),
+    (concat!("is", " told"), "is reported"),
+    (concat!("are", " told"), "are reported"),
+    (concat!("was", " told"), "was reported"),
 ];
 
 /// Paths of somebody's machine, in any text.

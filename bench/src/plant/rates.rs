@@ -320,7 +320,7 @@ fn live(rate: u64, pace: Pace, way: Way) -> (Histogram<u64>, String) {
                     delays.saturating_record(now.saturating_sub(sent));
                 }
             }
-            // Symbols are told again for ever.
+            // Symbols are repeated for ever.
             Came::Other | Came::Nothing => {
                 if venues.is_finished() && last.elapsed() > QUIET {
                     break;

@@ -1,6 +1,6 @@
 //! The three versions of the blog's SPSC queue, as it grows them: plain, padded, padded with cached counters.
 //!
-//! Written anew from its description. Counters run on and are masked, which is what its readers are told to do for a
+//! Written anew from its description. Counters run on and are masked, which is what it advises its readers to do for a
 //! power of two.
 
 use std::cell::{Cell, UnsafeCell};

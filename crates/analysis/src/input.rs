@@ -34,7 +34,7 @@ pub enum InputError {
     OtherProtocol {
         /// The file.
         file: String,
-        /// What was told.
+        /// What the caller said.
         protocol: &'static str,
     },
     /// An output is an input.
@@ -97,7 +97,7 @@ pub struct Input {
 
 impl Input {
     /// Opens a file and finds out what it holds. A capture is known by its magic number; another file by its first
-    /// messages, or, when `application` is told, taken to hold that application's messages.
+    /// messages, or, when `application` is given, taken to hold that application's messages.
     ///
     /// # Errors
     /// [`InputError`] when the file cannot be read, is empty, or holds nothing we know.

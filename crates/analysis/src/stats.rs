@@ -467,7 +467,7 @@ impl Counter<'_> {
                 own_time(&message.decoded)
             }
         };
-        // Times of day and times since 1970 do not mix: those that came first are told.
+        // Times of day and times since 1970 do not mix: those that came first are shown.
         if let Some(time) = time.filter(|_| place.time.is_none() == stats.is_time_of_day) {
             let (first, last) = stats.times.unwrap_or((time, time));
             stats.times = Some((first.min(time), last.max(time)));

@@ -137,7 +137,7 @@ fn a_snapshot_that_was_kept_is_dumped_with_its_end() {
     let mut told = String::new();
     BufReader::new(child.stderr.take().unwrap()).read_line(&mut told).unwrap();
     let port = told.trim_end().rsplit(' ').next().unwrap().to_owned();
-    // By then the directory is told.
+    // By then the directory is published.
     (0..50).for_each(|_| assert!(sink.recv(&mut [0; 2_048]).is_ok()));
     let mut client = TcpStream::connect(port).unwrap();
     client.write_all(b"\x00\x2fLuser  password                      1          ").unwrap();

@@ -102,7 +102,7 @@ impl<P: Publish> MarketStage<P> {
         }
     }
 
-    /// Applies a batch of events and publishes what comes of it.
+    /// Applies a batch of events and publishes each update.
     #[inline]
     pub fn apply(&mut self, events: &[Event]) {
         let mut edge = Inline::new(&mut self.market, &mut self.buffer, &mut self.outlet);

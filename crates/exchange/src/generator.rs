@@ -91,7 +91,7 @@ pub struct Generator {
     symbol_choice: Option<Chooser>,
     scripts: BinaryHeap<Reverse<Script>>,
     arrivals: Option<Arrivals>,
-    /// For the arrivals, which are laid out when the start of the day is told.
+    /// For the arrivals, which are laid out when the start of the day is published.
     scenario: Scenario,
     /// Messages beyond one for each arrival (fewer: negative).
     owed: i64,

@@ -50,7 +50,7 @@ pub const LINES: usize = 3;
 /// ahead. If nothing else comes, the numbers are taken to have been reset.
 pub const MOST_AHEAD: u64 = 1 << 28;
 
-/// Where a channel that is heard for the first time begins.
+/// Where a channel begins at its first packet.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Join {
     /// With the session's first message: what was before the first packet is a sequence gap as any other.
@@ -129,17 +129,17 @@ pub enum Delivery<'a> {
         /// When.
         now: Nanos,
     },
-    /// A session was joined in its middle: nothing comes of it before a snapshot.
+    /// A session was joined in its middle: it gives no events before a snapshot.
     Joining {
         /// When.
         now: Nanos,
     },
-    /// Nothing was heard for too long: the books may be stale.
+    /// No packet came for too long: the books may be stale.
     Silent {
         /// When.
         now: Nanos,
     },
-    /// The channel is heard again, and nothing was missed.
+    /// Packets come again, and none was missed.
     Heard {
         /// When.
         now: Nanos,
@@ -274,7 +274,7 @@ impl Arbiter {
         [self.lines[0].counters, self.lines[1].counters, self.lines[2].counters]
     }
 
-    /// Whether a line is silent: it was heard once, and not for a while.
+    /// Whether a line is silent: it brought packets once, and none for a while.
     pub fn is_line_silent(&self, line: Line) -> bool {
         self.lines[place(line)].is_silent
     }
@@ -525,7 +525,7 @@ impl Arbiter {
         let Some(next) = self.next.filter(|next| *next < first) else { return };
         let count = first - next;
         self.counters.gaps += 1;
-        // Nothing of the session was heard before.
+        // No packet of the session came before.
         let is_late = next == 1 && reason == GapReason::NoServer;
         let reason = if is_late { GapReason::JoinedLate } else { reason };
         self.counters.gaps_by[reason as usize] += 1;
@@ -536,7 +536,7 @@ impl Arbiter {
         deliver(Delivery::Gap { missing: (next, count), now });
     }
 
-    /// The channel is heard again, and nothing is missing.
+    /// Packets come again, and none is missing.
     fn heard(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         if std::mem::replace(&mut self.is_silent, false) {
             deliver(Delivery::Heard { now });

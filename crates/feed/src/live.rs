@@ -10,7 +10,7 @@
 //!   messages that came since, all with [`Flags::SNAPSHOT`](tapeworks_market::Flags::SNAPSHOT). Trades in them are not put out twice.
 //! - The books' stage reports when the venue's messages contradict a book ([`Input::Contradicted`]): the channel requests a snapshot, with
 //!   a least time between two.
-//! - Silence makes the books stale until the channel is heard again and nothing was missed. When nothing is heard at all, an
+//! - Silence makes the books stale until packets come again and none was missed. When no packet comes at all, an
 //!   event of the kind [`EventKind::Other`] marks each second.
 //!
 //! Everything that enters is an [`Input`], the passing of time too. The same inputs give the same events.

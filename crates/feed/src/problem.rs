@@ -32,7 +32,7 @@ pub struct Problem {
 pub enum ProblemKind {
     /// The packet's network headers.
     Header(HeaderError),
-    /// A UDP payload, or the start of a stream, in none of our protocols. Told once per destination.
+    /// A UDP payload, or the start of a stream, in none of our protocols. Reported once per destination.
     UnknownProtocol {
         /// Where it was sent.
         destination: SocketAddr,

@@ -227,7 +227,7 @@ impl Recovery {
         removed
     }
 
-    /// Asks for further pieces. `next` is the first number that is missing, and `behind` the first behind it that is not.
+    /// Requests further pieces. `next` is the first number that is missing, and `behind` the first behind it that is not.
     /// `false`: all was requested and nothing came.
     pub(crate) fn go_on(
         &mut self,

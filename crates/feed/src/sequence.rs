@@ -107,7 +107,7 @@ impl SequenceTracker {
         self.gaps = [None; REMEMBERED_GAPS];
     }
 
-    /// Tells of messages that a packet promised and does not hold, or that cannot be decoded: lost as if they had not
+    /// Reports messages that a packet promised and does not hold, or that cannot be decoded: lost as if they had not
     /// come.
     #[cold]
     pub fn lose(&mut self, gap: Gap) {

@@ -448,7 +448,7 @@ proptest! {
         let events = send(&mut feed, LINE_A, &bytes);
         let channel = &feed.channels()[0];
         let delivered = events.iter().filter(|event| event.kind == EventKind::Delete).count() as u64;
-        // Whatever the count says: each message came out, was told missing, or was of an unknown type.
+        // Whatever the count says: each message came out, was reported missing, or was of an unknown type.
         let gaps: u64 = events.iter().filter_map(Event::gap).map(|gap| gap.count).sum();
         prop_assert_eq!(gaps, channel.sequence().missing_messages);
         prop_assert!(delivered <= 5);

@@ -565,7 +565,7 @@ impl Parts {
         LiveFeed::new(FeedOptions::default(), channels)
     }
 
-    /// Sends a message of a channel, and applies what comes of it.
+    /// Sends a message of a channel, and applies its events.
     fn send(&self, live: &mut LiveFeed, market: &mut Market, of: u16, index: usize, at: u64) {
         let messages = &self.messages[usize::from(of)];
         let session = [b"SESSION001", b"SESSION002"][usize::from(of)];
@@ -580,7 +580,7 @@ impl Parts {
         let mut counts = [(0, 0); 2];
         let state = market.state(live.instruments());
         for (name, _, is_stale) in state {
-            // The generator's symbols are told apart by the channel that told them first.
+            // The generator's symbols are distinguished by the channel that named them first.
             let of = usize::from(!Self::is_even(&name));
             counts[of].1 += 1;
             counts[of].0 += usize::from(is_stale);

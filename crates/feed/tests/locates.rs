@@ -151,7 +151,7 @@ fn one_in_a_hundred(messages: &[Vec<u8>], directory: &[(u16, [u8; 8])]) {
         assert_eq!(*is_stale, *was_stale || named.contains(symbol), "{symbol}");
     }
     assert!(named.len() < outcome.books.len());
-    // Nobody is told of a halt of the wrong instrument.
+    // No halt of the wrong instrument comes out.
     let statuses = |events: &[Event]| events.iter().filter(|event| event.kind == EventKind::Status).count();
     assert_eq!(statuses(&outcome.events), statuses(&expected.events));
 }
@@ -207,7 +207,7 @@ fn a_directory_decides_over_what_was_inferred_and_over_nothing_else() {
     assert_eq!((orders.len(), *is_stale), (2, true));
     assert!(!defined.books.contains_key("SECOND"));
 
-    // A directory that is told again is no contradiction, and a new day defines anew.
+    // A directory that is repeated is no contradiction, and a new day defines anew.
     let mut day = vec![b'S', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, b'O'];
     let again = [directory(1, first), directory(1, first), std::mem::take(&mut day), directory(1, second)];
     assert_eq!(run(&again).feed.problems().total, 0);

@@ -50,7 +50,7 @@ pub struct Verified {
 /// Reads every record of the journal in `folder` and checks it.
 ///
 /// # Errors
-/// A folder or file that cannot be read. [`JournalError::Stopped`] if `goes_on`, which is asked before each segment, says no.
+/// A folder or file that cannot be read. [`JournalError::Stopped`] if `goes_on`, which is called before each segment, returns `false`.
 pub fn verify(folder: &Path, mut goes_on: impl FnMut() -> bool) -> Result<Verified, JournalError> {
     let mut verified = Verified::default();
     let all = segments(folder)?;

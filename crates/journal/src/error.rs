@@ -31,7 +31,7 @@ pub enum JournalError {
         /// The most bytes.
         limit: usize,
     },
-    /// Whoever asked for a long work wants it no more.
+    /// The caller stopped a long task.
     #[error("stopped")]
     Stopped,
 }

@@ -142,7 +142,7 @@ fn remove_oldest(
         if total <= keep_bytes || successor.first > needed_from {
             break;
         }
-        // What was set aside of it first: without the segment nobody would know that it is there.
+        // What was set aside of it first: without the segment it would never be found.
         for path in set_aside_of(folder, segment.first)? {
             fs::remove_file(&path).map_err(failed(&path, "cannot be removed"))?;
         }

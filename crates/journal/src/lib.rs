@@ -22,7 +22,7 @@
 //!
 //! After a crash the last record may be torn: no sound record follows it. The writer cuts it off when it opens the journal,
 //! and keeps a copy. Damage elsewhere costs only the records that it hit: a reader gives a record of the kind [`LOST`] in
-//! their place, which tells how many they are, and goes on with the next sound record.
+//! their place, which counts them, and goes on with the next sound record.
 //!
 //! Nothing here has a clock or a thread. Cost of a record: a copy into the buffer and the CRC, some 15 ns for 100 bytes;
 //! one system call for every [`BUFFER_BYTES`].

@@ -93,7 +93,7 @@ impl JournalReader {
             match reader.step()? {
                 Step::Record { .. } => {}
                 Step::Lost { .. } => {
-                    // Damage that reaches behind `number` is told from there on.
+                    // Damage that reaches behind `number` is reported from there on.
                     reader.lost_until = reader.next;
                     reader.next = reader.next.min(number);
                 }

@@ -34,7 +34,7 @@ pub struct Repaired {
 /// is destroyed. A journal that is sound is left as it is.
 ///
 /// # Errors
-/// As [`JournalWriter::open`]; a disk that is full or fails. [`JournalError::Stopped`] if `goes_on`, which is asked before each segment,
+/// As [`JournalWriter::open`]; a disk that is full or fails. [`JournalError::Stopped`] if `goes_on`, which is called before each segment,
 /// says no; the segments before it are mended.
 pub fn repair(folder: &Path, mut goes_on: impl FnMut() -> bool) -> Result<Repaired, JournalError> {
     let last = segments(folder)?.last().map_or(0, |segment| segment.first);

@@ -1,7 +1,7 @@
 //! Reading one segment from end to end, past what is damaged.
 //!
 //! A place where the expected record is not sound is *damage* if a sound record follows it in the segment, and otherwise the
-//! *tail*: zeros, or a record that a crash tore. Records are numbered through, so the next sound record tells how many the
+//! *tail*: zeros, or a record that a crash tore. Records are numbered through, so the next sound record shows how many the
 //! damage cost.
 //!
 //! Cost: one pass. The search for the next sound record compares the number at every byte and computes a CRC only where a

@@ -68,10 +68,10 @@ pub struct JournalWriter {
     removed_segments: u64,
     /// Records from this one on are not removed.
     needed_from: u64,
-    /// The disk has the records before this one, or they are counted as in doubt.
+    /// The disk has the records before this one, or they are counted as unconfirmed.
     synced: u64,
     in_doubt: u64,
-    /// Those before this one are counted as in doubt where they are.
+    /// Unconfirmed records before this one are counted already.
     doubted: u64,
     /// A sync of the segment failed: nothing more goes into it.
     is_over: bool,
@@ -108,7 +108,7 @@ impl Refused {
     }
 }
 
-/// How long no room is asked for after it was refused, in ns of the records' time.
+/// How long the writer requests no room after a refusal, in ns of the records' time.
 const REFUSED_FOR: u64 = 1_000_000_000;
 
 impl JournalWriter {
@@ -279,7 +279,7 @@ impl JournalWriter {
         self.failed_removals
     }
 
-    /// What failed since it was last asked for and cost no record: a segment that could not be synced before its successor
+    /// What failed since the last call and cost no record: a segment that could not be synced before its successor
     /// began, one that could not be removed.
     pub const fn take_trouble(&mut self) -> Option<JournalError> {
         self.trouble.take()
@@ -296,7 +296,7 @@ impl JournalWriter {
     ///
     /// # Errors
     /// A payload that is too long, a disk that is full or fails. The record is then counted as lost; when writing works
-    /// again, a record of the kind [`LOST`] tells how many are missing. A disk that refuses room is not asked again before a second
+    /// again, a record of the kind [`LOST`] counts the missing ones. After a refusal the disk is not tried again before a second
     /// is over, by the records' times: the same error is returned without a system call.
     pub fn append(&mut self, record: &Record<'_>) -> Result<u64, JournalError> {
         let result = self.try_append(record);
@@ -326,7 +326,7 @@ impl JournalWriter {
             return Err(JournalError::TooLong { bytes: record.payload.len(), limit: MAX_PAYLOAD_BYTES });
         }
         if self.lost_since > 0 {
-            // Either both have room or neither, so that one loss is told once.
+            // Either both have room or neither, so that one loss is recorded once.
             self.fit(record.time, (2 * RECORD_HEADER_BYTES + record.payload.len()) as u64)?;
             self.tell_lost(record.time)?;
         }
@@ -400,7 +400,7 @@ impl JournalWriter {
     }
 
     /// Writes what is buffered, and says what is to be done so that the disk has it; `None` when it has it. Meanwhile the writer
-    /// can go on; what came of it is told to [`JournalWriter::finish`].
+    /// can go on. [`JournalWriter::finish`] takes the result.
     ///
     /// # Errors
     /// A disk that fails.
@@ -440,7 +440,7 @@ impl JournalWriter {
         self.folder.join("next-segment")
     }
 
-    /// What is to be done so that the journal is not too large, when a segment has begun since this was asked last.
+    /// What is to be done so that the journal is not too large, when a segment has begun since the last call.
     pub fn begin_removal(&mut self) -> Option<IoTask> {
         let has_begun = std::mem::take(&mut self.has_begun);
         let keep_bytes = self.options.keep_bytes.filter(|_| has_begun)?;
@@ -451,8 +451,8 @@ impl JournalWriter {
     /// Takes note of what came of a [`IoTask`] of this writer.
     ///
     /// # Errors
-    /// A sync that failed, as [`JournalWriter::sync`] says. A segment that could not be removed is counted, and told by
-    /// [`JournalWriter::take_trouble`].
+    /// A sync that failed, as [`JournalWriter::sync`] says. A segment that could not be removed is counted, and
+    /// [`JournalWriter::take_trouble`] returns the error.
     pub fn finish(&mut self, finished: Finished) -> Result<(), JournalError> {
         match finished.0 {
             Outcome::Synced { unsynced: Unsynced { path, records, folder, .. }, result } => {
@@ -492,7 +492,7 @@ impl JournalWriter {
         // Whole before its successor is there, for readers and on the disk: both take a successor for the end.
         self.flush()?;
         if let Err(error) = self.sync() {
-            // What is in doubt is counted; it would be no less so without a successor.
+            // The unconfirmed records are counted; they would be no fewer without a successor.
             self.trouble = Some(error);
         }
         let path = segment_path(&self.folder, self.next);
@@ -552,7 +552,7 @@ impl JournalWriter {
 
 impl Drop for JournalWriter {
     fn drop(&mut self) {
-        // An error would have been told by a flush before; there is nobody left to tell.
+        // A flush before would have returned the error; now no caller is left.
         let _unheard = self.flush();
         if let Some(made) = self.next_segment.take() {
             let _gone_at_the_next_opening = fs::remove_file(made.path);
@@ -602,7 +602,7 @@ mod tests {
         append(&mut writer, 9, 0);
         writer.options.segment_bytes = 1 << 60;
         let first = writer.append(&record(1)).unwrap_err();
-        // There would be room now, but nobody asks.
+        // There would be room now, but the writer does not try.
         writer.options.segment_bytes = 1_024;
         for later in [1, 2, 500, 1_000] {
             let error = writer.append(&record(later)).unwrap_err();
@@ -641,7 +641,7 @@ mod tests {
         writer.sync().unwrap();
         assert_eq!((writer.in_doubt(), writer.lost()), (3, 0));
         assert!(segment_path(folder.path(), 5).exists());
-        // One that fails when a segment is full costs no record either, and is told.
+        // One that fails when a segment is full costs no record either, and is reported.
         append(&mut writer, 8, 1);
         fn at_first(file: &File) -> io::Result<()> {
             static FAILED: AtomicU64 = AtomicU64::new(0);
@@ -678,7 +678,7 @@ mod tests {
         assert!(segment_path(folder.path(), 9).exists());
         writer.finish(io_task.run()).unwrap_err();
         assert_eq!((writer.in_doubt(), writer.is_over), (2, false), "the segment is another's by now");
-        // One and the same records in doubt by two syncs, each of which failed.
+        // The same records are unconfirmed by two syncs, each of which failed.
         writer.sync_file = refuse;
         let io_task = writer.begin_sync().unwrap().unwrap();
         append(&mut writer, 2, 0);
@@ -688,7 +688,7 @@ mod tests {
         assert_eq!(writer.in_doubt(), 2 + 3);
         writer.sync_file = File::sync_all;
         append(&mut writer, 30, 0);
-        // Nothing is removed but by what is asked for, once for each segment at most.
+        // Nothing is removed but by the task, once for each segment at most.
         assert!(segment_path(folder.path(), 0).exists());
         let removal = writer.begin_removal().unwrap();
         assert!(writer.begin_removal().is_none());

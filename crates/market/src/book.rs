@@ -8,13 +8,13 @@
 //! # Cost
 //! Cache lines an order event touches beyond its own: one slot of the order index, the book's half line, one or two
 //! lines of price levels; a replacement touches one more slot and perhaps one more line of levels. In a large market
-//! each of them is a miss, so [`BookStage`] looks ahead inside its batch: while it applies one event, it asks for the
+//! each of them is a miss, so [`BookStage`] looks ahead inside its batch: while it applies one event, it prefetches the
 //! order and the book of the one 16 places on, and for the levels of the one 8 places on, whose order has come by then
-//! and tells the side. The misses overlap with the work and with each other.
+//! and gives the side. The misses overlap with the work and with each other.
 //!
 //! # Gaps
 //! A gap makes every book it may have touched stale: its updates carry [`Flags::MAYBE_BAD_BOOK`] until the book is
-//! cleared (by a snapshot or a new session) or, for quotes, until both sides are told anew.
+//! cleared (by a snapshot or a new session) or, for quotes, until both sides have been quoted again.
 //!
 //! # Contradictions
 //! An event that does not fit its book shows that the book differs from the venue's: the book is contradicted, and stale. So it is when
@@ -47,9 +47,9 @@ pub const BATCH: usize = 256;
 /// Instruments are numbered densely: the number of one that is new lies at most so far beyond the tables, which grow to it.
 pub const INSTRUMENTS_AHEAD: usize = 1 << 16;
 
-/// How many events ahead the order and the book are asked for.
+/// How many events ahead the order and the book are prefetched.
 const ORDERS_AHEAD: usize = 16;
-/// How many events ahead the levels are asked for.
+/// How many events ahead the levels are prefetched.
 const LEVELS_AHEAD: usize = 8;
 
 /// How large the tables of a feed are at start-up. What exceeds it makes them grow, which is counted.
@@ -162,7 +162,7 @@ struct Book {
     /// The epoch of the venue in which the book was last known to be right.
     epoch: u32,
     state: InstrumentState,
-    /// Sides told by quotes since the last gap: bit 0 the bid, bit 1 the ask. [`PENDING`] and [`CONTRADICTED`] are here too.
+    /// Sides quoted since the last gap: bit 0 the bid, bit 1 the ask. [`PENDING`] and [`CONTRADICTED`] are here too.
     quoted: u8,
     /// Of each side: levels behind the best price that a round lot stands behind. A change deeper than that does not move
     /// it. `u8::MAX`: more than can be held, so that every change counts.
@@ -233,7 +233,7 @@ pub struct Books {
     next_priority: u64,
     /// Counts gaps that touched all books; a book of an older epoch is stale.
     epoch: u32,
-    /// The epoch of books that are made later: an older one while an instrument that nothing was heard of yet may have been in a gap.
+    /// The epoch of books that are made later: an older one while a gap may have held messages of an instrument that no message has named yet.
     newborn: u32,
     is_open: bool,
     /// Instruments whose books are cleared and whose orders go with those of the next that is.
@@ -398,8 +398,8 @@ impl Books {
         self.books.len()
     }
 
-    /// Asks for the book and the order. Without a branch on the kind, which is as good as random: events without an
-    /// order ask for a line that they will not use.
+    /// Prefetches the book and the order. Without a branch on the kind, which is as good as random: for events without an
+    /// order it prefetches a line that they will not use.
     #[inline]
     fn prefetch_orders(&self, event: &Event) {
         tapeworks_ring::prefetch::read(&self.books, event.instrument.index());
@@ -408,7 +408,7 @@ impl Books {
         self.orders.prefetch(select_unpredictable(is_replace, event.aux, event.order_id));
     }
 
-    /// Asks for the levels at the top of the event's side; where only the order knows the side, its line was asked for
+    /// Prefetches the levels at the top of the event's side. Where only the order has the side, its line was prefetched
     /// some events ago.
     #[inline]
     fn prefetch_levels(&self, event: &Event) {
@@ -417,8 +417,8 @@ impl Books {
         self.levels.prefetch::<8>(book.sides[usize::from(is_ask)]);
     }
 
-    /// Asks for the levels at the top of both sides, for the first events of a batch: the line of an order that was asked for only
-    /// now would have to come before it tells the side.
+    /// Prefetches the levels at the top of both sides, for the first events of a batch. The line of an order that is prefetched only
+    /// now would have to arrive before its side is known.
     #[inline]
     fn prefetch_both_levels(&self, event: &Event) {
         let Some(book) = self.books.get(event.instrument.index()) else { return };
@@ -655,7 +655,7 @@ impl Books {
         }
         let epoch = self.epoch;
         let Some(book) = self.books.get_mut(event.instrument.index()) else { return Outcome::Incomplete };
-        // A quote tells a whole side: once both sides are told, what was lost no longer matters.
+        // A quote replaces a whole side: once both sides were quoted, what was lost no longer matters.
         book.quoted |= if event.side == Side::Ask { 2 } else { 1 };
         if book.quoted & QUOTED == QUOTED {
             book.epoch = epoch;
@@ -712,7 +712,7 @@ impl Books {
             }
             EventKind::Session => match event.session() {
                 Some(Session::StartOfMessages) => {
-                    // A new day: the venue's references begin anew, and yesterday's halts are over unless told again.
+                    // A new day: the venue's references begin anew, and yesterday's halts are over unless the venue repeats them.
                     self.is_open = true;
                     if event.instrument == InstrumentId::ALL {
                         *depth = 0;
@@ -976,7 +976,7 @@ impl BookUpdate<'_> {
         self.depth == 0
     }
 
-    /// Which side's best price that a round lot stands behind may have moved, told at the last event of a group.
+    /// Which side's best price that a round lot stands behind may have moved, known at the last event of a group.
     #[inline]
     pub const fn best_moved(&self) -> BestMoved {
         self.best_moved

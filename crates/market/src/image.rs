@@ -1,7 +1,7 @@
 //! Books and NBBO as plain values, so that they can be written down and made again exactly as they were.
 //!
 //! Books that are made again take every later event as those would that the image was taken of: orders keep their places in the
-//! queues, levels their shares, instruments their states, and what is in doubt stays in doubt. With the feature `serde` an image
+//! queues, levels their shares, instruments their states, and a stale book stays stale. With the feature `serde` an image
 //! can be encoded; an image that contradicts itself is refused.
 //!
 //! Cost: the order table is read once, some 30 ns an order in new memory, which [`Books::image_into`](crate::Books::image_into) does

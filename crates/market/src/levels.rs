@@ -78,7 +78,7 @@ impl Ladder {
     }
 }
 
-/// Why a level could not change as asked. The book and the feed disagree: something was lost, or the table is full.
+/// Why a level could not change. The book and the feed disagree: something was lost, or the table is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LevelError {
     /// No level at the price.
@@ -179,7 +179,7 @@ impl LevelStore {
         ladder.len()
     }
 
-    /// Asks for the last `LINES` cache lines of `ladder`: those of its best levels, 29 at least of eight lines, 13 of four.
+    /// Prefetches the last `LINES` cache lines of `ladder`: those of its best levels, 29 at least of eight lines, 13 of four.
     #[inline]
     pub fn prefetch<const LINES: usize>(&self, ladder: Ladder) {
         let last = (ladder.start + ladder.length().saturating_sub(1)) as usize;

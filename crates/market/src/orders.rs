@@ -13,7 +13,7 @@
 //! make the table spin or grow without end.
 //!
 //! Cost: insertion, search and removal touch one cache line, and another for an order that was displaced: where references are
-//! at random, 1.4 in 100 buckets at a quarter full, 8 at half full. [`OrderIndex::prefetch`] asks for the first as soon as
+//! at random, 1.4 in 100 buckets at a quarter full, 8 at half full. [`OrderIndex::prefetch`] fetches the first as soon as
 //! the reference is known.
 //!
 //! The place of an order in its price's queue is its [`Order::priority`]: the number of its arrival. A list per level
@@ -174,14 +174,14 @@ impl OrderIndex {
         std::iter::once(self.home(id)).chain(others).take(FARTHEST + 1)
     }
 
-    /// Asks for the cache line where `id` is or will be.
+    /// Prefetches the cache line where `id` is or will be.
     #[inline]
     pub fn prefetch(&self, id: u64) {
         prefetch::read(&self.slots, self.home(id));
     }
 
     /// The side of the order `id`, or `otherwise` when it is not in its bucket (or not there at all): a guess good
-    /// enough to ask for the right levels, without a branch.
+    /// enough to prefetch the right levels, without a branch.
     #[inline]
     pub fn guess_is_ask(&self, id: u64, otherwise: bool) -> bool {
         let home = self.home(id);

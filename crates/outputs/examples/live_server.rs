@@ -1,4 +1,4 @@
-//! A server for other people's clients: a generated session, published when it is told to.
+//! A server for other people's clients: a generated session, published on command.
 //!
 //! `live_server FOLDER MESSAGES SYMBOLS` writes the session as a DBN file of each schema into the folder, listens on a port
 //! that the system chooses, prints it, and obeys lines on its standard input: `publish N` publishes so many events more (all

@@ -356,7 +356,7 @@ fn a_file_is_read_again_from_its_first_packet() {
         assert_eq!(streamed.next_packet().expect("is whole").map(|packet| packet.timestamp_ns), Some(1));
     }
 
-    // What was cut since is told, not read.
+    // What was cut since is reported, not read.
     let path = file(&folder, "cut", &write(WriterOptions::default(), &packets));
     let mut reader = CaptureReader::open(&path).expect("opens");
     fs::File::options().write(true).open(&path).and_then(|file| file.set_len(10)).expect("is cut");

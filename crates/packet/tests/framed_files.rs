@@ -1,4 +1,4 @@
-//! Framed files: batches of any size give the same messages; cuts and damage are told.
+//! Framed files: batches of any size give the same messages; cuts and damage are reported.
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::io::{Cursor, Write};

@@ -48,7 +48,7 @@ impl BooksStage {
         }
     }
 
-    /// Shows the books to whoever looks.
+    /// Shows the books to the viewers.
     pub(super) fn show(&self) {
         self.watch.fill(self.market.books(), self.market.nbbo(), self.market.instruments(), now());
     }
@@ -257,7 +257,7 @@ mod tests {
             prop_assert_eq!(number, first + at as u64);
             let (expected, image) = (straight.market.image().sorted(), image.sorted());
             prop_assert!(image == expected);
-            // It goes on as if nothing had been asked of it.
+            // It goes on as if there had been no request.
             straight.market.apply(&events[at..]);
             prop_assert!(piped.stage.market.image().sorted() == straight.market.image().sorted());
             prop_assert!(books.try_recv().is_err(), "once");

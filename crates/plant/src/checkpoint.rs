@@ -6,7 +6,7 @@
 //! Only one checkpoint is under way at a time.
 //!
 //! Cost: ingest, and in the topology "pipeline" the books' thread, pauses while its part is copied (some ms for 100,000 orders and
-//! 10,000 symbols, which [`pause_ns`](crate::CheckpointStatus::pause_ns) tells). The journal's thread says after which record that was and
+//! 10,000 symbols, which [`pause_ns`](crate::CheckpointStatus::pause_ns) shows). The journal's thread says after which record that was and
 //! syncs the journal; a thread of its own encodes, writes and syncs the file.
 
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use tapeworks_runtime::now;
 
 use crate::status::Status;
 
-/// No event: nobody wants the books.
+/// No event: no checkpoint wants the books.
 const NEVER: u64 = u64::MAX;
 
 /// What the threads that take part in a checkpoint agree on.
@@ -102,7 +102,7 @@ impl Coordinator {
         *self.earlier.lock().unwrap_or_else(PoisonError::into_inner) = image;
     }
 
-    /// Asks for the books as they are before the event `next`. To be called before that event is published: who has read the
+    /// Requests the books as they are before the event `next`. To be called before that event is published: who has read the
     /// event from the ring has then seen this too.
     pub(super) fn ask_for_books(&self, next: u64) {
         self.books_at.store(next, Ordering::Release);
@@ -145,7 +145,7 @@ impl BooksPart {
         let pause = nanos(began);
         self.coordinator.books_at.store(NEVER, Ordering::Release);
         self.status.lock().unwrap_or_else(PoisonError::into_inner).checkpoints.books_pause_ns = pause;
-        // Without the thread that writes there are no checkpoints, and nobody to tell.
+        // Without the thread that writes there are no checkpoints, and no status to set.
         let _nobody = self.to.send((next, image));
     }
 }
@@ -182,7 +182,7 @@ impl Taken {
 /// What was taken, and the number of the journal's next record then.
 pub(super) type Job = (u64, Box<Taken>);
 
-/// The thread that writes checkpoints. It ends when nobody is left who takes any.
+/// The thread that writes checkpoints. It ends when no thread is left that takes any.
 pub(super) struct CheckpointWriter {
     pub(super) folder: PathBuf,
     /// Whether checkpoints are taken from time to time, so that the journal need not keep what comes before the newest; otherwise
@@ -235,7 +235,7 @@ impl CheckpointWriter {
     }
 }
 
-/// Tells how a checkpoint ended.
+/// Records how a checkpoint ended.
 pub(super) fn tell(status: &Mutex<Status>, written: Result<u64, String>) {
     let snapshots = &mut status.lock().unwrap_or_else(PoisonError::into_inner).checkpoints;
     match written {

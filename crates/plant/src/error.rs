@@ -61,7 +61,7 @@ pub enum PlantError {
     },
 }
 
-/// Why a plant's thread ended before it was told to.
+/// Why a plant's thread ended before it was stopped.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum PlantFailure {
@@ -81,10 +81,10 @@ pub enum PlantFailure {
         /// Why.
         source: tapeworks_packet::live::InterfaceError,
     },
-    /// Whoever stands behind the ring is gone.
+    /// A consumer of the ring is gone.
     #[error("the ring stands still: {0}")]
     Ring(tapeworks_ring::disruptor::PublishError),
-    /// The journal failed, and the plant was told not to go on without.
+    /// The journal failed, and the plant is set to stop then.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// A thread panicked.

@@ -40,7 +40,7 @@ use tapeworks_runtime::waiting::{QUIET, Waiting, WakeUp};
 /// Events of a turn that the books get at once: twice what they look ahead.
 const TOGETHER: usize = 32;
 
-/// How often the status is told.
+/// How often the status is published.
 const TELL: Duration = Duration::from_millis(200);
 
 /// How long a thread that may sleep looks for packets in vain before it does.
@@ -197,7 +197,7 @@ impl Ingest {
         Ok((ingest, Asks { wanted: wanted_out, answers: answers_in }))
     }
 
-    /// Brings the engine to where the journal ends. What comes of it goes into the ring and the books as if it came now.
+    /// Brings the engine to where the journal ends. The events go into the ring and the books as if they came now.
     pub(super) fn replay(
         &mut self,
         engine: &mut Engine,
@@ -227,7 +227,7 @@ impl Ingest {
         Ok(JournalReplayed { torn_bytes: opened.torn_bytes, took_ns, ..replayed })
     }
 
-    /// Runs until it is told to stop.
+    /// Runs until it is stopped.
     pub(super) fn run(mut self, mut engine: Engine, stop: &AtomicBool) -> Result<(), PlantFailure> {
         let mut told = Instant::now();
         let mut quiet_since = Instant::now();
@@ -369,13 +369,13 @@ impl Ingest {
             self.send(request);
         }
         if taken > 0 {
-            // Inputs without events wake nobody by the ring.
+            // Inputs without events wake no consumer of the ring.
             self.journal_wake_up.iter().for_each(|wake_up| wake_up.tell());
         }
         Ok(taken)
     }
 
-    /// Asks for snapshots of the channels whose messages contradict the books.
+    /// Requests snapshots of the channels whose messages contradict the books.
     fn ask_for_contradicted(&mut self, engine: &mut Engine) -> Result<(), PlantFailure> {
         if self.contradicted.is_empty() {
             return Ok(());
@@ -481,13 +481,13 @@ impl Ingest {
                 }
             }
             Request::Snapshot { channel, session, attempt } => {
-                // Without the thread nobody answers, and the attempt is over after its time.
+                // Without the thread no answer comes, and the attempt is over after its time.
                 let _nobody = self.wanted.send(Wanted { channel, session, attempt });
             }
         }
     }
 
-    /// Tells the status.
+    /// Publishes the status.
     #[cold]
     fn tell(&mut self, engine: &Engine) {
         let now = now();

@@ -170,7 +170,7 @@ impl IoThread {
     }
 }
 
-/// How often the status is told.
+/// How often the status is published.
 const TELL: Duration = Duration::from_millis(200);
 
 /// Inputs written before the ring is looked at again.
@@ -240,7 +240,7 @@ impl JournalThread {
                 left = left.saturating_sub(taken);
             }
             if self.writer.losses() > losses {
-                // The state that is taken from now on lies behind the record that tells of them.
+                // The state that is taken from now on lies behind the record that counts them.
                 self.coordinator.add_losses(self.writer.losses() - losses);
             }
             if let Err(error) = self.write() {
@@ -274,7 +274,7 @@ impl JournalThread {
                 if self.when_failing == WhenFailing::Stop {
                     self.error = Some(error.to_string());
                     self.tell();
-                    // Nobody sees what is not in the journal.
+                    // No output sees what is not in the journal.
                     self.events.fail();
                     return Err(error.into());
                 }

@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 //!
-//! The live plant: lines in, events to whoever serves them, nothing lost.
+//! The live plant: lines in, events out to the outputs, nothing lost.
 //!
 //! ```text
 //! lines, answers ─▶ ingest ──events──▶ ring ─▶ journal ─▶ clients' servers

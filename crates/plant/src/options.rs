@@ -34,9 +34,9 @@ pub struct VenueOptions {
     pub snapshot: Option<SocketAddr>,
     /// The login for the snapshot server: user name (at most 6 letters) and password (at most 10).
     pub login: (String, String),
-    /// How the lines are followed. Whether messages are asked for again follows from `retransmission`.
+    /// How the lines are followed. Whether missing messages are requested follows from `retransmission`.
     pub arbiter: ArbiterOptions,
-    /// How snapshots are asked for, if there is a server.
+    /// How snapshots are requested, if there is a server.
     pub snapshots: SnapshotOptions,
     /// Resting orders that the books have room for from the start on.
     pub orders: usize,
@@ -93,7 +93,7 @@ pub struct ReceiveOptions {
     pub source: Source,
     /// The address of the interface that multicast groups are joined on; the kernel's choice unless given.
     pub interface: Option<Ipv4Addr>,
-    /// Bytes of each socket's buffer that are asked of the kernel; its default unless given.
+    /// Bytes of each socket's buffer that the plant requests of the kernel; its default unless given.
     pub buffer_bytes: Option<usize>,
     /// `SO_BUSY_POLL`, in us.
     pub busy_poll_us: u32,
@@ -125,7 +125,7 @@ pub struct PlantOptions {
     pub receive: ReceiveOptions,
     /// Which thread does what.
     pub topology: Topology,
-    /// How ingest waits for packets, and whoever stands behind the ring for events.
+    /// How ingest waits for packets, and the consumers of the ring for events.
     pub wait: Wait,
     /// The cores of ingest and of the market stages; not pinned unless given.
     pub cores: [Option<usize>; 2],
@@ -162,7 +162,7 @@ impl Default for PlantOptions {
 }
 
 impl PlantOptions {
-    /// How the books of whoever makes records of the events are to be: as the plant's own.
+    /// How the books of a consumer that makes records of the events are to be: as the plant's own.
     pub fn books(&self) -> BookOptions {
         let mut feeds: Vec<(Publisher, Capacity)> = Vec::new();
         for VenueOptions { publisher, .. } in &self.venues {

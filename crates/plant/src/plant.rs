@@ -205,11 +205,11 @@ fn start_journal(
     Ok(Journaled { queue: (queue, wake_up), replay, books_part })
 }
 
-/// Reads the ring where nobody else does.
+/// Reads the ring where no other consumer does.
 fn read_for_nobody(mut consumer: EventConsumer) -> Result<(), PlantFailure> {
     loop {
         match consumer.poll(|_, _, _| {}) {
-            // Nobody waits for it: it does not take a core to be quick.
+            // No consumer waits for it: it does not take a core to be quick.
             Ok(0) => std::thread::sleep(Duration::from_micros(500)),
             Ok(_) => {}
             Err(PollError::Closed) => return Ok(()),
@@ -339,7 +339,7 @@ impl Plant {
         match self.replayed {
             Some(replayed) => Ok(replayed),
             None => {
-                // A thread that is gone has panicked; stopping tells of it.
+                // A thread that is gone has panicked; stopping reports it.
                 let replayed = self.ready.recv().unwrap_or(Ok(JournalReplayed::default()))?;
                 self.replayed = Some(replayed);
                 Ok(replayed)
@@ -373,12 +373,12 @@ impl Plant {
         Arc::clone(&self.live_from)
     }
 
-    /// Whether a thread of it has ended, which none does before it is told to unless it failed.
+    /// Whether a thread of it has ended, which none does before [`Plant::stop`] unless it failed.
     pub fn has_ended(&self) -> bool {
         self.threads.0.iter().any(|(_, thread)| thread.is_finished())
     }
 
-    /// Tells it to stop, and waits: what was received is published and in the journal then.
+    /// Stops it, and waits: what was received is published and in the journal then.
     ///
     /// # Errors
     /// A thread that had failed, and why.
@@ -403,7 +403,7 @@ impl Plant {
 
 impl Drop for Plant {
     fn drop(&mut self) {
-        // Whoever wants to know how it ended calls `stop`.
+        // `stop` returns how it ended.
         let _unheard = self.end();
     }
 }

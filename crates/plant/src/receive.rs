@@ -1,7 +1,7 @@
 //! Where datagrams come from: a socket for each line, or the frames of a network interface.
 //!
 //! Sockets are the default: one `recvmmsg` for what a line has, with the kernel's receive times. With AF_PACKET or AF_XDP all lines
-//! come out of one ring of frames, told apart by where they are sent; the groups are joined all the same, so that switches and
+//! come out of one ring of frames, distinguished by their destination; the groups are joined all the same, so that switches and
 //! cards let them through. Answers of retransmission servers come by sockets; where AF_XDP takes their frames off the kernel's stack
 //! they are known by where they come from.
 //!
@@ -28,10 +28,10 @@ use crate::status::InterfaceStatus;
 /// Datagrams without headers have no link type; this is one for private use.
 const BARE: LinkType = LinkType(147);
 
-/// Up to so many sockets are each asked what they have; above, the kernel is asked which have something.
+/// Up to so many sockets are each read in turn; above, the kernel says which have something.
 const MOST_ASKED_EACH: usize = 4;
 
-/// Sockets that one question tells of.
+/// Sockets that one call reports.
 const MOST_TOLD: usize = 64;
 
 /// A socket of a channel, or what its frames are counted by.
@@ -49,7 +49,7 @@ pub(super) struct LineReceiver {
 }
 
 impl LineReceiver {
-    /// Datagrams that the kernel dropped because nobody took them in time.
+    /// Datagrams that the kernel dropped because they were not taken in time.
     pub(super) fn kernel_drops(&mut self) -> u64 {
         if self.by_frames { 0 } else { self.receiver.ask_for_drops() }
     }
@@ -81,9 +81,9 @@ pub(super) struct Receivers {
     pool: Pool,
     poll: Poll,
     told: Events,
-    /// Of each line, whether it may have something: the kernel tells once, and then it is read until it has nothing.
+    /// Of each line, whether it may have something: the kernel reports it once, and then it is read until it has nothing.
     ready: Vec<bool>,
-    /// The kernel was asked just now, by who waited.
+    /// The wait has just asked the kernel.
     is_told: bool,
     frames: Option<Frames>,
     by_address: HashMap<SocketAddr, usize>,
@@ -111,7 +111,7 @@ impl Receivers {
                     let failed =
                         |source| PlantError::Listen { venue: venue.name.clone(), address: *address, source };
                     joined.push(join(address.ip(), options.receive.interface).map_err(failed)?);
-                    // A socket of its own, for what is counted and asked by it; its datagrams come as frames.
+                    // A socket of its own, for its counters and requests; its datagrams come as frames.
                     let mut own = open_line(options, &venue.name, any(*address), channel, line)?;
                     (own.address, own.by_frames, own.wanted_bytes) = (*address, true, 0);
                     lines.push(own);
@@ -239,7 +239,7 @@ impl Receivers {
             Frames::Xdp(receiver) => receiver.drops(),
         };
         let interface = self.interface.as_mut()?;
-        // What cannot be asked for now is as it was; an interface that is gone is told of where it is read.
+        // What cannot be read now stays as it was; the reader of an interface reports that it is gone.
         interface.kernel_drops = drops.unwrap_or(interface.kernel_drops);
         Some(interface)
     }

@@ -37,7 +37,7 @@ pub struct RollSetting {
     pub folder: PathBuf,
     /// What is written.
     pub schemas: Vec<Schema>,
-    /// The ending of the files, which tells their format.
+    /// The ending of the files, which sets their format.
     pub ending: String,
 }
 
@@ -53,7 +53,7 @@ impl Drop for Roll {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // It tells of itself in the status.
+            // It reports itself in the status.
             let _panicked = thread.join();
         }
     }
@@ -116,7 +116,7 @@ fn run(setting: &RollSetting, plant: &PlantOptions, stop: &AtomicBool, status: &
     }
 }
 
-/// Makes the files of a day. `false` when it was told to stop.
+/// Makes the files of a day. `false` when it was stopped.
 fn roll_day(
     date: Date,
     journal: &Path,

@@ -1,4 +1,4 @@
-//! The shared memory that tells local clients of every event, with the NBBO after it.
+//! The shared memory in which local clients read every event, with the NBBO after it.
 
 use std::path::{Path, PathBuf};
 
@@ -64,7 +64,7 @@ pub struct Published {
     pub ask_publisher: u16,
     /// Whether this event changed the NBBO: 0 or 1.
     pub nbbo_changed: u8,
-    /// DBN's flags of the NBBO: `MAYBE_BAD_BOOK` while a venue among the best is in doubt.
+    /// DBN's flags of the NBBO: `MAYBE_BAD_BOOK` while a venue among the best is stale.
     pub nbbo_flags: u8,
     /// The instrument's symbol, filled with spaces; zeros where there is none.
     pub symbol: [u8; Symbol::MOST],

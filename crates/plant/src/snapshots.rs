@@ -1,7 +1,7 @@
 //! The clients of the venues' snapshot servers: GLIMPSE over SoupBinTCP.
 //!
 //! Each snapshot is fetched by a thread of its own, which hands what it gets to ingest as it comes. Nothing here knows what
-//! the messages say but for the last, which tells where the live sequence goes on. A fetch ends when its attempt is over,
+//! the messages say but for the last, which says where the live sequence continues. A fetch ends when its attempt is over,
 //! whatever the server does: at its time, or when the channel asks anew.
 
 use std::io::{self, Read, Write};
@@ -46,10 +46,10 @@ const CHUNK_BYTES: usize = 256 << 10;
 const SILENCE: Duration = Duration::from_secs(15);
 const CONNECT: Duration = Duration::from_secs(3);
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// How often whoever waits looks whether it is to stop.
+/// How often a waiting thread checks whether to stop.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long whoever has an answer rests when ingest has no room for it.
+/// How long a thread with an answer rests when ingest has no room for it.
 const REST: Duration = Duration::from_millis(1);
 
 /// Serves the wishes of ingest until it is gone or all stops.
@@ -100,7 +100,7 @@ impl Attempt<'_> {
     /// What is left of its time.
     ///
     /// # Errors
-    /// When nobody waits for it any more.
+    /// When no request waits for it any more.
     fn time_left(&self) -> io::Result<Duration> {
         if self.stop.load(Ordering::Acquire) {
             return Err(refused("the plant stops"));
@@ -181,7 +181,7 @@ impl Attempt<'_> {
                             let (channel, attempt) = (self.wanted.channel, self.wanted.attempt);
                             self.hand_on(&mut messages)?;
                             self.send(Owned::SnapshotEnd { channel, attempt, received: now(), next })?;
-                            // Logged out; whether it is heard does not matter any more.
+                            // Logged out; whether the packet arrives does not matter any more.
                             let _unheard = stream.write_all(b"\0\x01O");
                             return Ok(());
                         }
@@ -214,7 +214,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes connections, of each of which it tells, and sends heartbeats until the other side goes.
+    /// Takes connections, reports each, and sends heartbeats until the other side goes.
     fn never_done(listener: &TcpListener, connections: usize, accepted: &Sender<()>) {
         std::thread::scope(|scope| {
             for _ in 0..connections {
@@ -254,7 +254,7 @@ mod tests {
         ask(1);
         failed(1);
         ask(2);
-        // The one before ends when the next is asked for.
+        // The one before ends when the next is requested.
         ask(3);
         failed(2);
         failed(3);

@@ -1,4 +1,4 @@
-//! What a plant tells of itself, some times a second.
+//! What a plant publishes of itself, some times a second.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,13 +21,13 @@ pub struct LineStatus {
     pub counters: LineCounters,
     /// Whether it is silent.
     pub is_silent: bool,
-    /// Datagrams that the kernel dropped because nobody took them in time.
+    /// Datagrams that the kernel dropped because they were not taken in time.
     pub kernel_drops: u64,
     /// Datagrams longer than a buffer.
     pub too_long: u64,
     /// Bytes of the kernel's buffer, as it says them: twice what it granted, as its own overhead counts.
     pub buffer_bytes: usize,
-    /// Bytes of it that were asked for; 0 where none were.
+    /// Bytes of it that were requested; 0 where none were.
     pub wanted_bytes: usize,
 }
 
@@ -50,13 +50,13 @@ pub struct ChannelStatus {
     pub snapshots: SnapshotCounters,
     /// Lines A and B and, where there is a server, the retransmissions.
     pub lines: Vec<LineStatus>,
-    /// Something is missing, and is waited for or asked for.
+    /// Something is missing, and is awaited or requested.
     pub is_recovering: bool,
     /// Since when, of messages that are requested.
     pub recovering_since: Option<Nanos>,
     /// It waits for a snapshot to begin from.
     pub is_joining: bool,
-    /// Nothing was heard for too long.
+    /// No packet came for too long.
     pub is_silent: bool,
     /// Books may be wrong.
     pub is_stale: bool,
@@ -130,7 +130,7 @@ pub struct InterfaceStatus {
     pub foreign: u64,
     /// Frames longer than a buffer.
     pub too_long: u64,
-    /// Frames that the kernel dropped because nobody took them in time.
+    /// Frames that the kernel dropped because they were not taken in time.
     pub kernel_drops: u64,
 }
 
@@ -213,7 +213,7 @@ pub struct RollStatus {
 /// What a plant is doing.
 #[derive(Clone, Default, Debug)]
 pub struct Status {
-    /// When this was told.
+    /// When this was published.
     pub time: Nanos,
     /// When the plant started.
     pub started: Nanos,

@@ -1,7 +1,7 @@
 //! What people look at: the NBBO of the symbols, and the books of those that somebody looks at.
 //!
-//! The thread that has the books fills a [`View`] some times a second with what the [`Watch`] asks for; nothing is done for
-//! what nobody looks at.
+//! The thread that has the books fills a [`View`] some times a second with what the [`Watch`] requests; nothing is done for
+//! what no viewer looks at.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ use tapeworks_market::{BookStage, Instruments, Nanos, NbboStage, Publisher, Side
 /// Levels of a book that a view shows.
 pub const DEPTH: usize = 10;
 
-/// A symbol that nobody asked for again in so long is no longer shown.
+/// A symbol that was not requested again in so long is no longer shown.
 const FORGET: Duration = Duration::from_secs(10);
 
 /// Symbols whose books are shown at most.
@@ -65,7 +65,7 @@ struct Wanted {
     view: Arc<View>,
 }
 
-/// Who looks tells here at what, and finds here what there is to see. Clones are the same watch.
+/// A viewer sets here what it looks at, and reads here what there is to see. Clones are the same watch.
 #[derive(Clone, Default, Debug)]
 pub struct Watch {
     wanted: Arc<Mutex<Wanted>>,

@@ -489,7 +489,7 @@ fn after_an_outage_nothing_is_missing_that_the_venues_have() {
     check_sequences(&history(&options));
 }
 
-/// A snapshot server whose snapshots hold the first messages, as many as it is told.
+/// A snapshot server whose snapshots hold the first messages, as many as it is given.
 fn snapshot_server(listener: TcpListener, messages: Vec<Vec<u8>>, sent: Arc<AtomicU64>) {
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {

@@ -60,7 +60,7 @@ mod linux {
     fn mask() -> Result<libc::cpu_set_t, CpuError> {
         // SAFETY: all zeros is the empty set.
         let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-        // SAFETY: the set has the size that is told; 0 is the calling thread.
+        // SAFETY: the set has the size that is passed; 0 is the calling thread.
         let told = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
         if told == 0 { Ok(set) } else { Err(refused("asking for the cores of this thread")) }
     }
@@ -85,7 +85,7 @@ mod linux {
             libc::CPU_SET(core, &mut set);
             set
         };
-        // SAFETY: the set has the size that is told; 0 is the calling thread.
+        // SAFETY: the set has the size that is passed; 0 is the calling thread.
         let told = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
         if told != 0 {
             let error = io::Error::last_os_error();

@@ -51,6 +51,6 @@ fn main() {
     // They are counted before they join, which takes the thread of the stream a sleep.
     std::thread::sleep(Duration::from_millis(500));
     publish(after);
-    // Told to end by the end of what it is told.
+    // The end of its input ends it.
     let _ended = std::io::stdin().read_to_end(&mut Vec::new());
 }

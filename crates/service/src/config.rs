@@ -67,7 +67,7 @@ pub struct WebSetting {
     pub stream: bool,
 }
 
-/// All that a plant is told.
+/// All settings of a plant.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// The plant itself.

@@ -573,7 +573,7 @@ fn the_page_s_socket_tells_what_is_new_and_refuses_strangers() {
                 break;
             }
         }
-        assert_eq!(points, 1, "points of the curve are told once");
+        assert_eq!(points, 1, "points of the curve come once");
         // What no page says ends it.
         socket.send(Message::text("[")).await.unwrap();
         let closed = loop {

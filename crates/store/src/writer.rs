@@ -377,7 +377,7 @@ mod tests {
                     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "{what}");
                     error.to_string()
                 });
-                assert_eq!(told[0], told[1], "{what}: whoever encodes");
+                assert_eq!(told[0], told[1], "{what}: whichever thread encodes");
             }
         }
     }

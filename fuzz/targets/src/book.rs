@@ -16,7 +16,7 @@ use crate::take::Take;
 const VENUES: [Publisher; 3] = [Publisher::XNAS_ITCH, Publisher::XBOS_ITCH, Publisher::XPSX_ITCH];
 /// Shares of a round lot where no venue has said another.
 const ROUND_LOT: u64 = 100;
-/// Instruments with orders, then those with levels, then those with quotes: an instrument is told in one way only.
+/// Instruments with orders, then those with levels, then those with quotes: an instrument has one kind of book only.
 const ORDERED: u32 = 3;
 const LEVELLED: u32 = 2;
 const QUOTED: u32 = 2;

@@ -13,11 +13,11 @@ use tapeworks_plant::{JournalSetting, PlantOptions, ReceiveOptions, VenueOptions
 
 use crate::packets::itch_packets;
 
-/// Inputs of two channels, each behind a byte of kind and line, two of time, one of length. Whatever comes, each message is told
+/// Inputs of two channels, each behind a byte of kind and line, two of time, one of length. Whatever comes, each message comes out
 /// at most once, gaps included, within a session; the same inputs give the same events, also when the feed is kept and
 /// restored on the way. Bytes that are no state of a feed are refused.
 pub fn live_feed(bytes: &[u8]) {
-    // Of two feeds, and of one: then what happens to a channel is told of its instruments alone.
+    // Of two feeds, and of one: then what happens to a channel concerns its instruments alone.
     for second in [Publisher::IEXG_DEEP, Publisher::XNAS_ITCH] {
         let whole = run(bytes, second, usize::MAX);
         assert_eq!(whole, run(bytes, second, usize::from(bytes.first().copied().unwrap_or_default()) % 16));
@@ -87,7 +87,7 @@ fn run(bytes: &[u8], second: Publisher, restored: usize) -> Vec<Event> {
     events
 }
 
-/// The configuration of a plant, of venues, of a flow: never a panic, and what is wrong is told with a line.
+/// The configuration of a plant, of venues, of a flow: never a panic, and errors name the line.
 pub fn config(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let wrong = [

@@ -38,7 +38,7 @@ const SCHEMAS: [Schema; 14] = [
     Schema::Ohlcv1S,
 ];
 
-/// A server of a generated session, which publishes when it is told to.
+/// A server of a generated session, which publishes on command.
 struct Server {
     child: Child,
     input: ChildStdin,

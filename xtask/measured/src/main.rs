@@ -49,7 +49,7 @@ fn session() -> Result<[Vec<u8>; 2], ScenarioError> {
     Ok(parts)
 }
 
-/// Whoever takes the outputs: looks at each as little as can be.
+/// The consumer of the outputs: it looks at each as little as can be.
 #[derive(Default)]
 struct Taken(u64);
 

@@ -34,7 +34,7 @@ proptest! {
     #[test]
     fn what_is_restored_goes_on_as_if_nothing_had_been(
         at in any::<prop::sample::Index>(),
-        // Packets that are lost, so that something waits, and books are in doubt.
+        // Packets that are lost, so that something waits, and books are stale.
         lost in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
     ) {
         let mut packets = session();

@@ -183,7 +183,7 @@ fn the_days_that_are_over_are_those_before_today_of_every_journal() {
     assert!(names(first).is_empty());
     assert_eq!(names(second), [first.to_string(), format!("{first}.2")]);
     assert_eq!(names(clock::day_after(second).unwrap()).len(), 4);
-    // One that cannot be read is told, and the others are there.
+    // One that cannot be read is reported, and the others are there.
     let segment = folder.path().join("2024-03-01.2").join(format!("{:020}.journal", 0));
     fs::remove_file(&segment).unwrap();
     fs::create_dir(&segment).unwrap();

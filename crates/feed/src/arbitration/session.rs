@@ -92,7 +92,7 @@ impl Arbiter {
         self.successor = waiting;
     }
 
-    /// A session is heard for the first time, by this packet.
+    /// This packet is the first of its session.
     pub(super) fn join(&mut self, header: &Header, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         // A beginning that a request or two can bring needs no snapshot.
         let within_reach = self

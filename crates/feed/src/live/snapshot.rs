@@ -33,7 +33,7 @@ impl Default for SnapshotOptions {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SnapshotCounters {
-    /// Asked for.
+    /// Requested.
     pub requests: u64,
     /// Applied.
     pub applied: u64,

@@ -86,7 +86,7 @@ pub fn why_occupied(path: &Path, overwrite: bool) -> Option<String> {
     new_file::check(path, overwrite).err().map(|error| explained(&error))
 }
 
-/// What a user of a graph is told.
+/// What a user of a graph reads.
 fn explained(error: &NewFileError) -> String {
     match error {
         NewFileError::Exists { .. } => format!("{error}; overwrite = true replaces it"),

@@ -164,7 +164,7 @@ impl RawSocket {
         }
     }
 
-    /// Whether the interface is still there and up, as far as the socket was told.
+    /// Whether the interface is still there and up, as far as the socket knows.
     pub(super) fn check(&self) -> Result<(), InterfaceError> {
         match self.socket.take_error() {
             Ok(None) => Ok(()),

@@ -21,7 +21,7 @@ const CONTROL_BYTES: usize = 64;
 #[derive(Clone, Copy)]
 struct Control([u8; CONTROL_BYTES]);
 
-/// What `recvmmsg` is told, and tells.
+/// The arguments and results of `recvmmsg`.
 pub(super) struct Incoming {
     headers: Box<[libc::mmsghdr]>,
     rooms: Box<[libc::iovec]>,
@@ -179,7 +179,7 @@ fn control_message(control: &[u8], at: usize, length: usize) -> Option<(libc::cm
     Some((header, rest.get(size_of::<libc::cmsghdr>()..header.cmsg_len)?))
 }
 
-/// What `sendmmsg` is told.
+/// The arguments of `sendmmsg`.
 pub(super) struct Outgoing {
     headers: Box<[libc::mmsghdr]>,
     parts: Box<[libc::iovec]>,

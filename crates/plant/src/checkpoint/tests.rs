@@ -124,7 +124,7 @@ fn day(topologies: [Topology; 3]) {
     }
     assert!(whole == seen, "{} and {}", whole.len(), seen.len());
     assert_eq!(files_in(folder.path()), 3, "the newest two, and the first of the segment");
-    // The books of the last snapshot are those of its events in one thread, whoever took them.
+    // The books of the last snapshot are those of its events in one thread, whichever thread took them.
     let opened = opened(u64::MAX);
     let (restored, refused) = newest(folder.path(), &opened, &options.engine());
     let (restored, mut straight) = (restored.unwrap(), stage());

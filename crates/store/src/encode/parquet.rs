@@ -92,7 +92,7 @@ pub(crate) fn begin<R: Row>(
     let record = Type::group_type_builder("schema").with_fields(fields?).build()?;
     let key = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
     let properties = WriterProperties::builder()
-        // Nothing of the build is told, so that the same input gives the same bytes.
+        // Nothing of the build is written, so that the same input gives the same bytes.
         .set_created_by("tapeworks".to_owned())
         .set_key_value_metadata(Some(vec![
             key("tapeworks:schema", schema.to_string()),

@@ -38,7 +38,7 @@ pub struct Carried {
 }
 
 /// What is carried on of an instrument, as plain values: its number, the price (1e-9) and size of the last trade, DBN's letter of its
-/// side, when it was (ns), the feed and the flags of the last event that was told.
+/// side, when it was (ns), the feed and the flags of the last event that was recorded.
 pub type LastImage = (u32, i64, u32, u8, u64, u16, u8);
 
 /// What is carried on, as plain values, by feed; feed 0 stands for all.

@@ -14,7 +14,7 @@ tapeworks_wire_macros::protocol! {
         length: exact,
     }
 
-    /// End of snapshot: everything up to a point of the real-time feed was told.
+    /// End of snapshot: everything up to a point of the real-time feed was sent.
     message EndOfSnapshot = 'G', 21 bytes {
         /// Of the first message of the real-time feed that the snapshot does not include.
         sequence_number @ 1: ascii_number<20>,
