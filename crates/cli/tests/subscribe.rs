@@ -262,7 +262,7 @@ fn a_server_that_ends_before_what_was_asked_for_is_told() {
     ] {
         let output = subscribe(Does::Sends, arguments);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
-        let is_told = stderr(&output).contains("the server ended it before the limit or the time");
+        let is_told = stderr(&output).contains("the server ended it before the requested limit or time");
         assert_eq!(is_told, code == 3, "{}", stderr(&output));
     }
 }

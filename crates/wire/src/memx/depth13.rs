@@ -220,8 +220,10 @@ mod tests {
         assert_eq!(Message::decode(&message).err(), Some(of_another));
         let decoded = SCHEMA.decode(&message);
         assert_eq!((decoded.structure, decoded.error), (None, Some(of_another)));
-        // Cut before the schema.
-        assert_eq!(Message::decode(&message[..3]).err(), SCHEMA.decode(&message[..3]).error);
-        assert!(Message::decode(&message[..3]).is_err());
+        // Cut before the schema, and before the tag.
+        for cut in 0..=3 {
+            assert_eq!(Message::decode(&message[..cut]).err(), SCHEMA.decode(&message[..cut]).error);
+            assert!(Message::decode(&message[..cut]).is_err());
+        }
     }
 }

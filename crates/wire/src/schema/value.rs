@@ -412,7 +412,8 @@ impl Schema {
     pub fn decode<'a>(&self, bytes: &'a [u8]) -> Decoded<'a> {
         let unknown = |error| Decoded { structure: None, error: Some(error), bytes, trailing: 0 };
         let Some(tag) = self.tag_of(bytes) else {
-            let needed = self.tag.map_or(0, |tag| tag.offset + tag.length);
+            let constant_end = self.constant.map_or(0, |constant| constant.offset + 1);
+            let needed = self.tag.map_or(0, |tag| tag.offset + tag.length).max(constant_end);
             return unknown(DecodeError::no_tag(needed, bytes.len()));
         };
         if let Some(constant) = self.constant {
