@@ -6,7 +6,7 @@
 //! rules for odd-lot aggregation). A venue does not count while it is closed or the instrument is halted there.
 //!
 //! A venue with several feeds (depth and quotes) counts once, by its most detailed feed whose book is not stale:
-//! [`feeds`].
+//! `nbbo/feeds.rs`.
 //!
 //! Ties go to the price, then the size, then the feed that came first in the table: deterministic. Locked (bid
 //! equals ask) and crossed (bid above ask) markets, which direct feeds show for microseconds whenever venues are seen
