@@ -22,7 +22,7 @@ use crate::clients::replay::tests::replayed;
 use crate::output::Output;
 use crate::output::tests::Ended;
 
-#[path = "../../engine/tests/support/mod.rs"]
+#[path = "../tests/engine_support/mod.rs"]
 mod support;
 
 use support::{SCHEMAS, keep, keep_with_loss, options, stage, without_heartbeats};
