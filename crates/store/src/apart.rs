@@ -1,8 +1,8 @@
 //! Encoding apart from the writer: units of work that other threads can take.
 //!
 //! A [`Writer`](crate::Writer) with [`Encoders`] gives each batch of records in a Parquet file away as [`Work`], and goes on
-//! with the next. Whoever has the unit finds its keys, encodes it, and writes what is complete to the file. The bytes of the
-//! file do not depend on who does it, or on what is done first.
+//! with the next. The thread that takes the unit finds its keys, encodes it, and writes what is complete to the file. The bytes
+//! of the file do not depend on which thread does it, or on what is done first.
 //!
 //! Memory: one unencoded batch (550 KB for `mbo`) for each unit that is not done.
 

@@ -50,9 +50,8 @@ impl Compressor {
                 if room.len() < most {
                     room.resize(most, 0);
                 }
-                let length = encoder
-                    .compress(plain, room)
-                    .map_err(|error| ParquetError::External(Box::new(error)))?;
+                let length =
+                    encoder.compress(plain, room).map_err(|error| ParquetError::External(Box::new(error)))?;
                 Ok(&room[..length])
             }
             Self::Zstd(compressor) => {

@@ -163,8 +163,9 @@ fn open<S: Shape + 'static>(shape: S, open: Open<'_>) -> Result<Box<dyn Table>, 
         Format::Parquet => match encoders {
             None => Parquet::new::<S::Row>(output, schema, options, S::Row::HAS_ORIGIN)
                 .map(|encoder| Box::new(encoder) as _),
-            Some(encoders) => ParquetApart::new(output, schema, options, encoders)
-                .map(|encoder| Box::new(encoder) as _),
+            Some(encoders) => {
+                ParquetApart::new(output, schema, options, encoders).map(|encoder| Box::new(encoder) as _)
+            }
         },
         Format::Csv | Format::CsvZstd => {
             Csv::new(output, schema, options).map(|encoder| Box::new(encoder) as _)

@@ -170,11 +170,7 @@ impl Parquet {
     }
 
     /// Writes a batch. Returns how many values had to be written as null.
-    pub(crate) fn put<R: Row>(
-        &mut self,
-        rows: &Rows<R>,
-        symbols: Symbols<'_>,
-    ) -> Result<u64, Failure> {
+    pub(crate) fn put<R: Row>(&mut self, rows: &Rows<R>, symbols: Symbols<'_>) -> Result<u64, Failure> {
         if rows.len() == 0 {
             return Ok(0);
         }

@@ -44,7 +44,7 @@ struct Shared<R> {
     given: Mutex<VecDeque<Given<R>>>,
     keying: Mutex<Keying<R>>,
     order: Mutex<Order>,
-    /// Taken away at the end. Whoever sets [`Order::is_writing`] has it for himself.
+    /// Taken away at the end. Only the thread that sets [`Order::is_writing`] uses it before.
     groups: Mutex<Option<RowGroups>>,
     spare: Mutex<Spare<R>>,
 }
@@ -264,7 +264,7 @@ impl<R: Row> ParquetApart<R> {
 }
 
 impl<R> Drop for ParquetApart<R> {
-    /// Closes the file, although units that nobody has done yet share it.
+    /// Closes the file, although units that are not done yet share it.
     fn drop(&mut self) {
         lock(&self.shared.order).has_failed = true;
         drop(lock(&self.shared.groups).take());
