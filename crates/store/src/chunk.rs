@@ -262,7 +262,7 @@ impl<'p> ColumnChunk<'p> {
     ) -> Result<(Self, ColumnCloseResult)> {
         let of_column = || batches.iter().filter_map(|batch| Some((batch, batch.pages.get(place)?)));
         let pages: Vec<_> = of_column().map(|(batch, page)| &batch.bytes[page.bytes.clone()]).collect();
-        let encoding = of_column().last().map_or(Encoding::PLAIN, |(_, page)| page.encoding);
+        let encoding = of_column().next_back().map_or(Encoding::PLAIN, |(_, page)| page.encoding);
         let sum = |of: fn(&Page) -> u64| of_column().map(|(_, page)| of(page)).sum::<u64>();
         let (rows, nulls) = (sum(|page| page.rows), sum(|page| page.nulls));
         let mut uncompressed_bytes: i64 = of_column().map(|(_, page)| page.uncompressed_bytes).sum();
