@@ -14,8 +14,8 @@ fn output(command: &mut Command) -> Result<String, String> {
     if ran.status.success() {
         return Ok(String::from_utf8_lossy(&ran.stdout).into_owned());
     }
-    let told = String::from_utf8_lossy(&ran.stderr).into_owned() + &String::from_utf8_lossy(&ran.stdout);
-    let line = told.lines().find(|line| line.contains("rror")).unwrap_or_default();
+    let output = String::from_utf8_lossy(&ran.stderr).into_owned() + &String::from_utf8_lossy(&ran.stdout);
+    let line = output.lines().find(|line| line.contains("rror")).unwrap_or_default();
     Err(format!("{name}: {} {line}", ran.status))
 }
 

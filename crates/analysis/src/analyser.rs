@@ -241,7 +241,11 @@ pub enum Order {
     ByTime,
 }
 
-fn tell(inputs: &[Input], total_bytes: Option<u64>, visitor: &mut impl Visitor) -> ControlFlow<()> {
+fn report_progress(
+    inputs: &[Input],
+    total_bytes: Option<u64>,
+    visitor: &mut impl Visitor,
+) -> ControlFlow<()> {
     let bytes_read = inputs.iter().map(|input| input.bytes().bytes_read()).sum();
     visitor.progress(Progress { bytes_read, total_bytes })
 }
@@ -288,7 +292,7 @@ fn merge(
         }
         steps += 1;
         if steps.is_multiple_of(PROGRESS_STEP) {
-            tell(inputs, total_bytes, visitor)?;
+            report_progress(inputs, total_bytes, visitor)?;
         }
     }
 }
@@ -352,7 +356,7 @@ pub fn walk(
                 },
             };
             let is_time = steps.is_multiple_of(PROGRESS_STEP);
-            if flow.is_break() || is_time && tell(inputs, total_bytes, visitor).is_break() {
+            if flow.is_break() || is_time && report_progress(inputs, total_bytes, visitor).is_break() {
                 ended.is_stopped = true;
                 return ended;
             }
@@ -362,7 +366,7 @@ pub fn walk(
             return ended;
         }
     }
-    let _the_last_one = tell(inputs, total_bytes, visitor);
+    let _the_last_one = report_progress(inputs, total_bytes, visitor);
     ended
 }
 
@@ -878,8 +882,8 @@ mod tests {
                 StreamEvent::Closed { flow, length: bytes.len() as u64 },
             ];
             for event in events {
-                let told = stream_event(&mut connections, None, event, &place, None, &mut counted);
-                assert!(told.is_continue());
+                let flow = stream_event(&mut connections, None, event, &place, None, &mut counted);
+                assert!(flow.is_continue());
             }
             assert_eq!((counted.headers, counted.troubles), expected);
         }

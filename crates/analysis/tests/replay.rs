@@ -238,8 +238,8 @@ fn times_without_a_day_are_not_compared_with_others() {
     std::fs::copy(&input, &dated).unwrap();
     let beside = Options { inputs: vec![dated, input.clone()], ..Options::default() };
     assert!(fails(&beside).to_string().contains("merging"), "{}", fails(&beside));
-    let told = run(&Options { midnight: Some(Nanos(1_763_096_400_000_000_000)), ..windowed });
-    assert_eq!((told.messages, told.without_day.len()), (summary.messages, 0));
+    let with_midnight = run(&Options { midnight: Some(Nanos(1_763_096_400_000_000_000)), ..windowed });
+    assert_eq!((with_midnight.messages, with_midnight.without_day.len()), (summary.messages, 0));
 }
 
 #[test]

@@ -339,10 +339,10 @@ pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
             (summary.values_lost(), "value", "values", "that a file could not hold"),
             (summary.unseen_symbols.len() as u64, "symbol", "symbols", "that nothing is about"),
         ];
-        let told = parts.iter().filter(|(count, ..)| *count > 0);
-        let told: Vec<_> =
-            told.map(|(count, one, many, what)| format!("{} {what}", counted(*count, one, many))).collect();
-        let text = format!("{}.", told.join(", "));
+        let named = parts.iter().filter(|(count, ..)| *count > 0);
+        let named: Vec<_> =
+            named.map(|(count, one, many, what)| format!("{} {what}", counted(*count, one, many))).collect();
+        let text = format!("{}.", named.join(", "));
         let _infallible = writeln!(out, "{}", paint.bad(&text));
         if let Some(text) = incomplete_books(summary) {
             let _infallible = writeln!(out, "{}", paint.bad(&text));

@@ -205,18 +205,18 @@ mod tests {
             assert_eq!(duration_ns(text), Ok(ns), "{text}");
         }
         for text in ["", "ms", "1d", "0", "-1", "1.2.3ms", "1e9", "nan", "99999999999999999999"] {
-            let told = duration_ns(text).unwrap_err();
+            let error = duration_ns(text).unwrap_err();
             assert!(
-                told.starts_with("use a number of ns") && told.ends_with("from 1 ns to 365 days"),
-                "{told}"
+                error.starts_with("use a number of ns") && error.ends_with("from 1 ns to 365 days"),
+                "{error}"
             );
         }
         for (text, ms) in [("2.5", 2_500), ("500ms", 500), ("0", 0), ("1h", 3_600_000), ("10m", 600_000)] {
             assert_eq!(duration(text), Ok(Duration::from_millis(ms)), "{text}");
         }
         for text in ["nan", "inf", "-1", "1e9", "", "9000h"] {
-            let told = duration(text).unwrap_err();
-            assert!(told.ends_with("from 0 to 365 days"), "{told}");
+            let error = duration(text).unwrap_err();
+            assert!(error.ends_with("from 0 to 365 days"), "{error}");
         }
         assert!(interval("50ms").unwrap_err().ends_with("from 100 ms to 3600 s"));
     }

@@ -219,8 +219,8 @@ fn damaged_configurations_are_told_with_their_place_and_nothing_starts() {
         let what = format!("seed {}: {} of\n{text}\n", rounds.seed, arguments.join(" "));
         is_sound(&output, &errors, &[0, 78], &what);
         if output.status.code() == Some(78) {
-            let told = errors.lines().filter(|line| line.contains("hostile.toml")).count();
-            assert!(told > 0, "{what}: no line names the file: {errors}");
+            let named = errors.lines().filter(|line| line.contains("hostile.toml")).count();
+            assert!(named > 0, "{what}: no line names the file: {errors}");
         }
     }
 }
@@ -256,9 +256,9 @@ fn a_damaged_journal_is_checked_and_mended_and_no_sound_record_is_lost() {
         let sound = || {
             let verified = run(&["journal", "verify", &journal, "--json"]);
             is_sound(&verified, &stderr(&verified), &[0, 3], &what);
-            let told: serde_json::Value = serde_json::from_str(&stdout(&verified)).unwrap();
-            let lost = told["lost"].as_u64().unwrap();
-            (told["records"].as_u64().unwrap(), lost, told["damage"].as_array().unwrap().len())
+            let report: serde_json::Value = serde_json::from_str(&stdout(&verified)).unwrap();
+            let lost = report["lost"].as_u64().unwrap();
+            (report["records"].as_u64().unwrap(), lost, report["damage"].as_array().unwrap().len())
         };
         let (before, _, _) = sound();
         // A child that another part of this test forks holds the writer's lock until it runs its program.
@@ -412,8 +412,8 @@ fn after_outages_of_the_plant_nothing_is_missing_that_the_venue_has() {
     let wait_until_it_follows = |beyond: u64| {
         let until = Instant::now() + PATIENCE;
         loop {
-            let told = status(web);
-            let venue = told.as_ref().map(|told| &told["venues"][0]);
+            let status = status(web);
+            let venue = status.as_ref().map(|status| &status["venues"][0]);
             if let Some(venue) = venue
                 && venue["state"] == "live"
                 && venue["next"].as_u64() > Some(beyond)

@@ -91,9 +91,9 @@ fn session(folder: &Folder, messages: u64) -> (String, u64) {
         &capture,
     ]);
     assert_eq!(made.status.code(), Some(0), "{}", stderr(&made));
-    let told = run(&["replay", "--json", &capture]);
-    let told: Value = serde_json::from_str(&stdout(&told)).unwrap();
-    (capture, told["messages"].as_u64().unwrap())
+    let replayed = run(&["replay", "--json", &capture]);
+    let report: Value = serde_json::from_str(&stdout(&replayed)).unwrap();
+    (capture, report["messages"].as_u64().unwrap())
 }
 
 fn takes_frames(test: &str, way: &str, receive: &str) {

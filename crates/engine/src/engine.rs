@@ -69,10 +69,10 @@ impl Engine {
 
     /// Appends the gaps between this engine and `later`, the same engine after unknown inputs: at most as many events as are missing,
     /// with their numbers.
-    pub(crate) fn tell_missed(&self, later: &Self, now: Nanos, events: &mut Vec<Event>) {
+    pub(crate) fn put_missed(&self, later: &Self, now: Nanos, events: &mut Vec<Event>) {
         let missing = later.counters.events.saturating_sub(self.counters.events);
         let most = events.len().saturating_add(usize::try_from(missing).unwrap_or(usize::MAX));
-        self.feed.tell_missed(&later.feed, now, &mut |event| events.push(event));
+        self.feed.put_missed(&later.feed, now, &mut |event| events.push(event));
         events.truncate(most);
     }
 

@@ -330,7 +330,7 @@ fn make(
             lost += if (begin..end).contains(&time) { record.extra } else { 0 };
             behind = state_behind(journal, record.number, engine_options);
             match &behind {
-                Some((_, behind)) => engine.tell_missed(&behind.engine, time, &mut events),
+                Some((_, behind)) => engine.put_missed(&behind.engine, time, &mut events),
                 None => engine.inputs_lost(time, &mut events),
             }
         } else {

@@ -91,7 +91,7 @@ impl JournalEvents {
                 behind.record
             )));
         };
-        self.engine.tell_missed(&behind.engine, time, &mut self.buffer);
+        self.engine.put_missed(&behind.engine, time, &mut self.buffer);
         (self.reader, self.engine, self.start, self.loss) =
             (reader, behind.engine, Some(behind.market), None);
         Ok(true)

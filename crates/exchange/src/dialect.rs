@@ -12,11 +12,11 @@ use crate::scenario::VenueKind;
 /// A protocol of a simulated venue. What a protocol cannot say, it leaves out.
 pub(crate) trait Dialect {
     /// Every order is published. Otherwise levels or quotes are, when an event is over.
-    const TELLS_ORDERS: bool;
+    const HAS_ORDERS: bool;
     /// Where a message has its type, in bytes.
     const TYPE_OFFSET: usize = 0;
     /// The market-wide circuit breaker is published.
-    const TELLS_BREAKER: bool = false;
+    const HAS_BREAKER: bool = false;
 
     /// A phase of the day, by its ITCH letter.
     fn system_event(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, code: u8);

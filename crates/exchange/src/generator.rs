@@ -135,7 +135,7 @@ impl Generator {
             symbols: scenario.symbols,
             instruments,
             books: vec![Book::default(); symbols * scenario.venues.len()],
-            standings: vec![Standing::UNTOLD; symbols * scenario.venues.len()],
+            standings: vec![Standing::UNPUBLISHED; symbols * scenario.venues.len()],
             venues,
             venue_choice: Chooser::weighted(scenario.venues.iter().map(|venue| f64::from(venue.share))),
             symbol_choice: Chooser::of(scenario.popularity, scenario.symbols),
@@ -209,7 +209,7 @@ impl Generator {
     fn image_of(&self, venue: usize, symbol: u32, outbox: &mut Outbox) {
         let index = self.book_index(venue, symbol);
         let (Some(book), Some(standing)) = (self.books.get(index), self.standings.get(index)) else { return };
-        if !standing.told {
+        if !standing.is_published {
             return;
         }
         let (kind, stamp) = (self.venues[venue].kind, self.stamp(venue, Some(symbol)));
@@ -217,7 +217,7 @@ impl Generator {
         let stock = instrument.symbol;
         for_dialect!(kind, D => {
             D::directory(outbox, kind, &stamp, symbol, instrument, standing);
-            if D::TELLS_ORDERS {
+            if D::HAS_ORDERS {
                 for side in [Side::Buy, Side::Sell] {
                     for order in book.side(side).iter().rev() {
                         D::change(outbox, &stamp, instrument, &Change::Add { side, order: *order, mpid: None });
@@ -247,8 +247,9 @@ impl Generator {
     fn advance(&mut self) -> bool {
         let script_ns = self.scripts.peek().map_or(u64::MAX, |Reverse(script)| script.time_ns);
         if self.arrivals.is_none() && script_ns >= self.scenario.start_ns {
-            let told = self.outbox.made() + crate::script::messages_at_end(&self.scenario);
-            self.arrivals = Some(Arrivals::new(&self.scenario, self.scenario.messages.saturating_sub(told)));
+            let scripted = self.outbox.made() + crate::script::messages_at_end(&self.scenario);
+            self.arrivals =
+                Some(Arrivals::new(&self.scenario, self.scenario.messages.saturating_sub(scripted)));
         }
         let arrival_ns = self.arrivals.as_ref().map_or(u64::MAX, Arrivals::peek);
         let made = self.outbox.made();
@@ -536,7 +537,7 @@ impl Generator {
             for_dialect!(kind, D => D::trade(&mut self.outbox, kind, &stamp, &print));
         }
         for_dialect!(kind, D => {
-            if D::TELLS_ORDERS {
+            if D::HAS_ORDERS {
                 return D::change(&mut self.outbox, &stamp, instrument, change);
             }
         });
@@ -566,11 +567,11 @@ impl Generator {
     #[inline]
     fn finish(&mut self, venue: usize, symbol: u32) {
         if !self.touched.is_empty() {
-            self.tell_levels(venue, symbol);
+            self.publish_levels(venue, symbol);
         }
     }
 
-    fn tell_levels(&mut self, venue: usize, symbol: u32) {
+    fn publish_levels(&mut self, venue: usize, symbol: u32) {
         let stamp = self.stamp(venue, Some(symbol));
         let stock = self.instruments[symbol as usize].symbol;
         let index = self.book_index(venue, symbol);
@@ -580,10 +581,10 @@ impl Generator {
             for (number, touched) in self.touched.iter().enumerate() {
                 iex::level(&mut self.outbox, &stamp, stock, book, *touched, number == last);
             }
-        } else if let Some(told) = self.venues[venue].quotes.get_mut(symbol as usize) {
+        } else if let Some(published) = self.venues[venue].quotes.get_mut(symbol as usize) {
             let quote = [book.top(Side::Buy), book.top(Side::Sell)];
-            if *told != quote {
-                *told = quote;
+            if *published != quote {
+                *published = quote;
                 iex::quote(&mut self.outbox, &stamp, stock, quote, book.halted);
             }
         }
@@ -646,13 +647,13 @@ impl Generator {
     // --- what the day brings ---
 
     fn run(&mut self, script: Script) {
-        self.tell(&script);
+        self.publish_step(&script);
         if let Some(next) = script.next() {
             self.scripts.push(Reverse(next));
         }
     }
 
-    fn tell(&mut self, script: &Script) {
+    fn publish_step(&mut self, script: &Script) {
         let (venue, symbol) = (usize::from(script.venue), script.symbol);
         let kind = self.venues[venue].kind;
         let of_market = self.stamp(venue, None);
@@ -671,7 +672,8 @@ impl Generator {
                 } else {
                     (TradingState::Trading, ReasonCode::ReasonNotAvailable)
                 };
-                let standing = Standing { told: true, new_issue, state, reason, ..Standing::UNTOLD };
+                let standing =
+                    Standing { is_published: true, new_issue, state, reason, ..Standing::UNPUBLISHED };
                 self.standings[index] = standing;
                 let instrument = &self.instruments[symbol as usize];
                 let outbox = &mut self.outbox;
@@ -708,7 +710,7 @@ impl Generator {
                 self.standings[index].operational_halt = halted;
                 let stock = self.instruments[symbol as usize].symbol;
                 for_dialect!(kind, D => D::operational_halt(&mut self.outbox, kind, &stamp, stock, halted));
-                self.tell_halt_in_quote(venue, symbol);
+                self.publish_halt_in_quote(venue, symbol);
             }
             Step::ShortSaleTest => {
                 self.standings[index].short_sale_test = true;
@@ -763,11 +765,11 @@ impl Generator {
         let standing = *standing;
         let kind = self.venues[venue].kind;
         for_dialect!(kind, D => D::trading_state(&mut self.outbox, kind, &stamp, stock, &standing));
-        self.tell_halt_in_quote(venue, symbol);
+        self.publish_halt_in_quote(venue, symbol);
     }
 
     /// TOPS says in the quote whether the symbol is halted.
-    fn tell_halt_in_quote(&mut self, venue: usize, symbol: u32) {
+    fn publish_halt_in_quote(&mut self, venue: usize, symbol: u32) {
         if self.venues[venue].kind == VenueKind::IexTops {
             let book = &self.books[self.book_index(venue, symbol)];
             let (quote, halted) = ([book.top(Side::Buy), book.top(Side::Sell)], book.halted);

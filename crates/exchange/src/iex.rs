@@ -249,7 +249,7 @@ pub(crate) fn level(
 pub(crate) struct Iex;
 
 impl Dialect for Iex {
-    const TELLS_ORDERS: bool = false;
+    const HAS_ORDERS: bool = false;
 
     fn system_event(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, code: u8) {
         system_event(outbox, kind, stamp, code);

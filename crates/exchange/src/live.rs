@@ -455,7 +455,7 @@ impl Live {
     fn turn(&mut self, due_ns: u64, now_ns: u64, outlet: &mut impl Outlet) {
         if self.held > 0 {
             self.is_turn_of_held = !self.is_turn_of_held;
-            if (self.is_turn_of_held || self.is_exhausted) && self.tell_held(due_ns, now_ns, outlet) {
+            if (self.is_turn_of_held || self.is_exhausted) && self.send_held(due_ns, now_ns, outlet) {
                 return;
             }
             // All of them are silent: what is due waits too, but not without end.
@@ -474,16 +474,16 @@ impl Live {
         let message = Held { bytes, length: generated.length };
         let venue = &mut self.venues[generated.venue];
         if venue.held.is_empty() && venue.silent_until_ns <= due_ns {
-            self.tell(generated.venue, message, due_ns, now_ns, outlet);
+            self.send_message(generated.venue, message, due_ns, now_ns, outlet);
             return;
         }
         venue.held.push_back(message);
         self.held += 1;
-        self.tell_held(due_ns, now_ns, outlet);
+        self.send_held(due_ns, now_ns, outlet);
     }
 
     /// Sends the first message that waits at the next venue that is not silent.
-    fn tell_held(&mut self, due_ns: u64, now_ns: u64, outlet: &mut impl Outlet) -> bool {
+    fn send_held(&mut self, due_ns: u64, now_ns: u64, outlet: &mut impl Outlet) -> bool {
         let count = self.venues.len();
         for offset in 0..count {
             let index = (self.next_held + offset) % count;
@@ -493,7 +493,7 @@ impl Live {
             {
                 self.held -= 1;
                 self.next_held = index + 1;
-                self.tell(index, message, due_ns, now_ns, outlet);
+                self.send_message(index, message, due_ns, now_ns, outlet);
                 return true;
             }
         }
@@ -501,7 +501,14 @@ impl Live {
     }
 
     /// Puts a message into its venue's packet.
-    fn tell(&mut self, index: usize, mut message: Held, due_ns: u64, now_ns: u64, outlet: &mut impl Outlet) {
+    fn send_message(
+        &mut self,
+        index: usize,
+        mut message: Held,
+        due_ns: u64,
+        now_ns: u64,
+        outlet: &mut impl Outlet,
+    ) {
         let due_utc_ns = self.start_utc_ns.saturating_add(due_ns);
         let venue = &mut self.venues[index];
         let kind = venue.kind;
@@ -677,8 +684,8 @@ impl Live {
         let utc_ns = self.start_utc_ns.saturating_add(now_ns);
         let kind = state.kind;
         // Messages that are made but not sent yet have changed the books already.
-        let untold = state.held.len() as u64 + self.generator.pending(venue);
-        let next = state.stream.next_sequence() + u64::from(state.stream.messages()) + untold;
+        let unsent = state.held.len() as u64 + self.generator.pending(venue);
+        let next = state.stream.next_sequence() + u64::from(state.stream.messages()) + unsent;
         let mut image = Image::new(state.stream.session(), next);
         self.generator.image(venue, |message| {
             image.put(message, |bytes| for_dialect!(kind, D => D::restamp(bytes, utc_ns, self.midnight_ns)));

@@ -398,8 +398,8 @@ pub(crate) fn direct_listing(outbox: &mut Outbox, stamp: &Stamp, instrument: &In
 pub(crate) struct Itch;
 
 impl Dialect for Itch {
-    const TELLS_ORDERS: bool = true;
-    const TELLS_BREAKER: bool = true;
+    const HAS_ORDERS: bool = true;
+    const HAS_BREAKER: bool = true;
 
     fn system_event(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, code: u8) {
         system_event(outbox, stamp, code);
@@ -420,8 +420,8 @@ impl Dialect for Itch {
     }
 
     #[inline]
-    fn change(outbox: &mut Outbox, stamp: &Stamp, instrument: &Instrument, told: &Change) {
-        change(outbox, stamp, instrument.symbol, told);
+    fn change(outbox: &mut Outbox, stamp: &Stamp, instrument: &Instrument, changed: &Change) {
+        change(outbox, stamp, instrument.symbol, changed);
     }
 
     fn trading_state(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, stock: Ascii<8>, standing: &Standing) {

@@ -175,7 +175,7 @@ fn start_of_day(writer: &mut Writer<'_>, kind: VenueKind) {
     let last = scenario.symbols - 1;
     writer.round(opens_ns + gap_ns, Step::Directory { first_new_issue }, 0, last, 1, gap_ns);
     let before_flow_ns = start_ns.saturating_sub(1);
-    if for_dialect!(kind, D => D::TELLS_BREAKER) {
+    if for_dialect!(kind, D => D::HAS_BREAKER) {
         writer.add(before_flow_ns, Step::CircuitBreakerLevels, 0);
     }
     writer.add(before_flow_ns, Step::System(b'S'), 0);
@@ -313,7 +313,7 @@ fn incidents(writer: &mut Writer<'_>, kind: VenueKind) {
     writer.add_within(10 * HOUR_NS, Step::RetailInterest, 0);
     writer.add_within(12 * HOUR_NS, Step::BreakTrade, 0);
     writer.add_within(13 * HOUR_NS, Step::ShortSaleTest, 5 % symbols);
-    if for_dialect!(kind, D => D::TELLS_BREAKER) {
+    if for_dialect!(kind, D => D::HAS_BREAKER) {
         writer.add_within(15 * HOUR_NS + 40 * MINUTE_NS, Step::CircuitBreakerBreach, 0);
     }
 }

@@ -420,7 +420,7 @@ impl LiveFeed {
 
     /// Puts out what is missing between this and `later`, the same channels after unknown inputs: a gap for each channel whose
     /// sequence has advanced. Nothing changes here.
-    pub fn tell_missed<S: Sink<Event>>(&self, later: &Self, now: Nanos, sink: &mut S) {
+    pub fn put_missed<S: Sink<Event>>(&self, later: &Self, now: Nanos, sink: &mut S) {
         for (one, other) in self.channels.iter().zip(&later.channels) {
             let (old, new) = (&one.arbiter, &other.arbiter);
             let Some(place) = one.followed.place else { continue };

@@ -479,8 +479,8 @@ mod tests {
             corrected_price: Decimal(2_000_000),
         };
         let events = feed.take(&corrected.encode());
-        let told: Vec<_> = events.iter().map(|event| (event.kind, event.aux, event.size)).collect();
-        assert_eq!(told, [(EventKind::TradeBreak, 8, 100), (EventKind::Trade, 8, 50)]);
+        let found: Vec<_> = events.iter().map(|event| (event.kind, event.aux, event.size)).collect();
+        assert_eq!(found, [(EventKind::TradeBreak, 8, 100), (EventKind::Trade, 8, 50)]);
     }
 
     #[test]

@@ -430,8 +430,8 @@ fn applications_can_be_told_instead_of_recognised() {
 
 proptest! {
     #[test]
-    fn no_bytes_do_harm(payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..20), tell in 0usize..4) {
-        let application = [None, Some(Application::TotalViewItch50), Some(Application::IexTops16), Some(Application::IexDeep10)][tell];
+    fn no_bytes_do_harm(payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..20), choice in 0usize..4) {
+        let application = [None, Some(Application::TotalViewItch50), Some(Application::IexTops16), Some(Application::IexDeep10)][choice];
         let mut feed = Feed::new(FeedOptions { application, ..FeedOptions::default() });
         for payload in &payloads {
             send(&mut feed, LINE_A, payload);

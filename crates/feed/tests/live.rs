@@ -449,16 +449,16 @@ fn who_joins_late_has_the_books_of_who_was_there_from_the_start() {
     for snapshot_next in [3_000u64, 3_001, 3_400] {
         let mut live = live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
         let mut market = Market::new();
-        let mut told = Vec::new();
-        let mut asked = None;
+        let mut events_seen = Vec::new();
+        let mut attempted = None;
         for (index, message) in messages.iter().enumerate().skip(2_990) {
             let payload = packet(b"SESSION001", index as u64 + 1, std::slice::from_ref(message));
             let mut events = feed(&mut live, input(Line::A, index as u64 * US, &payload));
             if let Some(Request::Snapshot { attempt, .. }) = live.take_request() {
-                asked = Some(attempt);
+                attempted = Some(attempt);
             }
             if index as u64 == 3_500 {
-                let (attempt, received) = (asked.unwrap(), Nanos(START + 3_500 * US));
+                let (attempt, received) = (attempted.unwrap(), Nanos(START + 3_500 * US));
                 assert_eq!(events, [], "nothing comes before the snapshot");
                 let state = snapshot_of(&messages[..snapshot_next as usize - 1]);
                 let (one, two) = state.split_at(state.len() / 2);
@@ -470,12 +470,12 @@ fn who_joins_late_has_the_books_of_who_was_there_from_the_start() {
                 events.extend(feed(&mut live, end));
             }
             market.apply(&events);
-            told.extend(events);
+            events_seen.extend(events);
         }
         assert_eq!(market.state(live.instruments()), whole.state(reference.instruments()));
-        assert!(told.iter().all(|event| event.kind != EventKind::Gap));
-        // What is not of the snapshot is what the others were told.
-        let fresh: Vec<Event> = told
+        assert!(events_seen.iter().all(|event| event.kind != EventKind::Gap));
+        // Events outside the snapshot are the events that the other receivers got.
+        let fresh: Vec<Event> = events_seen
             .iter()
             .filter(|event| !event.flags().contains(Flags::SNAPSHOT) && event.kind != EventKind::Recovered)
             .filter(|event| event.kind != EventKind::SymbolMapping)
@@ -494,7 +494,7 @@ fn after_a_hole_a_snapshot_makes_the_books_right_and_no_trade_is_told_twice() {
     whole.apply(&all);
     let mut live = live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
     let mut market = Market::new();
-    let mut asked = None;
+    let mut attempted = None;
     let mut trades = 0;
     let mut was_stale = false;
     for (index, message) in messages.iter().enumerate().filter(|(index, _)| !(2_000..2_010).contains(index)) {
@@ -503,11 +503,11 @@ fn after_a_hole_a_snapshot_makes_the_books_right_and_no_trade_is_told_twice() {
         let mut events = feed(&mut live, input(Line::A, at, &payload));
         while let Some(request) = live.take_request() {
             let Request::Snapshot { attempt, .. } = request else { panic!("{request:?}") };
-            asked = Some(attempt);
+            attempted = Some(attempt);
         }
         if index == 2_500 {
             was_stale = live.channels()[0].is_stale();
-            let (attempt, received) = (asked.unwrap(), Nanos(START + at));
+            let (attempt, received) = (attempted.unwrap(), Nanos(START + at));
             let state = snapshot_of(&messages[..2_200]);
             events
                 .extend(feed(&mut live, Input::Snapshot { channel: 0, attempt, received, messages: &state }));
@@ -685,7 +685,7 @@ fn each_channel_of_a_feed_joins_by_a_snapshot_of_its_own() {
     let parts = Parts::new(10);
     let mut live = Parts::live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
     let mut market = Market::new();
-    let mut asked = [None; 2];
+    let mut attempted = [None; 2];
     for index in 1_500..parts.messages[0].len().max(parts.messages[1].len()) {
         let at = index as u64 * 100 * US;
         for of in 0..2u16 {
@@ -694,12 +694,12 @@ fn each_channel_of_a_feed_joins_by_a_snapshot_of_its_own() {
             }
         }
         while let Some(Request::Snapshot { channel, attempt, .. }) = live.take_request() {
-            asked[usize::from(channel)] = Some(attempt);
+            attempted[usize::from(channel)] = Some(attempt);
         }
         // One after the other.
         for (of, when) in [(0u16, 1_600), (1, 1_700)] {
             if index == when {
-                let (attempt, received) = (asked[usize::from(of)].unwrap(), Nanos(START + at));
+                let (attempt, received) = (attempted[usize::from(of)].unwrap(), Nanos(START + at));
                 let state = snapshot_of(&parts.messages[usize::from(of)][..1_550]);
                 let part = Input::Snapshot { channel: of, attempt, received, messages: &state };
                 market.apply(&feed(&mut live, part));
@@ -898,16 +898,16 @@ fn in_silence_it_is_told_once_a_second_that_time_goes_on() {
     let mut live = live(ArbiterOptions::default(), None);
     let payload = packet(b"SESSION001", 1, &messages[..50]);
     live.input(&input(Line::A, 0, &payload), &mut |_: Event| {});
-    let mut told = Vec::new();
+    let mut beats = Vec::new();
     for step in 1..=30 {
         assert!(live.deadline().is_some());
         live.input(&Input::Tick { now: Nanos(START + step * 100 * MS) }, &mut |event: Event| {
             if event.kind == EventKind::Other {
-                told.push(event.ts_recv.0 - START);
+                beats.push(event.ts_recv.0 - START);
             }
         });
     }
-    assert_eq!(told, [1_000 * MS, 2_000 * MS, 3_000 * MS]);
+    assert_eq!(beats, [1_000 * MS, 2_000 * MS, 3_000 * MS]);
 }
 
 #[test]
@@ -962,15 +962,15 @@ fn each_hole_has_its_own_time_however_many_follow_each_other() {
         feed(&mut live, input(Line::A, first, &piece(first, 3)));
     }
     let mut events = Vec::new();
-    let mut asked = 0;
+    let mut requests = 0;
     for step in 0..=24 {
         let at = step * 30 * MS;
         let now = Nanos(START + at);
         events.extend(feed(&mut live, Input::Tick { now }));
         if let Some(Request::Retransmission { request, .. }) = live.take_request() {
-            asked += 1;
+            requests += 1;
             // All gaps together have taken longer than one may when this request is lost.
-            if asked == 6 {
+            if requests == 6 {
                 continue;
             }
             let answer = piece(request.first, u64::from(request.count));
@@ -978,7 +978,7 @@ fn each_hole_has_its_own_time_however_many_follow_each_other() {
         }
     }
     assert!(events.iter().all(|event| event.kind != EventKind::Gap));
-    assert_eq!((asked, live.channels()[0].arbiter().next()), (10, Some(40)));
+    assert_eq!((requests, live.channels()[0].arbiter().next()), (10, Some(40)));
 }
 
 #[test]
@@ -1009,9 +1009,9 @@ fn inputs_that_are_lost_put_books_in_doubt_until_the_sequence_shows_that_nothing
     };
     assert_eq!(lost(&mut live, 0), [], "nothing was known");
     feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 1, &messages[..50])));
-    let told = lost(&mut live, MS);
-    assert_eq!(kinds(&told), [EventKind::Gap]);
-    assert_eq!((told[0].instrument, told[0].gap().map(|gap| gap.first)), (InstrumentId::ALL, Some(51)));
+    let found = lost(&mut live, MS);
+    assert_eq!(kinds(&found), [EventKind::Gap]);
+    assert_eq!((found[0].instrument, found[0].gap().map(|gap| gap.first)), (InstrumentId::ALL, Some(51)));
     assert!(live.channels()[0].is_stale());
     // It goes on where it was: what was lost was of no account.
     let more = feed(&mut live, input(Line::A, 2 * MS, &packet(b"SESSION001", 51, &messages[50..52])));
@@ -1052,15 +1052,15 @@ fn what_lies_between_two_states_is_told_of_channels_that_have_gone_on() {
     let mut later = restored(&live);
     let missed = |live: &LiveFeed, later: &LiveFeed| {
         let mut events = Vec::new();
-        live.tell_missed(later, Nanos(START + MS), &mut |event: Event| events.push(event));
+        live.put_missed(later, Nanos(START + MS), &mut |event: Event| events.push(event));
         events
     };
     assert_eq!(missed(&live, &later), []);
     feed(&mut later, input(Line::A, MS, &packet(b"SESSION001", 51, &messages[50..80])));
-    let told = missed(&live, &later);
-    assert_eq!(kinds(&told), [EventKind::Gap]);
-    let gap = told[0].gap().unwrap();
-    assert_eq!((gap.first, gap.count, told[0].instrument), (51, 30, InstrumentId::ALL));
+    let found = missed(&live, &later);
+    assert_eq!(kinds(&found), [EventKind::Gap]);
+    let gap = found[0].gap().unwrap();
+    assert_eq!((gap.first, gap.count, found[0].instrument), (51, 30, InstrumentId::ALL));
 }
 
 #[test]

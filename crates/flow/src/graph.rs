@@ -622,37 +622,41 @@ pub(crate) mod tests {
     #[test]
     fn each_fault_is_told_and_all_at_once() {
         use EdgeKind::{Disruptor, Inline, Spsc};
-        let told = |nodes: Vec<Node>, edges: Vec<Edge>, text: &str| {
-            let told = faults(&Graph { nodes, edges, batch: 1 });
-            assert!(told.iter().any(|fault| fault.contains(text)), "{text}: {told:?}");
+        let assert_fault = |nodes: Vec<Node>, edges: Vec<Edge>, text: &str| {
+            let found = faults(&Graph { nodes, edges, batch: 1 });
+            assert!(found.iter().any(|fault| fault.contains(text)), "{text}: {found:?}");
         };
         let ends = || vec![reader("in"), writer("out")];
-        told(ends(), vec![], "output of 'in' leads nowhere");
-        told(ends(), vec![], "nothing flows into 'out'");
-        told(ends(), vec![edge(1, 0, 0, Inline)], "'out' is a stage and has no output");
-        told(ends(), vec![edge(0, 0, 0, Inline)], "nothing can flow into it");
-        told(ends(), vec![edge(0, 0, 1, Inline), edge(0, 0, 1, Spsc)], "joined to 'out' already");
-        told(vec![reader("x"), writer("x")], vec![edge(0, 0, 1, Inline)], "named 'x' is there already");
+        assert_fault(ends(), vec![], "output of 'in' leads nowhere");
+        assert_fault(ends(), vec![], "nothing flows into 'out'");
+        assert_fault(ends(), vec![edge(1, 0, 0, Inline)], "'out' is a stage and has no output");
+        assert_fault(ends(), vec![edge(0, 0, 0, Inline)], "nothing can flow into it");
+        assert_fault(ends(), vec![edge(0, 0, 1, Inline), edge(0, 0, 1, Spsc)], "joined to 'out' already");
+        assert_fault(
+            vec![reader("x"), writer("x")],
+            vec![edge(0, 0, 1, Inline)],
+            "named 'x' is there already",
+        );
         let filters = || vec![reader("in"), filter("a"), filter("b"), writer("out")];
         let circle =
             vec![edge(0, 0, 1, Inline), edge(1, 0, 2, Inline), edge(2, 0, 1, Inline), edge(2, 1, 3, Inline)];
-        told(filters(), circle, "in a circle: a -> b -> a");
+        assert_fault(filters(), circle, "in a circle: a -> b -> a");
         let itself =
             vec![edge(0, 0, 1, Inline), edge(1, 0, 2, Inline), edge(1, 1, 2, Spsc), edge(2, 0, 3, Inline)];
-        told(filters(), itself, "would wait for itself: make this edge inline");
+        assert_fault(filters(), itself, "would wait for itself: make this edge inline");
         let by_way =
             vec![edge(0, 0, 1, Inline), edge(1, 0, 2, Spsc), edge(2, 0, 3, Spsc), edge(1, 1, 3, Inline)];
-        told(filters(), by_way, "from thread to thread in a circle");
+        assert_fault(filters(), by_way, "from thread to thread in a circle");
         let unlike = vec![
             edge(0, 0, 1, Disruptor),
             Edge { capacity: 99, ..edge(0, 0, 2, Disruptor) },
             edge(1, 0, 3, Inline),
             edge(2, 0, 3, Inline),
         ];
-        told(filters(), unlike, "are one ring");
+        assert_fault(filters(), unlike, "are one ring");
         const BARE: &[Port] = &[Port { name: "out", carries: Carries::Payloads, may_be_open: false }];
         let bare = vec![node("udp", &[], BARE), writer("out")];
-        told(
+        assert_fault(
             bare,
             vec![edge(0, 0, 1, Inline)],
             "'udp' gives payloads without headers, but 'out' takes packets with headers",
@@ -663,37 +667,37 @@ pub(crate) mod tests {
     fn what_cannot_be_indexed_is_a_fault_and_not_a_panic() {
         use EdgeKind::{Inline, Spsc};
         let ends = || vec![reader("in"), writer("out")];
-        let told = |nodes: Vec<Node>, edges: Vec<Edge>| faults(&Graph { nodes, edges, batch: 1 });
+        let found = |nodes: Vec<Node>, edges: Vec<Edge>| faults(&Graph { nodes, edges, batch: 1 });
         assert_eq!(
-            told(ends(), vec![edge(0, 0, 99, Inline)]),
+            found(ends(), vec![edge(0, 0, 99, Inline)]),
             ["the edge leads to stage 99, but there are 2 stages"]
         );
         assert_eq!(
-            told(vec![], vec![edge(7, 0, 0, Spsc)]),
+            found(vec![], vec![edge(7, 0, 0, Spsc)]),
             [
                 "the edge leaves stage 7, but there are 0 stages",
                 "the edge leads to stage 0, but there are 0 stages"
             ]
         );
         assert_eq!(
-            told(ends(), vec![edge(0, 0, 1, Inline), edge(0, 5, 1, Inline)]),
+            found(ends(), vec![edge(0, 0, 1, Inline), edge(0, 5, 1, Inline)]),
             ["the edge leaves output 5 of 'in', which has 1, counted from 0"]
         );
         const THREE: &[Port] = &[TWO[0], TWO[1], Port { name: "third", ..TWO[1] }];
         assert_eq!(
-            told(
+            found(
                 vec![reader("in"), node("f", &[Carries::Frames], THREE), writer("out")],
                 vec![edge(0, 0, 1, Inline), edge(1, 0, 2, Inline)]
             ),
             ["'f' has 3 outputs, at most 2 are possible"]
         );
         assert_eq!(
-            told(vec![node("alone", &[], &[])], vec![]),
+            found(vec![node("alone", &[], &[])], vec![]),
             ["nothing flows into 'alone', so it is a reader and has one output, not 0"]
         );
         let inline = vec![Edge { capacity: 8, when_full: WhenFull::Drop, ..edge(0, 0, 1, Inline) }];
         assert_eq!(
-            told(ends(), inline),
+            found(ends(), inline),
             [
                 "an inline edge is a call and holds nothing: its capacity is 0, not 8",
                 "an inline edge is a call and is never full: its when_full is \"wait\", not \"drop\""
@@ -726,8 +730,8 @@ pub(crate) mod tests {
         }
         nodes.push(writer("out"));
         edges.extend(last.into_iter().map(|from| edge(from, 0, nodes.len() - 1, EdgeKind::Inline)));
-        let told = faults(&Graph { nodes, edges, batch: 1 });
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].contains("512 ways") || told[0].contains("ways by which"), "{told:?}");
+        let found = faults(&Graph { nodes, edges, batch: 1 });
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains("512 ways") || found[0].contains("ways by which"), "{found:?}");
     }
 }

@@ -284,7 +284,7 @@ struct Seat {
     /// From entering the process to being consumed here; writers only.
     latency_ns: Option<Histogram<u64>>,
     /// When it was last reported.
-    latency_told_ns: u64,
+    latency_reported_ns: u64,
 }
 
 /// Where packets come into a worker.
@@ -405,7 +405,7 @@ pub fn build(graph: &Graph, parts: Vec<Part>) -> Result<(Vec<Worker>, Control), 
             outbox: Outbox::with_capacity(most),
             ports: graph.nodes[node].ports.iter().map(|_| Vec::new()).collect(),
             latency_ns,
-            latency_told_ns: 0,
+            latency_reported_ns: 0,
         });
     }
     let mut is_made = vec![false; graph.edges.len()];
@@ -556,7 +556,7 @@ impl Worker {
     fn route(&mut self, index: usize) {
         let now_ns = if self.seats[index].latency_ns.is_some() { self.now_ns() } else { 0 };
         let (before, behind) = self.seats.split_at_mut(index + 1);
-        let Seat { node, outbox, ports, latency_ns, latency_told_ns, part, .. } = &mut before[index];
+        let Seat { node, outbox, ports, latency_ns, latency_reported_ns, part, .. } = &mut before[index];
         let counters = &self.shared.nodes[*node];
         let is_reader = matches!(part, Part::Reader(_));
         let mut by_port = [0u64; MAX_PORTS];
@@ -602,9 +602,9 @@ impl Worker {
             }
         }
         if let Some(latency_ns) = latency_ns
-            && now_ns - *latency_told_ns >= LATENCY_TICK_NS
+            && now_ns - *latency_reported_ns >= LATENCY_TICK_NS
         {
-            *latency_told_ns = now_ns;
+            *latency_reported_ns = now_ns;
             for (counter, quantile) in counters.latency_ns.iter().zip([0.5, 0.99]) {
                 counter.store(latency_ns.value_at_quantile(quantile), Ordering::Relaxed);
             }

@@ -384,17 +384,17 @@ fn parts_that_are_not_what_the_graph_says_are_faults_before_the_run() {
     let reader = || Part::Reader(Box::new(Repeated::new(frames(), 10, Pool::new(64, PACKET_BYTES))));
     let filter = || Part::Stage(Box::new(Filter::new(Predicate::All(vec![]))));
     let writer = || Part::Stage(Box::new(Dropper));
-    let told = |parts: Vec<Part>| match runner::build(&graph, parts) {
+    let fault = |parts: Vec<Part>| match runner::build(&graph, parts) {
         Ok(_) => panic!("it was built"),
         Err(faults) => faults.to_string(),
     };
     assert!(runner::build(&graph, vec![reader(), filter(), writer()]).is_ok());
-    assert_eq!(told(vec![reader(), filter()]), "2 parts are given for 3 stages");
-    assert_eq!(told(vec![reader(), filter(), writer(), writer()]), "4 parts are given for 3 stages");
-    assert_eq!(told(vec![reader(), filter(), reader()]), "'s2' takes packets in, but its part is a reader");
-    assert_eq!(told(vec![writer(), filter(), writer()]), "'s0' is a reader, but its part is none");
+    assert_eq!(fault(vec![reader(), filter()]), "2 parts are given for 3 stages");
+    assert_eq!(fault(vec![reader(), filter(), writer(), writer()]), "4 parts are given for 3 stages");
+    assert_eq!(fault(vec![reader(), filter(), reader()]), "'s2' takes packets in, but its part is a reader");
+    assert_eq!(fault(vec![writer(), filter(), writer()]), "'s0' is a reader, but its part is none");
     assert_eq!(
-        told(vec![reader(), writer(), filter()]),
+        fault(vec![reader(), writer(), filter()]),
         "'s1' is described with 2 outputs, but its part has 0 outputs\n\
          's2' is described with 0 outputs, but its part has 2 outputs"
     );

@@ -312,7 +312,7 @@ impl JournalWriter {
     ///
     /// # Errors
     /// A disk that is full or fails still.
-    pub fn tell_lost(&mut self, time: u64) -> Result<(), JournalError> {
+    pub fn record_loss(&mut self, time: u64) -> Result<(), JournalError> {
         if self.lost_since > 0 {
             self.put(&Record { kind: LOST, extra: self.lost_since, time, ..Record::default() })?;
             self.lost_since = 0;
@@ -328,7 +328,7 @@ impl JournalWriter {
         if self.lost_since > 0 {
             // Either both have room or neither, so that one loss is recorded once.
             self.fit(record.time, (2 * RECORD_HEADER_BYTES + record.payload.len()) as u64)?;
-            self.tell_lost(record.time)?;
+            self.record_loss(record.time)?;
         }
         self.put(record)
     }
@@ -615,10 +615,10 @@ mod tests {
         writer.options.segment_bytes = 1 << 60;
         append(&mut writer, 8, 1_001);
         writer.append(&record(1_002)).unwrap_err();
-        writer.tell_lost(5_000_000_000).unwrap_err();
+        writer.record_loss(5_000_000_000).unwrap_err();
         writer.options.segment_bytes = 1_024;
-        writer.tell_lost(7_000_000_000).unwrap();
-        writer.tell_lost(8_000_000_000).unwrap();
+        writer.record_loss(7_000_000_000).unwrap();
+        writer.record_loss(8_000_000_000).unwrap();
         assert_eq!((writer.lost(), writer.losses()), (6, 2));
         drop(writer);
         assert_eq!(found(folder.path()), ((0..20).collect(), 6));

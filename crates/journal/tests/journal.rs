@@ -457,10 +457,10 @@ fn long_works_end_before_the_segment_at_which_nobody_wants_them() {
     }
     drop(writer);
     for is_repair in [false, true] {
-        let mut asked = 0;
+        let mut looks = 0;
         let twice = || {
-            asked += 1;
-            asked <= 2
+            looks += 1;
+            looks <= 2
         };
         let ended = if is_repair {
             repair(folder.path(), twice).map(drop)
@@ -468,7 +468,7 @@ fn long_works_end_before_the_segment_at_which_nobody_wants_them() {
             verify(folder.path(), twice).map(drop)
         };
         assert!(matches!(ended, Err(JournalError::Stopped)));
-        assert_eq!(asked, 3);
+        assert_eq!(looks, 3);
     }
 }
 

@@ -180,12 +180,12 @@ impl Doubts {
         let orders = &self.model.orders;
         let of = |id: u64| orders.get(&id).map(|order| order.instrument);
         let is_add = throw.kind == EventKind::Add;
-        let told = of(throw.id).filter(|_| !is_add).unwrap_or(throw.instrument);
+        let named = of(throw.id).filter(|_| !is_add).unwrap_or(throw.instrument);
         let taken = of(if is_add { throw.id } else { throw.new_id });
         let outcome = self.model.apply(throw);
         if outcome != Outcome::Applied {
             let also = taken.filter(|_| outcome == Outcome::DuplicateOrder);
-            for instrument in [Some(told), also].into_iter().flatten() {
+            for instrument in [Some(named), also].into_iter().flatten() {
                 self.contradictions += u64::from(self.contradicted.insert(instrument));
             }
         }
@@ -224,8 +224,8 @@ proptest! {
         for throw in &throws {
             let instrument = throw.instrument;
             // What an execution, cancellation or replacement changes is the book of the order it refers to.
-            let told = models[throw.venue].orders.get(&throw.id).map_or(instrument, |order| order.instrument);
-            let touched = if throw.kind == EventKind::Add { instrument } else { told };
+            let named = models[throw.venue].orders.get(&throw.id).map_or(instrument, |order| order.instrument);
+            let touched = if throw.kind == EventKind::Add { instrument } else { named };
             let before = [Side::Bid, Side::Ask].map(|side| models[throw.venue].levels(touched, side));
             let expected = models[throw.venue].apply(throw);
             let model = &models[throw.venue];

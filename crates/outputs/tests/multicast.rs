@@ -444,8 +444,8 @@ fn who_is_refused_is_counted_and_told_of_once() {
     let line = UdpSocket::bind(loopback()).unwrap().local_addr().unwrap();
     let mut setting = setting(v4(line));
     setting.login = Some(Credentials { user: "me".to_owned(), password: "another".to_owned() });
-    let (tell, received) = channel();
-    let on_refusal: OnRefusal = Arc::new(move |refused| tell.send(refused.clone()).unwrap());
+    let (sender, received) = channel();
+    let on_refusal: OnRefusal = Arc::new(move |refused| sender.send(refused.clone()).unwrap());
     let plant = Plant::reporting(setting, Some(on_refusal));
     plant.go_live(0);
     let address = plant.multicast.soupbintcp().unwrap();
@@ -456,9 +456,9 @@ fn who_is_refused_is_counted_and_told_of_once() {
         stream.read_to_end(&mut answer).unwrap();
         assert_eq!(answer, b"\x00\x02JA");
     }
-    let asker = UdpSocket::bind(loopback()).unwrap();
+    let client = UdpSocket::bind(loopback()).unwrap();
     for _ in 0..3 {
-        asker.send_to(b"no request", plant.multicast.retransmission().unwrap()).unwrap();
+        client.send_to(b"no request", plant.multicast.retransmission().unwrap()).unwrap();
     }
     let began = Instant::now();
     let mut stats = plant.multicast.stats();

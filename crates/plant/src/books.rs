@@ -60,9 +60,9 @@ impl BooksStage {
         }
     }
 
-    pub(super) fn tell(&self, status: &mut Status) {
+    pub(super) fn report(&self, status: &mut Status) {
         if let Some(shared) = self.market.publisher() {
-            shared.tell(status);
+            shared.report(status);
         }
         status.nbbo = *self.market.nbbo().counts();
         (status.orders, status.book_bytes, status.rejected) = (0, 0, 0);
@@ -139,10 +139,10 @@ impl Piped {
         }
     }
 
-    fn tell(&mut self, status: &Mutex<Status>) {
+    fn report(&mut self, status: &Mutex<Status>) {
         self.stage.conflated = self.conflation.conflated();
         self.stage.look_after_file();
-        self.stage.tell(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
+        self.stage.report(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -159,7 +159,7 @@ pub(super) fn run(
         let _not_pinned = cpu::pin(core);
     }
     wake_up.is_for_this_thread();
-    let mut told = Instant::now();
+    let mut reported = Instant::now();
     let mut idle = Idle::new(wait);
     loop {
         // Behind by more than this the stage lags: old quotes would only make it lag more.
@@ -184,13 +184,13 @@ pub(super) fn run(
             Err(PollError::Closed) => break,
             Err(PollError::Failed(failed)) => return Err(PlantFailure::Ring(PublishError::Failed(failed))),
         }
-        if told.elapsed() > Duration::from_millis(200) {
-            told = Instant::now();
+        if reported.elapsed() > Duration::from_millis(200) {
+            reported = Instant::now();
             piped.stage.show();
-            piped.tell(status);
+            piped.report(status);
         }
     }
-    piped.tell(status);
+    piped.report(status);
     Ok(())
 }
 

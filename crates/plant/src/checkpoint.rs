@@ -203,7 +203,7 @@ impl CheckpointWriter {
         let mut bytes = Vec::new();
         while let Ok((record, taken)) = self.jobs.recv() {
             let written = self.write(record, *taken, &mut bytes);
-            tell(&self.status, written);
+            report(&self.status, written);
         }
     }
 
@@ -236,7 +236,7 @@ impl CheckpointWriter {
 }
 
 /// Records how a checkpoint ended.
-pub(super) fn tell(status: &Mutex<Status>, written: Result<u64, String>) {
+pub(super) fn report(status: &Mutex<Status>, written: Result<u64, String>) {
     let snapshots = &mut status.lock().unwrap_or_else(PoisonError::into_inner).checkpoints;
     match written {
         Ok(bytes) => {

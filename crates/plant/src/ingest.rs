@@ -41,7 +41,7 @@ use tapeworks_runtime::waiting::{QUIET, Waiting, WakeUp};
 const TOGETHER: usize = 32;
 
 /// How often the status is published.
-const TELL: Duration = Duration::from_millis(200);
+const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How long a thread that may sleep looks for packets in vain before it does.
 const LOOK: Duration = Duration::from_micros(50);
@@ -219,7 +219,7 @@ impl Ingest {
         }
         // A dead consumer is reported at the first live event.
         let _reported_later = gone;
-        self.tell(engine);
+        self.report_status(engine);
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.at_start = status.channels.clone();
         drop(status);
@@ -229,19 +229,19 @@ impl Ingest {
 
     /// Runs until it is stopped.
     pub(super) fn run(mut self, mut engine: Engine, stop: &AtomicBool) -> Result<(), PlantFailure> {
-        let mut told = Instant::now();
+        let mut reported = Instant::now();
         let mut quiet_since = Instant::now();
         loop {
             let taken = self.turn(&mut engine)?;
             if taken > 0 {
                 quiet_since = Instant::now();
-                if told.elapsed() < TELL {
+                if reported.elapsed() < REPORT_INTERVAL {
                     continue;
                 }
             }
-            if told.elapsed() >= TELL {
-                told = Instant::now();
-                self.tell(&engine);
+            if reported.elapsed() >= REPORT_INTERVAL {
+                reported = Instant::now();
+                self.report_status(&engine);
                 self.ask_for_contradicted(&mut engine)?;
                 self.keep_state(&engine);
                 if stop.load(Ordering::Acquire) {
@@ -256,7 +256,7 @@ impl Ingest {
                 }
                 self.rest(&engine, quiet_since);
                 if stop.load(Ordering::Acquire) {
-                    self.tell(&engine);
+                    self.report_status(&engine);
                     return Ok(());
                 }
             }
@@ -287,7 +287,7 @@ impl Ingest {
         let taken = Taken::new(engine, market, under_way);
         let pause = nanos(began);
         let pushed = taken.map(|taken| journal.try_push(Queued::State(Box::new(taken))).is_ok());
-        self.journal_wake_up.iter().for_each(|wake_up| wake_up.tell());
+        self.journal_wake_up.iter().for_each(|wake_up| wake_up.wake());
         if !has_books && pushed == Ok(true) {
             // Every event so far is published, and none of those to come.
             self.coordinator.ask_for_books(engine.counters().events);
@@ -370,7 +370,7 @@ impl Ingest {
         }
         if taken > 0 {
             // Inputs without events wake no consumer of the ring.
-            self.journal_wake_up.iter().for_each(|wake_up| wake_up.tell());
+            self.journal_wake_up.iter().for_each(|wake_up| wake_up.wake());
         }
         Ok(taken)
     }
@@ -406,7 +406,7 @@ impl Ingest {
             if let Err(full) = journal.try_push(Queued::Input(owned)) {
                 self.stalls += 1;
                 // Its thread may sleep: it is woken by events, or at the end of the turn.
-                self.journal_wake_up.iter().for_each(|wake_up| wake_up.tell());
+                self.journal_wake_up.iter().for_each(|wake_up| wake_up.wake());
                 // Closed means that the journal's thread has failed, which reports why.
                 if journal.push(full.into_inner()).is_err() {
                     self.journal = None;
@@ -489,7 +489,7 @@ impl Ingest {
 
     /// Publishes the status.
     #[cold]
-    fn tell(&mut self, engine: &Engine) {
+    fn report_status(&mut self, engine: &Engine) {
         let now = now();
         if self.delays.since.elapsed() >= Duration::from_secs(1) {
             self.delays.end_of_second(now);
@@ -523,7 +523,7 @@ impl Ingest {
         status.delay = self.delays.of_all();
         status.delay_buckets = self.delays.buckets;
         if let Some(market) = &mut self.market {
-            market.tell(&mut status);
+            market.report(&mut status);
             drop(status);
             market.show();
             market.look_after_file();

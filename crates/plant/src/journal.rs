@@ -83,7 +83,7 @@ pub(super) struct JournalThread {
     disk: IoHandle,
     coordinator: Arc<Coordinator>,
     status: Arc<Mutex<Status>>,
-    told: Instant,
+    reported: Instant,
     synced: Instant,
     opened: Opened,
     is_failing: bool,
@@ -159,7 +159,7 @@ impl IoThread {
             let finished = io_task.map(IoTask::run);
             let error = finished.as_ref().and_then(Finished::error).map(ToString::to_string);
             match (state, error) {
-                (Some(_), Some(error)) => checkpoint::tell(&self.status, Err(error)),
+                (Some(_), Some(error)) => checkpoint::report(&self.status, Err(error)),
                 // Who writes them lives as long as this end of the way to it.
                 (Some(state), None) => drop(self.states.send(state)),
                 (None, _) => {}
@@ -171,7 +171,7 @@ impl IoThread {
 }
 
 /// How often the status is published.
-const TELL: Duration = Duration::from_millis(200);
+const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Inputs written before the ring is looked at again.
 const MOST_AT_ONCE: usize = 4_096;
@@ -197,7 +197,7 @@ impl JournalThread {
             disk,
             coordinator,
             status,
-            told: Instant::now(),
+            reported: Instant::now(),
             synced: Instant::now(),
             opened: journal.opened,
             is_failing: false,
@@ -273,7 +273,7 @@ impl JournalThread {
             if let Some(error) = failure {
                 if self.when_failing == WhenFailing::Stop {
                     self.error = Some(error.to_string());
-                    self.tell();
+                    self.report_status();
                     // No output sees what is not in the journal.
                     self.events.fail();
                     return Err(error.into());
@@ -284,15 +284,15 @@ impl JournalThread {
                 self.hand_on(state);
             }
             let passed = self.events.pass_over(published);
-            if self.told.elapsed() >= TELL {
-                self.tell();
+            if self.reported.elapsed() >= REPORT_INTERVAL {
+                self.report_status();
             }
             if passed == 0 && self.inputs.is_empty() && self.wait() {
                 break;
             }
         }
         let written = self.end();
-        self.tell();
+        self.report_status();
         match written {
             Err(error) if self.when_failing == WhenFailing::Stop => Err(error.into()),
             _ => Ok(()),
@@ -301,7 +301,7 @@ impl JournalThread {
 
     /// Everything is written: waits until the disk has it.
     fn end(&mut self) -> Result<(), JournalError> {
-        let mut written = self.writer.tell_lost(now().0);
+        let mut written = self.writer.record_loss(now().0);
         while let Some(finished) = self.disk.wait() {
             written = written.and(self.writer.finish(finished));
         }
@@ -312,7 +312,7 @@ impl JournalThread {
     fn hand_on(&mut self, state: checkpoint::Job) {
         match self.writer.begin_sync() {
             Ok(io_task) => self.disk.send(DiskTask::State(io_task, state)),
-            Err(error) => checkpoint::tell(&self.status, Err(error.to_string())),
+            Err(error) => checkpoint::report(&self.status, Err(error.to_string())),
         }
     }
 
@@ -341,7 +341,7 @@ impl JournalThread {
         // Also there for what is only queued: an input without events.
         let mut idle = Idle::new(self.idle);
         while self.inputs.is_empty() && self.events.lag() == 0 && !self.inputs.is_closed() {
-            if self.told.elapsed() >= TELL {
+            if self.reported.elapsed() >= REPORT_INTERVAL {
                 break;
             }
             if self.idle != Wait::Park {
@@ -350,15 +350,15 @@ impl JournalThread {
             }
             self.wake_up.arm();
             if self.inputs.is_empty() && self.events.lag() == 0 && !self.inputs.is_closed() {
-                std::thread::park_timeout(TELL);
+                std::thread::park_timeout(REPORT_INTERVAL);
             }
             self.wake_up.disarm();
         }
         false
     }
 
-    fn tell(&mut self) {
-        self.told = Instant::now();
+    fn report_status(&mut self) {
+        self.reported = Instant::now();
         let status = JournalStatus {
             next: self.writer.next_number(),
             written_bytes: self.writer.written_bytes(),

@@ -82,10 +82,10 @@ fn run(setting: &RollSetting, plant: &PlantOptions, stop: &AtomicBool, status: &
     // Where the kernel does not know of it, it is only not as good.
     let _as_well_as_can_be = tapeworks_ring::cpu::step_back();
     let Some(journal) = &plant.journal else { return };
-    let tell = |change: &dyn Fn(&mut RollStatus)| {
+    let update = |change: &dyn Fn(&mut RollStatus)| {
         change(&mut status.lock().unwrap_or_else(PoisonError::into_inner).roll);
     };
-    tell(&|roll| roll.is_on = true);
+    update(&|roll| roll.is_on = true);
     let (mut looked, mut tried) = (None, HashSet::new());
     while !stop.load(Ordering::Acquire) {
         // What was received a moment before midnight may not be in the journal yet.
@@ -96,7 +96,7 @@ fn run(setting: &RollSetting, plant: &PlantOptions, stop: &AtomicBool, status: &
             looked = today;
             let (due, unreadable) = days_before(day, &journal.folder);
             for (date, error) in unreadable {
-                tell(&|roll| {
+                update(&|roll| {
                     roll.done.push(RolledDay { date, outcome: Err(error.clone()), from: None });
                 });
             }
@@ -107,7 +107,7 @@ fn run(setting: &RollSetting, plant: &PlantOptions, stop: &AtomicBool, status: &
                 if !tried.insert(name.clone()) || setting.folder.join(name).exists() {
                     continue;
                 }
-                if !roll_day(date, &folder, (setting, plant), stop, &tell) {
+                if !roll_day(date, &folder, (setting, plant), stop, &update) {
                     return;
                 }
             }
@@ -122,7 +122,7 @@ fn roll_day(
     journal: &Path,
     (setting, plant): (&RollSetting, &PlantOptions),
     stop: &AtomicBool,
-    tell: &impl Fn(&dyn Fn(&mut RollStatus)),
+    update: &impl Fn(&dyn Fn(&mut RollStatus)),
 ) -> bool {
     let options = ExportOptions {
         folder: setting.folder.clone(),
@@ -131,9 +131,9 @@ fn roll_day(
         overwrite: false,
         date: Some(date),
     };
-    tell(&|roll| roll.running = Some((date, 0)));
+    update(&|roll| roll.running = Some((date, 0)));
     let exported = export(&plant.engine(), journal, &options, |inputs| {
-        tell(&|roll| roll.running = Some((date, inputs)));
+        update(&|roll| roll.running = Some((date, inputs)));
         !stop.load(Ordering::Acquire)
     });
     let (outcome, from) = match exported {
@@ -144,7 +144,7 @@ fn roll_day(
         Err(ExportError::Stopped) => return false,
         Err(error) => (Err(error.to_string()), None),
     };
-    tell(&|roll| {
+    update(&|roll| {
         roll.running = None;
         roll.done.push(RolledDay { date, outcome: outcome.clone(), from });
     });

@@ -168,7 +168,7 @@ impl SharedMemory {
         }
     }
 
-    pub(super) fn tell(&self, status: &mut Status) {
+    pub(super) fn report(&self, status: &mut Status) {
         status.shared = self.count;
         (status.shared_made_again, status.shared_trouble) = (self.made_again, self.trouble.clone());
     }
@@ -195,19 +195,19 @@ mod tests {
         let path = std::env::temp_dir().join(format!("tapeworks-removed-{}", std::process::id()));
         let _not_there = std::fs::remove_file(&path);
         let mut shared = SharedMemory::create(&path).unwrap();
-        let told = |shared: &mut SharedMemory| {
+        let state = |shared: &mut SharedMemory| {
             shared.look_after_file();
             let mut status = Status::default();
-            shared.tell(&mut status);
+            shared.report(&mut status);
             (status.shared_made_again, status.shared_trouble)
         };
-        assert_eq!(told(&mut shared), (0, None));
+        assert_eq!(state(&mut shared), (0, None));
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(told(&mut shared), (1, None));
+        assert_eq!(state(&mut shared), (1, None));
         assert!(path.exists());
         std::fs::rename(&path, path.with_extension("moved")).unwrap();
         std::fs::write(&path, b"another's").unwrap();
-        let (made_again, trouble) = told(&mut shared);
+        let (made_again, trouble) = state(&mut shared);
         assert!(made_again == 1 && trouble.unwrap().starts_with("another file is in the place of"));
         assert_eq!(std::fs::read(&path).unwrap(), b"another's");
         for path in [path.with_extension("moved"), path] {

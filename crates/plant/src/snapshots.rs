@@ -238,7 +238,7 @@ mod tests {
         let (accept, accepted) = channel();
         let venue = std::thread::spawn(move || never_done(&listener, 3, &accept));
         let (wants, wanted) = channel();
-        let (answers, told) = sync_channel(4);
+        let (answers, received) = sync_channel(4);
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let all = std::thread::spawn(move || run(&[server], &Asks { wanted, answers }, &stopped));
@@ -247,7 +247,7 @@ mod tests {
             wants.send(Wanted { channel: 0, session, attempt }).unwrap();
             accepted.recv_timeout(Duration::from_secs(10)).unwrap();
         };
-        let failed = |attempt| match told.recv_timeout(Duration::from_secs(10)).unwrap() {
+        let failed = |attempt| match received.recv_timeout(Duration::from_secs(10)).unwrap() {
             Owned::SnapshotFailed { channel: 0, attempt: number, .. } => assert_eq!(number, attempt),
             other => panic!("{other:?}"),
         };
@@ -268,7 +268,7 @@ mod tests {
     /// Ingest that has given an attempt up takes no more answers of it.
     #[test]
     fn a_fetch_whose_answers_nobody_takes_ends_too() {
-        let (answers, _told) = sync_channel(0);
+        let (answers, _received) = sync_channel(0);
         let (newest, stop) = (AtomicU32::new(7), AtomicBool::new(false));
         let session = SessionId::MoldUdp64(*b"2511140000");
         let wanted = Wanted { channel: 0, session, attempt: 7 };

@@ -100,8 +100,8 @@ impl Watch {
     pub(crate) fn fill(&self, books: &BookStage, nbbo: &NbboStage, instruments: &Instruments, now: Nanos) {
         let (symbols, list) = {
             let mut wanted = self.lock();
-            wanted.symbols.retain(|_, asked| asked.elapsed() < FORGET);
-            wanted.list = wanted.list.filter(|asked| asked.elapsed() < FORGET);
+            wanted.symbols.retain(|_, since| since.elapsed() < FORGET);
+            wanted.list = wanted.list.filter(|since| since.elapsed() < FORGET);
             (wanted.symbols.keys().copied().collect::<Vec<_>>(), wanted.list.is_some())
         };
         let mut view = View { time: now, venues: nbbo.venues().to_vec(), ..View::default() };

@@ -285,8 +285,8 @@ mod file {
     fn try_lock(file: &File, byte: libc::off_t) -> io::Result<bool> {
         let lock = lock_of(byte);
         // SAFETY: the descriptor is open, and the lock is a valid one that lives through the call.
-        let told = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
-        if told == 0 {
+        let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
+        if result == 0 {
             return Ok(true);
         }
         let error = io::Error::last_os_error();
@@ -300,8 +300,8 @@ mod file {
     fn is_write_locked(file: &File, byte: libc::off_t) -> bool {
         let mut lock = libc::flock { l_type: libc::F_RDLCK as libc::c_short, ..lock_of(byte) };
         // SAFETY: the descriptor is open, and the lock is a valid one that lives through the call.
-        let told = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
-        told == 0 && lock.l_type != libc::F_UNLCK as libc::c_short
+        let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+        result == 0 && lock.l_type != libc::F_UNLCK as libc::c_short
     }
 
     /// Opens a regular file; a pipe without its other end is not waited for.
@@ -394,9 +394,9 @@ mod file {
             }
             // The space is taken now: a full file system is an error here and not a bus error later.
             // SAFETY: the descriptor is open; the call touches no memory.
-            let told = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, words as libc::off_t * 8) };
-            if told != 0 {
-                return Err(io::Error::from_raw_os_error(told));
+            let error = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, words as libc::off_t * 8) };
+            if error != 0 {
+                return Err(io::Error::from_raw_os_error(error));
             }
             let words = Words { map: MmapOptions::new().len(words * 8).map_raw(file)?, words };
             let started =
@@ -499,13 +499,13 @@ mod file {
             if found != meaning {
                 return Err(AttachError::Meaning { path: at(), found, expected: meaning });
             }
-            let (capacity, told) = (header(CAPACITY), header(FILE_BYTES));
+            let (capacity, expected) = (header(CAPACITY), header(FILE_BYTES));
             let needed = usize::try_from(capacity).ok().filter(|capacity| capacity.is_power_of_two());
             let needed = needed.and_then(|capacity| {
                 capacity.checked_mul(stride::<T>())?.checked_add(HEADER)?.checked_mul(8)
             });
-            if bytes < told || needed.is_none_or(|needed| needed as u64 != told) {
-                return Err(AttachError::Damaged { path: at(), bytes, expected: told });
+            if bytes < expected || needed.is_none_or(|needed| needed as u64 != expected) {
+                return Err(AttachError::Damaged { path: at(), bytes, expected: expected });
             }
             let writer = header(WRITER);
             let mut reader = Self { words, next: 0, mask: capacity - 1, lost: 0, file, items: PhantomData };

@@ -61,8 +61,8 @@ mod linux {
         // SAFETY: all zeros is the empty set.
         let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
         // SAFETY: the set has the size that is passed; 0 is the calling thread.
-        let told = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
-        if told == 0 { Ok(set) } else { Err(refused("asking for the cores of this thread")) }
+        let result = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
+        if result == 0 { Ok(set) } else { Err(refused("asking for the cores of this thread")) }
     }
 
     pub(super) fn allowed_cores() -> Result<Vec<usize>, CpuError> {
@@ -86,8 +86,8 @@ mod linux {
             set
         };
         // SAFETY: the set has the size that is passed; 0 is the calling thread.
-        let told = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
-        if told != 0 {
+        let result = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
+        if result != 0 {
             let error = io::Error::last_os_error();
             return Err(match error.raw_os_error() {
                 Some(libc::EINVAL) => none(core),
@@ -103,20 +103,20 @@ mod linux {
         let mut parameter: libc::sched_param = unsafe { std::mem::zeroed() };
         parameter.sched_priority = i32::from(priority);
         // SAFETY: the parameter is valid for the call; 0 is the calling thread.
-        let told = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
-        if told == 0 { Ok(()) } else { Err(refused("requesting real-time priority")) }
+        let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
+        if result == 0 { Ok(()) } else { Err(refused("requesting real-time priority")) }
     }
 
     pub(super) fn step_back() -> Result<(), CpuError> {
         // SAFETY: the call touches no memory of the program; 0 is the calling thread.
-        let told = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, BACKGROUND) };
-        if told == 0 { Ok(()) } else { Err(refused("stepping back")) }
+        let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, BACKGROUND) };
+        if result == 0 { Ok(()) } else { Err(refused("stepping back")) }
     }
 
     pub(super) fn lock_memory() -> Result<(), CpuError> {
         // SAFETY: the call touches no memory of the program.
-        let told = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) };
-        if told == 0 { Ok(()) } else { Err(refused("locking memory")) }
+        let result = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) };
+        if result == 0 { Ok(()) } else { Err(refused("locking memory")) }
     }
 }
 
@@ -218,8 +218,8 @@ mod tests {
         // SAFETY: the call touches no memory of the program; 0 is the calling thread.
         let nice = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
         let before = nice();
-        let told = std::thread::spawn(move || step_back().map(|()| nice())).join().unwrap();
-        assert_eq!(told.unwrap(), BACKGROUND.max(before));
+        let niceness = std::thread::spawn(move || step_back().map(|()| nice())).join().unwrap();
+        assert_eq!(niceness.unwrap(), BACKGROUND.max(before));
         assert_eq!(nice(), before);
     }
 

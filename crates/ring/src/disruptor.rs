@@ -828,7 +828,7 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
             self.shared.fail(self.place + FIRST_CONSUMER);
             resume_unwind(panicked);
         }
-        self.tell_done();
+        self.notify_done();
         Ok(end - first)
     }
 
@@ -849,13 +849,13 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
         if count > 0 {
             self.done += count;
             self.done_slot().store(self.done, Ordering::Release);
-            self.tell_done();
+            self.notify_done();
         }
         count
     }
 
     #[inline(always)]
-    fn tell_done(&self) {
+    fn notify_done(&self) {
         self.shared.for_room.notify_of(News::Room);
         self.shared.for_events.notify_of(News::Done(self.place));
     }

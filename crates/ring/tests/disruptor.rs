@@ -231,8 +231,8 @@ fn a_consumer_that_panics_stops_the_ring_and_is_named() {
         assert_eq!(error, PublishError::Failed(failed.clone()));
         assert!(published <= 5 + 8);
         assert!(weak.join().is_err());
-        let (told, seen) = behind.join().unwrap();
-        assert_eq!(told, Err(failed.clone()));
+        let (result, seen) = behind.join().unwrap();
+        assert_eq!(result, Err(failed.clone()));
         assert!(seen <= 5, "no consumer sees what the one before did not finish");
         assert_eq!(beside.join().unwrap(), Err(failed.clone()));
     });
@@ -263,8 +263,8 @@ fn a_producer_that_panics_shows_nothing_half_written() {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| producer.publish(|_| panic!("no"))));
     assert!(panicked.is_err());
     let mut seen = Vec::new();
-    let told = consumer.run(|event, _, _| seen.push(event.get()));
-    assert_eq!((seen, told), (vec![1], Err(Failed { name: "a producer".into() })));
+    let result = consumer.run(|event, _, _| seen.push(event.get()));
+    assert_eq!((seen, result), (vec![1], Err(Failed { name: "a producer".into() })));
 }
 
 #[test]

@@ -142,7 +142,7 @@ pub struct Section<'a> {
     /// Where it is in the text.
     pub span: Range<usize>,
     /// Keys that were requested.
-    asked: Vec<&'static str>,
+    read: Vec<&'static str>,
     /// Where keys are that have other names now, which was said.
     outdated: Vec<Range<usize>>,
 }
@@ -150,7 +150,7 @@ pub struct Section<'a> {
 impl<'a> Section<'a> {
     /// The table `what`, which stands at `span`.
     pub fn new(what: &'static str, table: &'a DeTable<'_>, span: Range<usize>) -> Self {
-        Self { what, table, span, asked: Vec::new(), outdated: Vec::new() }
+        Self { what, table, span, read: Vec::new(), outdated: Vec::new() }
     }
 
     /// Whether the key is there.
@@ -163,7 +163,7 @@ impl<'a> Section<'a> {
     }
 
     fn get(&mut self, key: &'static str) -> Option<&'a Spanned<DeValue<'a>>> {
-        self.asked.push(key);
+        self.read.push(key);
         self.find(key)
     }
 
@@ -446,12 +446,12 @@ impl<'a> Section<'a> {
     /// Reports every key that was not requested.
     pub fn refuse_the_rest(&self, reading: &mut Reading<'_>) {
         for (name, _) in self.table {
-            if !self.asked.contains(&name.get_ref().as_ref()) && !self.outdated.contains(&name.span()) {
+            if !self.read.contains(&name.get_ref().as_ref()) && !self.outdated.contains(&name.span()) {
                 reading.unknown(
                     name.span(),
                     &format!("the key '{}'", name.get_ref()),
                     name.get_ref(),
-                    &self.asked,
+                    &self.read,
                 );
             }
         }

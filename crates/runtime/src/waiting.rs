@@ -62,7 +62,7 @@ impl WaitStrategy for Waiting {
                 // Either the sleeper sees what was written, or this thread sees `is_asleep`: both fence between write
                 // and read.
                 fence(Ordering::SeqCst);
-                wake_ups.iter().for_each(|(_, wake_up)| wake_up.ring());
+                wake_ups.iter().for_each(|(_, wake_up)| wake_up.wake_if_asleep());
             }
             _ => {}
         }
@@ -76,7 +76,10 @@ impl WaitStrategy for Waiting {
             return;
         }
         fence(Ordering::SeqCst);
-        wake_ups.iter().filter(|(wanted, _)| *wanted == news).for_each(|(_, wake_up)| wake_up.ring());
+        wake_ups
+            .iter()
+            .filter(|(wanted, _)| *wanted == news)
+            .for_each(|(_, wake_up)| wake_up.wake_if_asleep());
     }
 }
 
@@ -119,24 +122,24 @@ impl WakeUp {
         self.is_asleep.store(false, Ordering::Relaxed);
     }
 
-    /// Wakes the thread if it sleeps, after something was written that it is to see.
+    /// Wakes the thread if it sleeps, after a write that it must see.
     #[inline]
-    pub fn tell(&self) {
+    pub fn wake(&self) {
         // Either the sleeper sees what was written, or this thread sees `is_asleep`: both fence between write and read.
         fence(Ordering::SeqCst);
-        self.ring();
+        self.wake_if_asleep();
     }
 
     /// Wakes the thread if it sleeps.
     #[inline]
-    fn ring(&self) {
+    fn wake_if_asleep(&self) {
         if self.is_asleep.load(Ordering::Relaxed) {
-            self.wake();
+            self.wake_sleeper();
         }
     }
 
     #[cold]
-    fn wake(&self) {
+    fn wake_sleeper(&self) {
         if self.is_asleep.swap(false, Ordering::AcqRel) {
             match self.sleeper.get() {
                 Some(Sleeper::Thread(thread)) => thread.unpark(),
@@ -212,10 +215,10 @@ mod tests {
         let [journal, reader] = [(); 2].map(|()| Arc::new(WakeUp::default()));
         let wake_ups = [(News::Published, Arc::clone(&journal)), (News::Done(0), Arc::clone(&reader))];
         let waiting = Waiting::with_wake_ups(Wait::Park, &wake_ups);
-        let woken_by = |tell: &dyn Fn(&Waiting)| {
+        let woken_by = |notify: &dyn Fn(&Waiting)| {
             journal.arm();
             reader.arm();
-            tell(&waiting);
+            notify(&waiting);
             [&journal, &reader].map(|wake_up| !wake_up.is_asleep.load(Ordering::Relaxed))
         };
         assert_eq!(woken_by(&|waiting| waiting.notify_of(News::Published)), [true, false]);

@@ -870,7 +870,7 @@ mod tests {
         assert_eq!(least, QuestDbSetting { login: token, ..QuestDbSetting::new("[::1]", 9_000) });
         let wrong = "[questdb]\naddress = \"http://a:9000\"\ntable_prefix = \"a'b\"\nflush_every = \"0s\"\n\
             token = \"t\"\nlogin = { user = \"me\" }\nqueue = 1\n";
-        let told = problems(&(WHOLE.to_owned() + wrong));
+        let found = problems(&(WHOLE.to_owned() + wrong));
         let expect = [
             "'address'",
             "'table_prefix'",
@@ -879,17 +879,20 @@ mod tests {
             "lacks the key 'password'",
             "the key 'queue'",
         ];
-        assert_eq!(told.len(), expect.len(), "{told:?}");
-        assert!(expect.iter().all(|expected| told.iter().any(|told| told.contains(expected))), "{told:?}");
-        let told = problems(&(WHOLE.to_owned() + "[questdb]\n"));
-        assert!(told.len() == 1 && told[0].contains("lacks the key 'address'"), "{told:?}");
+        assert_eq!(found.len(), expect.len(), "{found:?}");
+        assert!(
+            expect.iter().all(|expected| found.iter().any(|found| found.contains(expected))),
+            "{found:?}"
+        );
+        let found = problems(&(WHOLE.to_owned() + "[questdb]\n"));
+        assert!(found.len() == 1 && found[0].contains("lacks the key 'address'"), "{found:?}");
     }
 
     #[test]
     #[cfg(not(feature = "questdb"))]
     fn what_goes_into_questdb_needs_the_feature() {
-        let told = problems(&(WHOLE.to_owned() + QUESTDB));
-        assert!(told.len() == 1 && told[0].contains("without the feature 'questdb'"), "{told:?}");
+        let found = problems(&(WHOLE.to_owned() + QUESTDB));
+        assert!(found.len() == 1 && found[0].contains("without the feature 'questdb'"), "{found:?}");
     }
 
     #[test]
@@ -950,7 +953,7 @@ mod tests {
     #[test]
     fn each_error_is_reported_with_its_line_and_column() {
         let text = "wait = \"spin\"\n[[venue]]\nname = \"a\"\nprotocol = \"itsch\"\nlines = [\"239.1.1.1\"]\nretransmision = 1\n[web]\nlisten = \"0.0.0.0:80\"\n";
-        let told = problems(text);
+        let found = problems(text);
         let expect = [
             "p.toml:1:8: 'spin' for 'wait'",
             "p.toml:2:1: venue lacks the key 'publisher'",
@@ -959,13 +962,13 @@ mod tests {
             "p.toml:6:1: the key 'retransmision'",
             "p.toml:8:10: an address beyond this machine",
         ];
-        for (told, expected) in told.iter().zip(expect) {
-            assert!(told.starts_with(expected), "{told}\n{expected}");
+        for (found, expected) in found.iter().zip(expect) {
+            assert!(found.starts_with(expected), "{found}\n{expected}");
         }
-        assert_eq!(told.len(), expect.len(), "{told:?}");
+        assert_eq!(found.len(), expect.len(), "{found:?}");
         assert_eq!(problems("").len(), 1);
         let nothing = problems(&WHOLE.replace("group = \"239.192.100.1:34000\"", "schemas_ = 1"));
-        assert!(nothing.iter().any(|told| told.contains("multicast lacks the key 'group'")), "{nothing:?}");
+        assert!(nothing.iter().any(|found| found.contains("multicast lacks the key 'group'")), "{nothing:?}");
         let every = WHOLE.replace("sync = \"250ms\"", "checkpoint_every = \"60s\"");
         let journal = Config::parse("p.toml", &every).unwrap().plant.journal.unwrap();
         assert_eq!(journal.checkpoint_every, Some(Duration::from_secs(60)));
@@ -997,14 +1000,14 @@ mod tests {
                 "p.toml:7:9: 'token' is too short",
             ),
         ] {
-            let told = problems(&text);
-            assert!(told.len() == 1 && told[0].starts_with(expected), "{told:?}\n{expected}");
+            let found = problems(&text);
+            assert!(found.len() == 1 && found[0].starts_with(expected), "{found:?}\n{expected}");
         }
         for sound in ["127.0.0.1:5000", "0.0.0.0:5000", "[ff02::1]:5000"] {
             assert!(Config::parse("p.toml", &venue("a", sound)).is_ok(), "{sound}");
         }
         let short = WHOLE.replace("db-TapeworksDemoKey0000000000000", "db-short");
         assert!(problems(&short)[0].contains("a key has 32"), "{:?}", problems(&short));
-        assert!(!problems(&short)[0].contains("db-short"), "secrets are not told");
+        assert!(!problems(&short)[0].contains("db-short"), "secrets are not shown");
     }
 }

@@ -81,11 +81,11 @@ pub fn run(
         }
     }
     let mut is_interrupted = false;
-    let mut told = began;
+    let mut reported = began;
     while threads.iter().any(|(_, thread)| !thread.is_finished()) {
         std::thread::sleep(LOOK);
-        if told.elapsed() >= TICK {
-            told = Instant::now();
+        if reported.elapsed() >= TICK {
+            reported = Instant::now();
             if watch(&control.snapshot(), began.elapsed()).is_break() && !is_interrupted {
                 is_interrupted = true;
                 control.stop();

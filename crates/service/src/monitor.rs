@@ -394,9 +394,9 @@ mod tests {
         // Before the first look something happens.
         report.plant.channels[0].counters.missing = 31;
         report.plant.channels[0].counters.gaps = 4;
-        let told = Monitor::default().look(&report);
-        let told: Vec<&str> = told.iter().map(|notice| notice.text.as_str()).collect();
-        assert_eq!(told, ["session S1 begins", "messages missing for good: 1"]);
+        let notices = Monitor::default().look(&report);
+        let notices: Vec<&str> = notices.iter().map(|notice| notice.text.as_str()).collect();
+        assert_eq!(notices, ["session S1 begins", "messages missing for good: 1"]);
     }
 
     #[test]
@@ -411,9 +411,9 @@ mod tests {
         report.plant.channels[0].counters.missing = 12;
         report.plant.channels[0].is_silent = true;
         report.plant.stalls = 2;
-        let told = texts(monitor.look(&report));
+        let notices = texts(monitor.look(&report));
         let expected = ["messages missing for good: 12", "no packets", "ingest waited 2 times for room"];
-        assert_eq!(told, expected);
+        assert_eq!(notices, expected);
         assert_eq!(monitor.look(&report), []);
         report.plant.channels[0].is_silent = false;
         assert_eq!(texts(monitor.look(&report)), ["packets again"]);
@@ -462,12 +462,12 @@ mod tests {
             error: Some("the disk is full".to_owned()),
             ..Default::default()
         };
-        let mut told = Vec::new();
+        let mut notices = Vec::new();
         // A look each 200 ms for two minutes and a half, then the disk has room again.
         for look in 0..900u64 {
             report.plant.time = Nanos(1_763_130_600_000_000_000 + look * 200_000_000);
             report.plant.journal = Some(failing(4 + look.min(750), look < 750));
-            told.extend(texts(monitor.look(&report)));
+            notices.extend(texts(monitor.look(&report)));
         }
         let expected = [
             "it cannot be written and loses inputs: the disk is full",
@@ -475,7 +475,7 @@ mod tests {
             "it still cannot be written, 604 inputs are lost: the disk is full",
             "it is written again, 754 inputs were lost",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(notices, expected);
         let questdb = QuestDbStatus { failures: 1, error: Some("refused".to_owned()), ..Default::default() };
         report.questdb = Some(questdb.clone());
         assert_eq!(texts(monitor.look(&report)), ["the server takes no rows: refused"]);

@@ -371,8 +371,8 @@ async fn health() -> &'static str {
 }
 
 async fn ready(State(app): State<Arc<App>>) -> Response {
-    let (is_ready, told) = describe::Look::new(&app).readiness();
-    json(if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, &told)
+    let (is_ready, body) = describe::Look::new(&app).readiness();
+    json(if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, &body)
 }
 
 fn json(code: StatusCode, value: &serde_json::Value) -> Response {

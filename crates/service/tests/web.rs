@@ -147,8 +147,8 @@ impl Shown {
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let setting = WebSetting { address, token: token.map(str::to_owned), stream: false };
         let refused = Arc::new(Mutex::new(Vec::new()));
-        let told = Arc::clone(&refused);
-        let on_refusal: OnRefusal = Arc::new(move |one| told.lock().unwrap().push(one.reason.clone()));
+        let reasons = Arc::clone(&refused);
+        let on_refusal: OnRefusal = Arc::new(move |one| reasons.lock().unwrap().push(one.reason.clone()));
         let web = web::start(web::bind(&setting).unwrap(), handles.clone(), Some(on_refusal)).unwrap();
         Self { web, handles, refused }
     }
@@ -379,7 +379,7 @@ fn metrics_have_names_units_and_help_and_say_what_the_status_says() {
     assert!((sum - 835e-6).abs() < 1e-9, "{sum}");
     assert_eq!(of("tapeworks_questdb_rows_total", ""), 77.0);
     // Each counter of the multicast is there, once, as it stands in `status.json`.
-    let told = shown.get("/status.json").json()["multicast"].clone();
+    let status = shown.get("/status.json").json()["multicast"].clone();
     let families = [
         ("messages_total", "messages", 500),
         ("packets_total", "packets", 40),
@@ -402,10 +402,10 @@ fn metrics_have_names_units_and_help_and_say_what_the_status_says() {
     ];
     for (family, key, value) in families {
         assert_eq!(of(&format!("tapeworks_multicast_{family}"), ""), value as f64, "{family}");
-        assert_eq!(told[key], value, "{key}");
+        assert_eq!(status[key], value, "{key}");
     }
     assert_eq!(of("tapeworks_multicast_kept_messages", ""), 100.0);
-    assert_eq!((&told["session"], &told["error"]), (&json!("2511140001"), &json!("no route")));
+    assert_eq!((&status["session"], &status["error"]), (&json!("2511140001"), &json!("no route")));
     shown.change(|status| status.channels[0].is_joining = true);
     let samples = parse(&shown.get("/metrics").body);
     assert_eq!(samples["tapeworks_ready"][0].1, 0.0);
@@ -414,9 +414,9 @@ fn metrics_have_names_units_and_help_and_say_what_the_status_says() {
 #[test]
 fn what_is_not_configured_is_told_as_such() {
     let shown = Shown::with(None, None);
-    let told = || shown.get("/status.json").json();
-    assert_eq!(told()["checkpoints"]["every_ns"], Value::Null);
-    assert_eq!(told()["roll"], json!({ "is_on": false, "running": null, "done": [] }));
+    let status = || shown.get("/status.json").json();
+    assert_eq!(status()["checkpoints"]["every_ns"], Value::Null);
+    assert_eq!(status()["roll"], json!({ "is_on": false, "running": null, "done": [] }));
     let days =
         [(Ok((2, 30)), None), (Ok((1, 9)), Some(Nanos(7))), (Err("the disk is full".to_owned()), None)];
     shown.change(|status| {
@@ -425,15 +425,15 @@ fn what_is_not_configured_is_told_as_such() {
         let date = "2025-11-14".parse().unwrap();
         status.roll.done.extend(days.map(|(outcome, from)| RolledDay { date, outcome, from }));
     });
-    assert_eq!(told()["checkpoints"]["every_ns"], 60_000_000_000_u64);
-    assert_eq!(told()["questdb"], Value::Null);
+    assert_eq!(status()["checkpoints"]["every_ns"], 60_000_000_000_u64);
+    assert_eq!(status()["questdb"], Value::Null);
     let day = |files: u64, records: u64, from: Value, error: Value| json!({ "date": "2025-11-14", "files": files, "records": records, "from_ns": from, "error": error });
     let expected = [
         day(2, 30, Value::Null, Value::Null),
         day(1, 9, json!(7), Value::Null),
         day(0, 0, Value::Null, json!("the disk is full")),
     ];
-    assert_eq!(told()["roll"]["done"], json!(expected));
+    assert_eq!(status()["roll"]["done"], json!(expected));
     let samples = parse(&shown.get("/metrics").body);
     assert!(!samples.keys().any(|name| name.starts_with("tapeworks_questdb")));
     let one = |name: &str| samples[name][0].1;
@@ -722,11 +722,11 @@ fn tungstenite_client(
 fn a_busy_port_is_told_by_name_before_anything_starts() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    let told = match web::bind(&WebSetting { address, token: None, stream: false }) {
+    let error = match web::bind(&WebSetting { address, token: None, stream: false }) {
         Err(error @ WebError::Bind { .. }) => error.to_string(),
         other => panic!("{other:?}"),
     };
-    assert!(told.starts_with(&format!("cannot listen on {address} for the web page: ")), "{told}");
+    assert!(error.starts_with(&format!("cannot listen on {address} for the web page: ")), "{error}");
     let config =
         Config { web: Some(WebSetting { address, token: None, stream: false }), ..Config::default() };
     assert!(matches!(Service::start(&config, None), Err(ServiceError::Web(_))));
@@ -785,8 +785,8 @@ fn a_plant_with_a_venue_shows_its_books() {
                 && let Some(row) = rows.iter().find(|row| row["state"] == "normal")
             {
                 chosen = row["symbol"].as_str().unwrap().to_owned();
-                let asked = json!({ "symbol": chosen, "search": chosen.to_lowercase(), "most": 10 });
-                socket.send(Message::text(asked.to_string())).await.unwrap();
+                let request = json!({ "symbol": chosen, "search": chosen.to_lowercase(), "most": 10 });
+                socket.send(Message::text(request.to_string())).await.unwrap();
             }
             if next["book"]["books"].as_array().is_some_and(|books| !books.is_empty()) {
                 assert_eq!(next["list"]["rows"][0]["symbol"], chosen.as_str());

@@ -147,7 +147,7 @@ pub struct SnapshotServer {
     /// When something was received or sent last.
     moved_ns: u64,
     /// When the last packet was put out.
-    told_ns: u64,
+    heartbeat_ns: u64,
 }
 
 impl SnapshotServer {
@@ -163,7 +163,7 @@ impl SnapshotServer {
             sent: 0,
             image_messages: 0,
             moved_ns: now_ns,
-            told_ns: now_ns,
+            heartbeat_ns: now_ns,
         }
     }
 
@@ -252,7 +252,7 @@ impl SnapshotServer {
             return;
         }
         self.sent += bytes;
-        (self.moved_ns, self.told_ns) = (now_ns, now_ns);
+        (self.moved_ns, self.heartbeat_ns) = (now_ns, now_ns);
         if self.output().is_empty() {
             match self.state {
                 State::Sending(_) => self.end(SnapshotEnd::Served),
@@ -281,8 +281,8 @@ impl SnapshotServer {
             State::Sending(_) | State::Rejecting | State::Waiting(_) if idle_ns >= STALL_TIMEOUT_NS => {
                 self.end(SnapshotEnd::TimedOut);
             }
-            State::Waiting(_) if now_ns.saturating_sub(self.told_ns) >= HEARTBEAT_NS => {
-                self.told_ns = now_ns;
+            State::Waiting(_) if now_ns.saturating_sub(self.heartbeat_ns) >= HEARTBEAT_NS => {
+                self.heartbeat_ns = now_ns;
                 self.head.extend_from_slice(&[0, 1, ServerHeartbeat::TAG]);
             }
             _ => {}

@@ -188,17 +188,17 @@ mod tests {
                 }
             }
             sequence.end();
-            let mut told: Vec<Vec<u8>> = Vec::new();
+            let mut sent: Vec<Vec<u8>> = Vec::new();
             let mut ends = 0;
             for packet in sequence.ready() {
                 prop_assert!(packet.len() <= MAX_PAYLOAD_BYTES);
                 let packet = DownstreamPacket::decode(packet).unwrap();
-                prop_assert_eq!(packet.sequence_number(), told.len() as u64 + 1);
-                told.extend(packet.blocks().map(|block| block.unwrap().to_vec()));
+                prop_assert_eq!(packet.sequence_number(), sent.len() as u64 + 1);
+                sent.extend(packet.blocks().map(|block| block.unwrap().to_vec()));
                 ends += usize::from(packet.is_end_of_session());
             }
             prop_assert_eq!(ends, 1);
-            prop_assert_eq!(&told, &expected);
+            prop_assert_eq!(&sent, &expected);
             prop_assert_eq!(sequence.kept(), 1..expected.len() as u64 + 1);
             // What is kept is the same.
             let (mut from, mut scratch, mut kept) = (1, Vec::new(), Vec::new());

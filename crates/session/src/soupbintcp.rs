@@ -80,7 +80,7 @@ pub struct SoupClient {
     /// When something went out last, or there was nothing to send.
     moved_ns: u64,
     /// When the last packet was put out.
-    told_ns: u64,
+    sent_ns: u64,
 }
 
 impl SoupClient {
@@ -97,7 +97,7 @@ impl SoupClient {
             since_ns: now_ns,
             heard_ns: now_ns,
             moved_ns: now_ns,
-            told_ns: now_ns,
+            sent_ns: now_ns,
         }
     }
 
@@ -152,7 +152,7 @@ impl SoupClient {
             self.moved_ns = now_ns;
         }
         self.output.extend_from_slice(bytes);
-        self.told_ns = now_ns;
+        self.sent_ns = now_ns;
     }
 
     fn end(&mut self, end: SoupEnd) {
@@ -173,14 +173,14 @@ impl SoupClient {
             if output.len() == self.sent {
                 self.moved_ns = now_ns;
             }
-            let told = sequence.messages(next, &mut scratch, |message| {
+            let sent = sequence.messages(next, &mut scratch, |message| {
                 // No message is longer than a packet.
                 output.extend_from_slice(&(1 + message.len() as u16).to_be_bytes());
                 output.push(SequencedData::TAG);
                 output.extend_from_slice(message);
             });
             self.scratch = scratch;
-            match told {
+            match sent {
                 Ok(0) if sequence.is_over() => {
                     self.put(&[0, 1, EndOfSession::TAG], now_ns);
                     self.state = State::Closing(SoupEnd::Served);
@@ -188,7 +188,7 @@ impl SoupClient {
                 Ok(0) => break,
                 Ok(count) => {
                     self.messages += u64::from(count);
-                    self.told_ns = now_ns;
+                    self.sent_ns = now_ns;
                     self.state = State::Sending(next + u64::from(count));
                 }
                 Err(Refusal::NotKept) => self.end(SoupEnd::TooSlow),
@@ -243,7 +243,7 @@ impl SoupClient {
             State::Fresh if since(self.since_ns) >= LOGIN_TIMEOUT_NS => self.end(SoupEnd::NoLogin),
             State::Sending(_) | State::Closing(_) if is_stalled => self.end(SoupEnd::TimedOut),
             State::Sending(_) if since(self.heard_ns) >= STALL_TIMEOUT_NS => self.end(SoupEnd::TimedOut),
-            State::Sending(_) if since(self.told_ns) >= HEARTBEAT_NS => {
+            State::Sending(_) if since(self.sent_ns) >= HEARTBEAT_NS => {
                 self.put(&[0, 1, ServerHeartbeat::TAG], now_ns);
             }
             _ => {}

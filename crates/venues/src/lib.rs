@@ -184,9 +184,9 @@ impl Venues {
             wires.push(lines?);
         }
         let counters: Vec<_> = listening.iter().map(|venue| Arc::clone(&venue.counters)).collect();
-        let (ask, asked) = mpsc::channel();
+        let (request, requests) = mpsc::channel();
         let (reply, replies) = mpsc::channel();
-        let servers = Servers::new(listening, config.credentials.clone(), config.seed, ask, replies)
+        let servers = Servers::new(listening, config.credentials.clone(), config.seed, request, replies)
             .map_err(VenuesError::Thread)?;
         let waker = servers.waker();
 
@@ -236,13 +236,13 @@ impl Venues {
             wires,
             wait: config.wait,
             start,
-            asked,
+            requests,
             reply,
             waker,
             shared,
             last_message_ns: 0,
             next_image: start,
-            told: start,
+            published: start,
         };
         let pacing = std::thread::Builder::new().name("venues".to_owned());
         venues.pacing = Some(pacing.spawn(move || market.run()).map_err(VenuesError::Thread)?);
@@ -450,7 +450,7 @@ struct Market {
     wires: Wires,
     wait: Wait,
     start: Instant,
-    asked: Receiver<ImageRequest>,
+    requests: Receiver<ImageRequest>,
     reply: Sender<ImageReply>,
     waker: Arc<Waker>,
     shared: Arc<Shared>,
@@ -458,7 +458,7 @@ struct Market {
     /// No image is made before.
     next_image: Instant,
     /// When the report was renewed last.
-    told: Instant,
+    published: Instant,
 }
 
 impl Market {
@@ -473,7 +473,7 @@ impl Market {
             self.serve_images(&mut waiting);
             let Some(due_ns) = self.live.next_due_ns() else {
                 if !self.shared.is_finished.load(Ordering::Relaxed) {
-                    self.tell();
+                    self.publish_progress();
                     self.shared.is_finished.store(true, Ordering::Release);
                 }
                 waiting.extend(self.wait_for_request(LONGEST_WAIT, &waiting));
@@ -490,14 +490,14 @@ impl Market {
                 messages = self.live.messages();
                 self.last_message_ns = now_ns;
             }
-            if self.told.elapsed() >= REPORT_INTERVAL {
-                self.tell();
+            if self.published.elapsed() >= REPORT_INTERVAL {
+                self.publish_progress();
             }
         }
         let now_ns = self.now_ns();
         self.live.finish(now_ns, &mut self.wires);
         self.wires.send();
-        self.tell();
+        self.publish_progress();
         self.shared.is_finished.store(true, Ordering::Release);
     }
 
@@ -520,7 +520,7 @@ impl Market {
     /// Waits for a request for an image; not for long while other requests wait.
     fn wait_for_request(&self, longest: Duration, waiting: &[ImageRequest]) -> Option<ImageRequest> {
         let longest = if waiting.is_empty() { longest } else { longest.min(SHORT_SLEEP) };
-        match self.asked.recv_timeout(longest) {
+        match self.requests.recv_timeout(longest) {
             Ok(request) => Some(request),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => {
@@ -533,7 +533,7 @@ impl Market {
     /// Answers all requests for an image of one venue at once with one image. Images take at most a fifth of
     /// the thread's time, however many are requested.
     fn serve_images(&mut self, waiting: &mut Vec<ImageRequest>) {
-        waiting.extend(self.asked.try_iter());
+        waiting.extend(self.requests.try_iter());
         let Some(first) = waiting.first() else { return };
         let began = Instant::now();
         if began < self.next_image {
@@ -557,8 +557,8 @@ impl Market {
         let _ = self.waker.wake();
     }
 
-    fn tell(&mut self) {
-        self.told = Instant::now();
+    fn publish_progress(&mut self) {
+        self.published = Instant::now();
         let progress = Progress {
             live: self.live.report(),
             elapsed_ns: self.last_message_ns,

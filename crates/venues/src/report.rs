@@ -105,7 +105,7 @@ impl Report {
 impl VenueReport {
     fn to_json(&self) -> Value {
         let lines = self.live.lines.iter().zip(&self.refused_by_kernel).zip(["A", "B"]);
-        let (asked, served) = (&self.retransmission, &self.snapshot);
+        let (answered, served) = (&self.retransmission, &self.snapshot);
         json!({
             "name": self.name,
             "kind": self.live.kind.name(),
@@ -133,15 +133,15 @@ impl VenueReport {
                 "refused_by_kernel": refused,
             })).collect::<Vec<_>>(),
             "retransmission": {
-                "requests": asked.requests,
-                "answers": asked.answers,
-                "messages": asked.messages,
-                "lost": asked.lost,
-                "malformed": asked.malformed,
-                "unknown_session": asked.unknown_session,
-                "not_sent": asked.not_sent,
-                "not_kept": asked.not_kept,
-                "refused_by_kernel": asked.refused_by_kernel,
+                "requests": answered.requests,
+                "answers": answered.answers,
+                "messages": answered.messages,
+                "lost": answered.lost,
+                "malformed": answered.malformed,
+                "unknown_session": answered.unknown_session,
+                "not_sent": answered.not_sent,
+                "not_kept": answered.not_kept,
+                "refused_by_kernel": answered.refused_by_kernel,
             },
             "snapshot": {
                 "connections": served.connections,

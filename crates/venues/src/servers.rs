@@ -220,7 +220,7 @@ impl Servers {
             return;
         };
         for _ in 0..MOST_IN_TURN {
-            let (length, asker) = match socket.recv_from(&mut self.buffer) {
+            let (length, client) = match socket.recv_from(&mut self.buffer) {
                 Ok(received) => received,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 // The error of an earlier answer, such as a closed port.
@@ -236,7 +236,7 @@ impl Servers {
             match answered {
                 Err(refusal) => counters.refuse(refusal),
                 Ok(_) if self.random.chance(*lost_per_million) => add(&counters.lost, 1),
-                Ok(messages) => match socket.send_to(&self.answer, asker) {
+                Ok(messages) => match socket.send_to(&self.answer, client) {
                     Ok(_) => {
                         add(&counters.answers, 1);
                         add(&counters.answered_messages, u64::from(messages));

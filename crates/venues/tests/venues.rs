@@ -185,10 +185,10 @@ fn lines_carry_what_the_report_says_and_retransmission_fills_every_gap() {
         assert_eq!(report.venues[index].refused_by_kernel, [0, 0]);
         let mut lost_by_kernel = 0;
         for (number, line) in lines[2 * index..2 * index + 2].iter_mut().enumerate() {
-            let told = &live.lines[number];
+            let line_report = &live.lines[number];
             let dropped = line.receiver.ask_for_drops();
             lost_by_kernel += dropped;
-            let sent = told.packets + told.heartbeats + told.ends_of_session;
+            let sent = line_report.packets + line_report.heartbeats + line_report.ends_of_session;
             assert_eq!(line.packets.len() as u64 + dropped, sent, "{} line {number}", kind.name());
             let mut distinct = BTreeSet::new();
             let (mut all, mut highest, mut overtaken) = (0, 0, 0);
@@ -200,11 +200,11 @@ fn lines_carry_what_the_report_says_and_retransmission_fills_every_gap() {
                 distinct.extend((first..).take(messages.len()));
             }
             if dropped == 0 {
-                assert_eq!(live.messages - distinct.len() as u64, told.injected.dropped_messages);
-                assert_eq!(all - distinct.len() as u64, told.injected.duplicated_messages);
-                assert!(overtaken >= told.injected.reordered_packets && overtaken > 0);
+                assert_eq!(live.messages - distinct.len() as u64, line_report.injected.dropped_messages);
+                assert_eq!(all - distinct.len() as u64, line_report.injected.duplicated_messages);
+                assert!(overtaken >= line_report.injected.reordered_packets && overtaken > 0);
             }
-            assert!(told.injected.dropped_packets > 0 && told.injected.duplicated_packets > 0);
+            assert!(line_report.injected.dropped_packets > 0 && line_report.injected.duplicated_packets > 0);
         }
         let missing = live.messages - seen[index].len() as u64;
         if lost_by_kernel == 0 {
@@ -216,8 +216,8 @@ fn lines_carry_what_the_report_says_and_retransmission_fills_every_gap() {
         let mut all: BTreeSet<u64> = seen[index].keys().copied().collect();
         all.extend(filled[index].keys());
         assert!(all.into_iter().eq(1..=live.messages), "every gap is filled");
-        let asked = &report.venues[index].retransmission;
-        assert!(asked.requests > 0 && asked.requests == asked.answers);
+        let answered = &report.venues[index].retransmission;
+        assert!(answered.requests > 0 && answered.requests == answered.answers);
     }
     let written: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(&injected).unwrap()).unwrap();

@@ -197,8 +197,8 @@ fn transport_registration(out: &mut String, protocol: &Protocol, transport: &Tra
 }
 
 /// What the script needs: the requested protocols, the transports that carry them, and what requested transports carry.
-fn closure(asked: &[&'static Protocol]) -> (Vec<&'static Protocol>, Vec<&'static Protocol>) {
-    let wanted = |schema: &Schema| asked.iter().any(|protocol| protocol.schema.name == schema.name);
+fn closure(chosen: &[&'static Protocol]) -> (Vec<&'static Protocol>, Vec<&'static Protocol>) {
+    let wanted = |schema: &Schema| chosen.iter().any(|protocol| protocol.schema.name == schema.name);
     let carriers = |protocol: &Protocol| match protocol.role {
         Role::Application(carriers) => carriers,
         Role::Transport(_) => &[],
@@ -225,8 +225,8 @@ fn closure(asked: &[&'static Protocol]) -> (Vec<&'static Protocol>, Vec<&'static
     (applications, transports)
 }
 
-fn script(out: &mut String, asked: &[&'static Protocol]) -> fmt::Result {
-    let (applications, transports) = closure(asked);
+fn script(out: &mut String, chosen: &[&'static Protocol]) -> fmt::Result {
+    let (applications, transports) = closure(chosen);
     writeln!(out, "-- Wireshark dissector generated from the declarations of:")?;
     for protocol in applications.iter().chain(&transports) {
         writeln!(out, "--   {} ({})", protocol.schema.title, protocol.schema.name)?;

@@ -97,8 +97,8 @@ pub fn config(bytes: &[u8]) {
     for errors in wrong.into_iter().flatten() {
         assert!(!errors.is_empty());
         for error in errors {
-            let told = error.to_string();
-            assert!(told.starts_with("fuzz.toml"), "{told}");
+            let error = error.to_string();
+            assert!(error.starts_with("fuzz.toml"), "{error}");
         }
     }
 }

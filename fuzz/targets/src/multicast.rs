@@ -67,11 +67,11 @@ fn receiver(piece: usize, bytes: &[u8]) {
         let _malformed = arbiter.packet(Line::A, now, packet, &mut |one| queue.take(one));
         arbiter.advance(now, &mut |one| queue.take(one));
         let waiting = queue.len();
-        let mut told = 0;
+        let mut delivered = 0;
         while let Some(record) = queue.pop().expect("a whole record of a known kind is read") {
             let _time = dbn::Record::raw_index_ts(&record);
-            told += 1;
+            delivered += 1;
         }
-        assert_eq!(told, waiting);
+        assert_eq!(delivered, waiting);
     }
 }

@@ -529,8 +529,8 @@ capacity = 1000
     #[test]
     fn the_live_lines_show_stages_and_rings() {
         let config = flow_config::parse("flow.toml", FLOW).unwrap();
-        let told = live_lines(&config.graph, &counts(30_000_000), &[0.4, 2.5e6]);
-        let lines: Vec<Vec<&str>> = told.iter().map(|line| line.split_whitespace().collect()).collect();
+        let shown = live_lines(&config.graph, &counts(30_000_000), &[0.4, 2.5e6]);
+        let lines: Vec<Vec<&str>> = shown.iter().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[1], ["in", "30,000,000", "0", "0", "0", "/s"]);
         assert_eq!(lines[2], ["end", "30,000,000", "0", "0", "2.50", "M/s", "1.50", "250"]);
         // A Disruptor rounds up.

@@ -127,7 +127,7 @@ fn start_log(format: LogFormat) {
 fn log_refusals(refusals: &Receiver<Refused>) {
     for refused in refusals.try_iter() {
         let peer = refused.address.to_string();
-        tracing::warn!(subject = %peer, untold = refused.untold, "{} refused: {}", refused.what, refused.reason);
+        tracing::warn!(subject = %peer, unreported = refused.unreported, "{} refused: {}", refused.what, refused.reason);
     }
 }
 
@@ -159,10 +159,10 @@ pub(crate) fn watch(
 pub(crate) fn run(arguments: &Arguments) -> Result {
     let config = load(&arguments.config)?;
     start_log(arguments.log);
-    let (told, refusals) = channel();
+    let (log, refusals) = channel();
     let on_refusal = Arc::new(move |refused: &Refused| {
         // The log may have ended already.
-        let _unheard = told.send(refused.clone());
+        let _unheard = log.send(refused.clone());
     });
     let service = Service::start(&config, Some(on_refusal))?;
     let replayed = service.replayed();

@@ -170,8 +170,8 @@ fn show(stats: &Stats, top: usize, paint: Paint) -> String {
         section(&mut out, &title, &table);
     }
 
-    let told = stats.kept.len().min(SHOWN_PROBLEMS);
-    for problem in stats.kept.iter().take(told) {
+    let shown = stats.kept.len().min(SHOWN_PROBLEMS);
+    for problem in stats.kept.iter().take(shown) {
         let file = stats.files.get(problem.place.file).map_or("", |file| &file.name);
         let place = format!(
             "{file}: packet {} at offset {}",

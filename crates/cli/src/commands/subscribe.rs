@@ -419,8 +419,8 @@ fn take<R: Records>(
     )?;
     let (received_by, ending) = after(records);
     if arguments.json {
-        let mut told = figures.to_json();
-        if let (Some(told), Some(counters)) = (told.as_object_mut(), &received_by) {
+        let mut json = figures.to_json();
+        if let (Some(json), Some(counters)) = (json.as_object_mut(), &received_by) {
             let multicast = json!({
                 "session": counters.session,
                 "first": counters.first,
@@ -434,9 +434,9 @@ fn take<R: Records>(
                 "not_records": counters.not_records,
                 "malformed": counters.malformed,
             });
-            told.insert("multicast".to_owned(), multicast);
+            json.insert("multicast".to_owned(), multicast);
         }
-        eprintln!("{told}");
+        eprintln!("{json}");
     } else {
         complain(&figures.text());
         if let Some(counters) = &received_by {

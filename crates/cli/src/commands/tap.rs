@@ -116,8 +116,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
                 looks = 0;
                 items += 1;
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                let is_told = item.kind != EventKind::SymbolMapping as u8;
-                if is_told {
+                let is_shown = item.kind != EventKind::SymbolMapping as u8;
+                if is_shown {
                     let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
                     delays.saturating_record(now.saturating_sub(item.ts_recv));
                 }

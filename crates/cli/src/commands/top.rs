@@ -46,14 +46,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Requests the status.
 fn ask(address: SocketAddr, token: Option<&str>) -> std::result::Result<Value, String> {
-    let told = |error: std::io::Error| format!("{address}: {error}");
-    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2)).map_err(told)?;
-    stream.set_read_timeout(Some(stop::LOOK)).map_err(told)?;
+    let failed = |error: std::io::Error| format!("{address}: {error}");
+    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2)).map_err(failed)?;
+    stream.set_read_timeout(Some(stop::LOOK)).map_err(failed)?;
     let mut request = format!("GET /status.json HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n");
     if let Some(token) = token {
         let _infallible = write!(request, "Authorization: Bearer {token}\r\n");
     }
-    stream.write_all((request + "\r\n").as_bytes()).map_err(told)?;
+    stream.write_all((request + "\r\n").as_bytes()).map_err(failed)?;
     let mut answer = Vec::new();
     let began = Instant::now();
     let mut stream = stream.take(MOST_BYTES);
@@ -65,7 +65,7 @@ fn ask(address: SocketAddr, token: Option<&str>) -> std::result::Result<Value, S
             ErrorKind::WouldBlock | ErrorKind::TimedOut => {
                 return Err(format!("{address}: no whole answer within {} s", PATIENCE.as_secs()));
             }
-            _ => return Err(told(error)),
+            _ => return Err(failed(error)),
         }
     }
     let answer = String::from_utf8_lossy(&answer);

@@ -125,13 +125,13 @@ fn the_files_of_a_journal_without_its_beginning_are_the_end_of_the_days() {
         for (path, by_feed) in whole {
             // What an interval's record tells is of before its time.
             let is_quote = path.file_stem().unwrap().to_str().unwrap().contains("bbo-");
-            let is_told = |bytes: &Vec<u8>| {
+            let is_due = |bytes: &Vec<u8>| {
                 let mut decoder = RecordDecoder::new(&bytes[..]);
                 let time = decoder.decode_ref().unwrap().unwrap().raw_index_ts();
                 if is_quote { time > from.0 } else { time >= from.0 }
             };
             for (feed, mut all) in by_feed {
-                all.retain(is_told);
+                all.retain(is_due);
                 if !all.is_empty() {
                     expected.entry(path.clone()).or_default().insert(feed, all);
                 }
@@ -140,9 +140,9 @@ fn the_files_of_a_journal_without_its_beginning_are_the_end_of_the_days() {
         let counts = |files: &Files| -> Vec<(PathBuf, usize)> {
             files.iter().map(|(path, all)| (path.clone(), all.values().map(Vec::len).sum())).collect()
         };
-        let (told, wanted) = (counts(&part), counts(&expected));
-        assert!(part == expected, "from {from:?}: {told:?}, not {wanted:?}");
-        assert!(told.iter().map(|(_, records)| records).sum::<usize>() > 40, "{told:?}");
+        let (found, wanted) = (counts(&part), counts(&expected));
+        assert!(part == expected, "from {from:?}: {found:?}, not {wanted:?}");
+        assert!(found.iter().map(|(_, records)| records).sum::<usize>() > 40, "{found:?}");
     }
     // A new day begins: the snapshots go with the journal, and the files are the same.
     let before = files(folder.path(), &exact);

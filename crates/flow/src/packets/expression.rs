@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn a_slip_is_told_with_its_place() {
-        for (text, offset, told) in [
+        for (text, offset, expected) in [
             ("", 0, "missing"),
             ("udp port http", 9, "not a port"),
             ("udp or tcp and arp", 11, "parentheses"),
@@ -340,7 +340,7 @@ mod tests {
         ] {
             let error = parse(text).unwrap_err();
             assert_eq!(error.offset, offset, "{text}: {error}");
-            assert!(error.problem.contains(told), "{text}: {error}");
+            assert!(error.problem.contains(expected), "{text}: {error}");
         }
         assert!(parse(&"(".repeat(10_000)).unwrap_err().problem.contains("levels"));
         assert!(parse(&"not ".repeat(10_000)).unwrap_err().problem.contains("levels"));

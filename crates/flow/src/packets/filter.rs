@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn ranges_with_slips_are_refused_with_what_would_be_right() {
-        for (text, told) in [
+        for (text, expected) in [
             ("10.0.0.1/8", "bits behind its first 8"),
             ("10.0.0.0/33", "at most 32 bits"),
             ("fd00::/129", "at most 128 bits"),
@@ -308,7 +308,7 @@ mod tests {
             ("10.0.0.0/x", "use 10.0.0.0/8"),
         ] {
             let error = text.parse::<Cidr>().unwrap_err();
-            assert!(error.contains(told), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
         assert_eq!(cidr("fd00::/8")[0].to_string(), "fd00::/8");
     }

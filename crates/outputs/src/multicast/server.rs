@@ -666,7 +666,7 @@ impl Group {
             counters.error = Some(match failed {
                 Sent::QueueFull => "the queue of the interface is full".to_owned(),
                 Sent::TooLong => "a packet is longer than the interface takes".to_owned(),
-                Sent::Failed(error) => sender.told(error),
+                Sent::Failed(error) => sender.describe(error),
                 _ => "refused by the system".to_owned(),
             });
         }
@@ -743,7 +743,7 @@ impl Group {
             return;
         };
         for _ in 0..MOST_IN_TURN {
-            let (length, asker) = match socket.recv_from(bytes) {
+            let (length, client) = match socket.recv_from(bytes) {
                 Ok(received) => received,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     *has_requests = false;
@@ -756,9 +756,9 @@ impl Group {
             match sequence.answer(bytes.get(..length).unwrap_or_default(), message) {
                 Err(refusal) => {
                     counters.refused_requests += 1;
-                    refused_requests.refused(asker, &refusal, now_ns);
+                    refused_requests.refused(client, &refusal, now_ns);
                 }
-                Ok(count) => match socket.send_to(message, asker) {
+                Ok(count) => match socket.send_to(message, client) {
                     Ok(_) => {
                         counters.answers += 1;
                         counters.answered_messages += u64::from(count);

@@ -117,7 +117,7 @@ impl Sender {
     }
 
     /// What an error that ends the sending means, in one line.
-    pub fn told(&self, error: io::Error) -> String {
+    pub fn describe(&self, error: io::Error) -> String {
         match (&self.interface, &self.to) {
             (Some((name, index)), _) => interface::failed(name, *index, "send", error).to_string(),
             (None, to) => {

@@ -57,17 +57,17 @@ pub struct UdpReceiver {
 #[derive(Debug, Clone, Copy, Default)]
 struct Drops {
     /// Its own counter, which wraps.
-    told: u32,
+    counter: u32,
     all: u64,
 }
 
 impl Drops {
-    /// The kernel's counter stands, or stood a while ago, at `told`.
-    fn count(&mut self, told: u32) {
-        let more = told.wrapping_sub(self.told);
+    /// The kernel's counter stands, or stood a while ago, at `counter`.
+    fn count(&mut self, counter: u32) {
+        let more = counter.wrapping_sub(self.counter);
         if more < 1 << 31 {
             self.all += u64::from(more);
-            self.told = told;
+            self.counter = counter;
         }
     }
 }
@@ -152,8 +152,8 @@ impl UdpReceiver {
         /// Index in the kernel's answer (`linux/sock_diag.h`).
         const SK_MEMINFO_DROPS: usize = 8;
         // SAFETY: an array of integers.
-        let told = unsafe { options::get(&self.socket, libc::SOL_SOCKET, libc::SO_MEMINFO, [0u32; 9]) };
-        if let Ok(memory) = told {
+        let read = unsafe { options::get(&self.socket, libc::SOL_SOCKET, libc::SO_MEMINFO, [0u32; 9]) };
+        if let Ok(memory) = read {
             self.drops.count(memory[SK_MEMINFO_DROPS]);
         }
         self.drops.all
@@ -188,8 +188,8 @@ impl UdpReceiver {
         let mut clock_ns = None;
         for (index, mut blank) in self.blanks.drain(..count).enumerate() {
             let arrived = self.incoming.arrived(index);
-            if let Some(told) = arrived.drops {
-                self.drops.count(told);
+            if let Some(counter) = arrived.drops {
+                self.drops.count(counter);
             }
             if arrived.is_cut {
                 each(Received::TooLong);
@@ -327,18 +327,18 @@ mod tests {
         assert_eq!(receiver.ask_for_drops(), 200 - kept);
         // The next datagram carries the count of those dropped before it.
         sender.send_to(&[0; 10], receiver.local_address()).unwrap();
-        let mut told = UdpReceiver { drops: Drops::default(), ..receiver };
-        assert_eq!(receive(&mut told, &mut pool, 1).len(), 1);
-        assert_eq!(told.drops(), 200 - kept);
+        let mut fresh = UdpReceiver { drops: Drops::default(), ..receiver };
+        assert_eq!(receive(&mut fresh, &mut pool, 1).len(), 1);
+        assert_eq!(fresh.drops(), 200 - kept);
     }
 
     #[test]
     fn a_counter_that_wraps_counts_on() {
-        let mut drops = Drops { told: u32::MAX - 1, all: 10 };
+        let mut drops = Drops { counter: u32::MAX - 1, all: 10 };
         drops.count(3);
-        assert_eq!((drops.told, drops.all), (3, 15));
+        assert_eq!((drops.counter, drops.all), (3, 15));
         drops.count(1);
-        assert_eq!((drops.told, drops.all), (3, 15), "an older count");
+        assert_eq!((drops.counter, drops.all), (3, 15), "an older count");
     }
 
     #[test]

@@ -326,8 +326,8 @@ proptest! {
         prop_assert_eq!(link.dst_addr().is_multicast(), destination.ip().is_multicast());
         let mut small = frame.clone();
         small.pop();
-        let told = udp_v6_in_place([2; 6], source, destination, payload.len(), &mut small);
-        prop_assert_eq!(told, Err(BuildError::BufferTooSmall { need: frame.len(), got: frame.len() - 1 }));
+        let built = udp_v6_in_place([2; 6], source, destination, payload.len(), &mut small);
+        prop_assert_eq!(built, Err(BuildError::BufferTooSmall { need: frame.len(), got: frame.len() - 1 }));
     }
 
     #[test]

@@ -93,8 +93,8 @@ fn a_file_that_came_into_being_meanwhile_is_kept_and_so_is_the_new_one() {
     let new = NewFile::create(&path, false).unwrap();
     write(&new, b"new");
     fs::write(&path, b"old").unwrap();
-    let told = new.finish().unwrap_err().to_string();
-    assert!(told.contains("came into being meanwhile and is kept; what was written is in"), "{told}");
+    let error = new.finish().unwrap_err().to_string();
+    assert!(error.contains("came into being meanwhile and is kept; what was written is in"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), b"old");
     assert_eq!(fs::read(folder.path().join("q.csv.partial")).unwrap(), b"new");
 }
@@ -130,10 +130,10 @@ fn a_link_stays_and_what_it_leads_to_is_made() {
     }
     let lost = folder.path().join("lost.csv");
     symlink("nowhere/real.csv", &lost).unwrap();
-    let told = NewFile::create(&lost, true).unwrap_err().to_string();
+    let error = NewFile::create(&lost, true).unwrap_err().to_string();
     let to = folder.path().join("nowhere/real.csv");
     let expected = format!("{}: is a link to {}, whose folder does not exist", lost.display(), to.display());
-    assert_eq!(told, expected);
+    assert_eq!(error, expected);
     let circle = folder.path().join("circle");
     symlink("circle", &circle).unwrap();
     assert!(NewFile::create(&circle, true).unwrap_err().to_string().contains("too many links"));

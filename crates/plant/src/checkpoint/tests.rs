@@ -104,8 +104,8 @@ fn day(topologies: [Topology; 3]) {
         wait_until("snapshots", || plant.status().checkpoints.written > written + 1);
         let handle = plant.status_handle();
         plant.stop().unwrap();
-        let told = handle.lock().unwrap().clone();
-        let snapshots = &told.checkpoints;
+        let status = handle.lock().unwrap().clone();
+        let snapshots = &status.checkpoints;
         assert_eq!((&snapshots.error, snapshots.failed, snapshots.skipped), (&None, 0, 0));
         assert_eq!(snapshots.taken, snapshots.written, "none is left half done");
         assert_eq!(snapshots.books_pause_ns > 0, topology == Topology::Pipeline);

@@ -96,14 +96,14 @@ impl Look {
     pub(super) fn readiness(&self) -> (bool, Value) {
         let conditions = self.conditions();
         let is_ready = conditions.iter().all(Condition::is_met);
-        let told: Vec<Value> = conditions
+        let states: Vec<Value> = conditions
             .iter()
             .map(|condition| {
                 json!({ "name": condition.name, "is_met": condition.is_met(), "reasons": condition.reasons })
             })
             .collect();
         let reasons: Vec<&String> = conditions.iter().flat_map(|condition| &condition.reasons).collect();
-        (is_ready, json!({ "is_ready": is_ready, "reasons": reasons, "conditions": told }))
+        (is_ready, json!({ "is_ready": is_ready, "reasons": reasons, "conditions": states }))
     }
 }
 

@@ -58,7 +58,7 @@ pub(super) async fn connect(State(app): State<Arc<App>>, socket: WebSocketUpgrad
     app.counters.viewers.add();
     let socket = socket.max_message_size(MOST_SAID).max_frame_size(MOST_SAID);
     socket.on_upgrade(async move |socket| {
-        Viewer { app, socket, shows: Shows::default(), told_until: Nanos(0) }.run().await;
+        Viewer { app, socket, shows: Shows::default(), sent_until: Nanos(0) }.run().await;
         drop(permit);
     })
 }
@@ -93,7 +93,7 @@ struct Viewer {
     socket: WebSocket,
     shows: Shows,
     /// The time of the last point of the curve that it has.
-    told_until: Nanos,
+    sent_until: Nanos,
 }
 
 impl Viewer {
@@ -102,7 +102,7 @@ impl Viewer {
         // Skip a tick that was made for another page long ago.
         ticks.mark_unchanged();
         let mut updated = Instant::now();
-        let mut is_asked = false;
+        let mut is_requested = false;
         loop {
             let tick = tokio::select! {
                 changed = ticks.changed() => {
@@ -111,13 +111,13 @@ impl Viewer {
                     }
                     Arc::clone(&ticks.borrow_and_update())
                 }
-                () = tokio::time::sleep_until(updated + SOON), if is_asked => Arc::clone(&ticks.borrow()),
+                () = tokio::time::sleep_until(updated + SOON), if is_requested => Arc::clone(&ticks.borrow()),
                 said = self.socket.recv() => match said {
                     Some(Ok(Message::Text(text))) => match Shows::read(&text) {
                         Some(shows) => {
                             self.shows = shows;
                             self.look();
-                            is_asked = !ticks.borrow().status.is_empty();
+                            is_requested = !ticks.borrow().status.is_empty();
                             continue;
                         }
                         None => return self.dismiss().await,
@@ -131,7 +131,7 @@ impl Viewer {
                     }
                 },
             };
-            is_asked = false;
+            is_requested = false;
             self.look();
             let text = self.compose(&tick);
             match tokio::time::timeout(STUCK, self.socket.send(Message::text(text))).await {
@@ -154,8 +154,8 @@ impl Viewer {
     }
 
     fn compose(&mut self, tick: &Tick) -> String {
-        let (delays, until) = tick.delays(self.told_until);
-        self.told_until = until;
+        let (delays, until) = tick.delays(self.sent_until);
+        self.sent_until = until;
         let Shows { symbol, search, most } = &self.shows;
         let book = symbol.map_or(Value::Null, |symbol| tick.book(symbol));
         let list = tick.list(search, *most);

@@ -121,10 +121,10 @@ pub(super) fn run(out: &Path, choice: &Choice) -> Result {
         venue.retransmission = addresses.retransmission;
         venue.snapshot = addresses.snapshot;
     }
-    let (told, refusals) = channel();
+    let (log, refusals) = channel();
     let on_refusal = Arc::new(move |refused: &tapeworks_runtime::refusals::Refused| {
         // The log may have ended already.
-        let _unheard = told.send(refused.clone());
+        let _unheard = log.send(refused.clone());
     });
     let service = Service::start(&plant, Some(on_refusal)).map_err(advice)?;
     let mut text = String::new();
@@ -202,9 +202,9 @@ fn finish(venues: Venues, service: Service, figures: Option<&Figures>) -> Result
         std::thread::sleep(Duration::from_millis(50));
     }
     service.stop()?;
-    let told = handles.report();
-    output::print(&plant::show(&told))?;
-    output::print(&compare(&report, &told.plant))?;
+    let status = handles.report();
+    output::print(&plant::show(&status))?;
+    output::print(&compare(&report, &status.plant))?;
     if let Some(figures) = figures {
         output::print(&format!("\na client of cmbp-1, the synthetic NBBO: {}\n", figures.text()))?;
     }

@@ -95,9 +95,9 @@ pub(super) fn serve(arguments: &Serve) -> Result {
     let mut bar = Bar::of_messages("Serving");
     while !venues.is_finished() && !interrupt::is_requested() {
         std::thread::sleep(LOOK);
-        let told = venues.report().messages;
+        let done = venues.report().messages;
         // An interruption is seen above.
-        let _ = bar.show(told, messages, Some(told));
+        let _ = bar.show(done, messages, Some(done));
     }
     bar.clear();
     let is_interrupted = !venues.is_finished();

@@ -55,12 +55,12 @@ impl Udp {
     /// # Errors
     /// Why it cannot be opened, in one line that names the address.
     pub fn open(options: UdpOptions, count: Option<u64>, pool: Pool) -> Result<Self, StageError> {
-        let told = |error| StageError::failed(format!("cannot listen at {}: {error}", options.listen));
-        let receiver = UdpReceiver::open(options, PAYLOAD).map_err(told)?;
+        let failed = |error| StageError::failed(format!("cannot listen at {}: {error}", options.listen));
+        let receiver = UdpReceiver::open(options, PAYLOAD).map_err(failed)?;
         Ok(Self { receiver, pool, left: Left(count), drops: 0 })
     }
 
-    fn tell_drops(&mut self, drops: u64, outbox: &mut Outbox) {
+    fn report_drops(&mut self, drops: u64, outbox: &mut Outbox) {
         outbox.drop_unread(Reason::KernelDropped, drops - self.drops);
         self.drops = drops;
     }
@@ -73,7 +73,7 @@ impl Reader for Udp {
             return Ok(Polled::Ended);
         }
         let received = self.receiver.receive(&mut self.pool, most, now_ns, |received| put(outbox, received));
-        self.tell_drops(self.receiver.drops(), outbox);
+        self.report_drops(self.receiver.drops(), outbox);
         match received {
             Ok(0) => Ok(Polled::None),
             Ok(count) => {
@@ -89,7 +89,7 @@ impl Reader for Udp {
 
     fn finish(&mut self, outbox: &mut Outbox) {
         let drops = self.receiver.ask_for_drops();
-        self.tell_drops(drops, outbox);
+        self.report_drops(drops, outbox);
     }
 }
 
@@ -154,7 +154,7 @@ pub struct Interface {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what an error is mapped by")]
-fn told(error: InterfaceError) -> StageError {
+fn failed(error: InterfaceError) -> StageError {
     StageError::failed(error.to_string())
 }
 
@@ -164,7 +164,7 @@ impl Interface {
     /// # Errors
     /// Why it cannot be opened, in one line that names it.
     pub fn open(options: &PacketOptions, count: Option<u64>, pool: Pool) -> Result<Self, StageError> {
-        Ok(Self::new(Source::Packet(PacketReceiver::open(options).map_err(told)?), count, pool))
+        Ok(Self::new(Source::Packet(PacketReceiver::open(options).map_err(failed)?), count, pool))
     }
 
     /// Opens a queue of the interface by AF_XDP; ends after `count` frames, if that is given.
@@ -173,7 +173,7 @@ impl Interface {
     /// Why it cannot be opened, in one line that names it; that this build lacks the feature `af-xdp`.
     #[cfg(feature = "af-xdp")]
     pub fn open_xdp(options: &XdpOptions, count: Option<u64>, pool: Pool) -> Result<Self, StageError> {
-        Ok(Self::new(Source::Xdp(XdpReceiver::open(options).map_err(told)?), count, pool))
+        Ok(Self::new(Source::Xdp(XdpReceiver::open(options).map_err(failed)?), count, pool))
     }
 
     /// Opens a queue of the interface by AF_XDP; ends after `count` frames, if that is given.
@@ -199,7 +199,7 @@ impl Interface {
     }
 
     /// Reports the kernel's counts. At the end they include what is left behind.
-    fn tell_counts(&mut self, is_end: bool, outbox: &mut Outbox) -> Result<(), InterfaceError> {
+    fn report_counts(&mut self, is_end: bool, outbox: &mut Outbox) -> Result<(), InterfaceError> {
         let drops = match &mut self.source {
             Source::Packet(receiver) => {
                 let PacketStatistics { packets, drops, freezes } = receiver.statistics()?;
@@ -229,7 +229,7 @@ impl Interface {
             self.failure = self.source.check().err();
         }
         // An interface that is gone has no counts any more, and no others than it had.
-        match self.tell_counts(false, outbox) {
+        match self.report_counts(false, outbox) {
             Err(failure) if self.failure.is_none() => Err(failure),
             _ => Ok(()),
         }
@@ -251,19 +251,19 @@ impl Reader for Interface {
             }
             put(outbox, received);
         });
-        let count = received.map_err(told)?;
+        let count = received.map_err(failed)?;
         self.left.take(count);
         self.taken += count as u64;
         if now_ns.saturating_sub(self.looked_ns) >= LOOK_NS {
             self.looked_ns = now_ns;
-            self.look(outbox).map_err(told)?;
+            self.look(outbox).map_err(failed)?;
         }
         Ok(if count == 0 { Polled::None } else { Polled::Some })
     }
 
     fn finish(&mut self, outbox: &mut Outbox) {
         // Without an answer of the kernel there is nothing to report.
-        let _nothing_told = self.tell_counts(true, outbox);
+        let _not_reported = self.report_counts(true, outbox);
     }
 
     fn is_ready(&mut self, now_ns: u64) -> bool {

@@ -111,7 +111,7 @@ impl SocketWriter {
         });
         if let Some(error) = failed {
             self.is_broken = true;
-            self.failure = Some(StageError::failed(sender.told(error)));
+            self.failure = Some(StageError::failed(sender.describe(error)));
         }
     }
 }

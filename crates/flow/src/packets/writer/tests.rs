@@ -121,8 +121,8 @@ fn a_file_that_came_into_being_meanwhile_is_kept() {
     let mut writer = CaptureWriter::create(&path, false).unwrap();
     assert_eq!(write(&mut writer, &[(1, b"one")]), [To::Consumed]);
     fs::write(&path, b"mine").unwrap();
-    let told = writer.finish().unwrap_err().text;
-    assert!(told.contains("came into being meanwhile and is kept; what was written is in"), "{told}");
+    let error = writer.finish().unwrap_err().text;
+    assert!(error.contains("came into being meanwhile and is kept; what was written is in"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), b"mine");
     drop(writer);
     let partial = folder.path().join("out.pcap.partial");

@@ -171,10 +171,10 @@ impl XdpReceiver {
     /// # Errors
     /// What the operating system says.
     pub fn drops(&self) -> Result<u64, InterfaceError> {
-        let told = self.came.fd().xdp_statistics();
-        let told =
-            told.map_err(|cause| interface::failed(&self.name, self.number, "read its counts", cause))?;
-        Ok(told.rx_dropped() + told.rx_ring_full())
+        let statistics = self.came.fd().xdp_statistics();
+        let statistics = statistics
+            .map_err(|cause| interface::failed(&self.name, self.number, "read its counts", cause))?;
+        Ok(statistics.rx_dropped() + statistics.rx_ring_full())
     }
 
     /// Takes up to `most` frames that are there now and hands each to `each`. Returns how many there were. Without a free
