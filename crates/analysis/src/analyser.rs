@@ -954,7 +954,7 @@ mod tests {
     }
 
     #[test]
-    fn message_files_are_walked_as_one_by_time_so_that_nobody_waits_for_the_other_file() {
+    fn message_files_are_merged_by_time() {
         let folder = tempfile::tempdir().unwrap();
         let morning = 34_200_000_000_000;
         // Both span the same second, a message of one between two messages of the other.

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_painted_only_when_asked() {
+    fn words_are_painted_only_on_request() {
         assert_eq!(Paint::default().bad("no"), "no");
         assert_eq!(Paint { is_coloured: true }.bad("no"), "\x1b[31mno\x1b[0m");
     }

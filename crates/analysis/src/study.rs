@@ -616,7 +616,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_told_in_their_unit() {
+    fn durations_are_printed_in_their_unit() {
         assert_eq!(show_ns(250.0), "250 ns");
         assert_eq!(show_ns(1_500.0), "1.50 µs");
         assert_eq!(show_ns(12_340_000.0), "12.3 ms");

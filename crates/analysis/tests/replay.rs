@@ -85,7 +85,7 @@ fn a_capture_from_mid_day_says_that_its_books_are_incomplete() {
 }
 
 #[test]
-fn files_of_one_venue_each_merge_to_what_one_file_of_all_gives() {
+fn files_of_one_venue_each_merge_to_the_result_of_one_file_of_all() {
     let folder = tempfile::tempdir().unwrap();
     let both = [VenueKind::Nasdaq, VenueKind::Bx];
     let whole = folder.path().join("whole.pcap");
@@ -243,7 +243,7 @@ fn times_without_a_day_are_not_compared_with_others() {
 }
 
 #[test]
-fn what_the_generator_lost_and_doubled_is_what_the_replay_counts() {
+fn the_replay_counts_the_losses_and_duplicates_of_the_generator() {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("faulty.pcap");
     let faults =

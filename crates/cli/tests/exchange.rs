@@ -54,7 +54,7 @@ fn every_example_is_sound() {
 }
 
 #[test]
-fn a_wrong_configuration_is_told_with_its_places_and_nothing_is_served() {
+fn a_wrong_configuration_is_reported_with_its_places_and_nothing_is_served() {
     let folder = Folder::new("exchange-wrong");
     let config = folder.write("v.toml", b"rate = 0\n[[venue]]\nname = \"a\"\nkind = \"bx\"\nlinse = 1\n");
     for word in ["check", "serve"] {
@@ -68,7 +68,7 @@ fn a_wrong_configuration_is_told_with_its_places_and_nothing_is_served() {
 }
 
 #[test]
-fn a_run_reports_what_it_injected_in_the_file_too() {
+fn a_run_reports_its_injected_faults_in_the_file_too() {
     let folder = Folder::new("exchange-serve");
     let (sink, injected) = (socket(), folder.path("injected.json"));
     let faults = "faults = { a = { lost_per_million = 100_000 } }\nrestart_after = 700";
@@ -155,7 +155,7 @@ fn a_snapshot_that_was_kept_is_dumped_with_its_end() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_in_one_line() {
+fn a_port_in_use_is_reported_in_one_line() {
     let folder = Folder::new("exchange-port");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let snapshot = format!("snapshot = \"{}\"", taken.local_addr().unwrap());

@@ -142,7 +142,7 @@ fn a_pcapng_ending_gives_pcapng_with_the_same_packets() {
 }
 
 #[test]
-fn a_bad_configuration_is_told_whole_by_check_and_run_and_nothing_is_written() {
+fn check_and_run_report_every_configuration_error_and_write_nothing() {
     let folder = Folder::new("flow-bad");
     let out = folder.path("out.pcap");
     let text = line("nowhere.pcap", "speed = \"fast\"", &out, "capacity = 0\nkind = \"ring\"");
@@ -229,7 +229,7 @@ fn a_full_disk_ends_the_run_and_the_counts_are_right() {
 /// A limit on the length of files stands for the disk: the kernel takes a part of a batch, then nothing more.
 #[cfg(target_os = "linux")]
 #[test]
-fn what_was_captured_before_the_disk_was_full_is_kept_and_counted() {
+fn packets_captured_before_the_disk_was_full_are_kept_and_counted() {
     let folder = Folder::new("flow-limit");
     for (ending, edge) in [("pcap", ""), ("pcapng", "kind = \"spsc\"\ncapacity = 16")] {
         let out = folder.path(&format!("out.{ending}"));

@@ -141,7 +141,7 @@ fn tshark_captures_the_frames_that_are_sent() {
 }
 
 #[test]
-fn what_the_kernel_drops_is_in_the_report_and_everything_adds_up() {
+fn kernel_drops_are_in_the_report_and_all_counts_add_up() {
     let Some(namespace) = Namespace::new("drops") else { return };
     namespace.ip("address add 10.77.0.1/24 dev in");
     let folder = Folder::new("flow-drops");
@@ -205,7 +205,7 @@ fn frames_that_do_not_fit_are_counted_and_the_others_go() {
 }
 
 #[test]
-fn an_interface_that_is_not_there_is_told_with_its_place() {
+fn a_missing_interface_is_reported_with_its_place_in_the_file() {
     let folder = Folder::new("flow-nowhere");
     for kind in ["packet_reader", "packet_writer"] {
         let text = format!("[[stage]]\nname = \"it\"\ntype = \"{kind}\"\ninterface = \"nowhere0\"\n");
@@ -220,7 +220,7 @@ fn an_interface_that_is_not_there_is_told_with_its_place() {
 }
 
 #[test]
-fn the_example_captures_what_is_sent_to_its_port() {
+fn the_example_captures_the_datagrams_to_its_port() {
     let folder = Folder::new("flow-interface");
     let out = folder.path("interface.pcapng");
     let text = std::fs::read_to_string(root().join("examples/flow/interface.toml")).unwrap();

@@ -86,7 +86,7 @@ fn a_faulty_value_is_named_with_its_place() {
 }
 
 #[test]
-fn a_negative_number_is_answered_with_what_a_value_is() {
+fn a_negative_number_is_refused_with_the_forms_of_a_value() {
     let expected = "is no value: a value has no sign; write 68, 0x44, 0b1000100, 'D' or \"AE\"";
     assert_only_error(&run(&["hash", "-1"]), 2, &format!("value 1: \"-1\" {expected}"));
     assert_only_error(&run(&["hash", "--", "-1"]), 2, &format!("value 1: \"-1\" {expected}"));

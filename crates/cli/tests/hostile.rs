@@ -132,7 +132,7 @@ fn is_sound(output: &Output, errors: &str, codes: &[i32], what: &str) {
 }
 
 #[test]
-fn damaged_captures_are_told_and_never_break_a_command() {
+fn damaged_captures_are_reported_and_never_break_a_command() {
     let mut rounds = Rounds::new(1, 12);
     let folder = Folder::new("hostile-captures");
     let captures: Vec<String> = captures().into_iter().filter(|path| !path.ends_with(".md")).collect();
@@ -160,7 +160,7 @@ fn damaged_captures_are_told_and_never_break_a_command() {
 }
 
 #[test]
-fn damaged_configurations_are_told_with_their_place_and_nothing_starts() {
+fn damaged_configurations_are_reported_with_their_place_and_nothing_starts() {
     let mut rounds = Rounds::new(2, 30);
     let folder = Folder::new("hostile-configurations");
     let kinds: [(&[&str], &str); 3] = [
@@ -226,7 +226,7 @@ fn damaged_configurations_are_told_with_their_place_and_nothing_starts() {
 }
 
 #[test]
-fn a_damaged_journal_is_checked_and_mended_and_no_sound_record_is_lost() {
+fn a_damaged_journal_is_checked_and_repaired_and_no_sound_record_is_lost() {
     let mut rounds = Rounds::new(3, 8);
     while rounds.next() {
         let folder = Folder::new("hostile-journal");
@@ -280,7 +280,7 @@ fn a_damaged_journal_is_checked_and_mended_and_no_sound_record_is_lost() {
 }
 
 #[test]
-fn signals_at_any_moment_end_a_run_with_whole_files() {
+fn a_signal_at_any_moment_leaves_whole_files() {
     let mut rounds = Rounds::new(4, 8);
     let folder = Folder::new("hostile-signals");
     let session = folder.path("session.pcap");

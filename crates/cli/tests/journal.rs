@@ -8,7 +8,7 @@ use support::{Folder, run, stdout};
 use tapeworks_journal::{JournalOptions, JournalWriter, Record};
 
 #[test]
-fn damage_is_told_mended_with_a_copy_and_counted_as_lost_from_then_on() {
+fn damage_is_reported_repaired_with_a_copy_and_counted_as_lost_from_then_on() {
     let folder = Folder::new("journal");
     let journal = folder.path("journal");
     let (mut writer, _) = JournalWriter::open(journal.as_ref(), JournalOptions::default()).unwrap();

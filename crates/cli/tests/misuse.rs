@@ -44,7 +44,7 @@ fn an_empty_file_is_named() {
 }
 
 #[test]
-fn a_wrong_magic_is_told_with_the_first_bytes() {
+fn a_wrong_magic_is_reported_with_the_first_bytes() {
     let folder = Folder::new("magic");
     let file = folder.write("noise.pcap", b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n");
     for reader in READERS {
@@ -129,7 +129,7 @@ fn an_unknown_protocol_in_a_capture_is_shown() {
 }
 
 #[test]
-fn a_study_of_a_capture_with_a_gap_tells_it() {
+fn a_study_of_a_capture_with_a_gap_reports_the_gap() {
     let studied = run(&["study", "--no-measure", CAPTURE]);
     assert_eq!(studied.status.code(), Some(3), "{}", stderr(&studied));
     let text = stdout(&studied);
@@ -140,7 +140,7 @@ fn a_study_of_a_capture_with_a_gap_tells_it() {
 }
 
 #[test]
-fn a_study_of_no_message_tells_why() {
+fn a_study_of_no_message_gives_the_reason() {
     let folder = Folder::new("no-message");
     let session = folder.path("session.itch");
     let venue = ["exchange", "generate", "--scenario", "session", "--venues", "nasdaq"];
@@ -176,7 +176,7 @@ fn unknown_names_are_wrong_usage() {
 }
 
 #[test]
-fn what_cannot_be_understood_every_command_says_so() {
+fn every_command_refuses_an_argument_that_it_does_not_know() {
     let folder = Folder::new("one-judgement");
     let mut files: Vec<String> =
         support::captures().into_iter().filter(|name| name.contains("ouch50")).collect();
@@ -208,7 +208,7 @@ fn no_message_has_no_mean() {
 }
 
 #[test]
-fn flags_that_ask_for_nothing_are_told() {
+fn flags_that_request_nothing_are_refused() {
     for command in ["replay", "dump"] {
         let output = run(&[command, CAPTURE, "--symbols", "META,NONE,NADA"]);
         assert_one_error(&output, 3, "no message is about NADA, NONE");
@@ -223,7 +223,7 @@ fn flags_that_ask_for_nothing_are_told() {
 }
 
 #[test]
-fn a_generated_session_is_what_was_asked_for() {
+fn a_generated_session_has_the_requested_size_and_venues() {
     let folder = Folder::new("requested");
     let path = folder.path("x.pcap");
     let generate = |more: &[&str]| {
@@ -251,7 +251,7 @@ fn a_generated_session_is_what_was_asked_for() {
 }
 
 #[test]
-fn a_length_of_time_is_one_that_can_be_waited_for() {
+fn a_duration_is_at_most_365_days() {
     for flag in [
         &["top", "--interval"][..],
         &["subscribe", "--seconds"],
@@ -333,7 +333,7 @@ fn a_file_that_exists_is_replaced_only_by_force() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_told() {
+fn a_full_disk_is_reported() {
     let full = || Stdio::from(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
     for arguments in [&["dump", CAPTURE][..], &["stats", CAPTURE], &["schema", "itch"], &["replay", CAPTURE]]
     {
@@ -380,7 +380,7 @@ fn a_study_of_a_pipe_reads_it_once() {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_ends_a_replay_with_what_is_written_so_far() {
+fn ctrl_c_ends_a_replay_and_keeps_the_records_written_so_far() {
     let folder = Folder::new("interrupt");
     let session = folder.path("session.pcap");
     run(&["exchange", "generate", "--messages", "20000", "--symbols", "20", "--out", &session]);

@@ -54,7 +54,7 @@ fn two_runs_with_one_output_are_one_run_and_a_refusal() {
 }
 
 #[test]
-fn what_another_run_writes_no_command_touches() {
+fn no_command_touches_a_file_that_another_run_writes() {
     let folder = Folder::new("locked");
     let commands: [&[&str]; 3] = [
         &["replay", CAPTURE, "--force", "--out"],
@@ -75,7 +75,7 @@ fn what_another_run_writes_no_command_touches() {
 }
 
 #[test]
-fn what_a_dead_run_left_is_kept_beside_and_named() {
+fn a_file_of_a_dead_run_is_kept_beside_the_new_one_and_named() {
     let folder = Folder::new("left-behind");
     let csv = folder.path("q.csv");
     folder.write("q.csv.partial", b"half of it");
@@ -86,7 +86,7 @@ fn what_a_dead_run_left_is_kept_beside_and_named() {
 }
 
 #[test]
-fn standard_output_gets_what_a_file_would() {
+fn standard_output_gets_the_bytes_of_a_file() {
     let folder = Folder::new("stdout");
     for format in FORMATS {
         let file = folder.path(&format!("q.{format}"));
@@ -116,7 +116,7 @@ fn standard_output_gets_what_a_file_would() {
 }
 
 #[test]
-fn a_link_stays_a_link_and_one_that_leads_nowhere_is_told() {
+fn a_link_stays_a_link_and_a_dangling_one_is_reported() {
     let folder = Folder::new("links");
     fs::create_dir(folder.path("data")).unwrap();
     let link = folder.path("link.csv");
@@ -151,7 +151,7 @@ fn a_second_signal_at_once_is_the_same_request() {
 }
 
 #[test]
-fn a_pipe_with_nobody_at_its_other_end_is_left_by_the_first_signal() {
+fn a_first_signal_ends_the_wait_for_a_pipe_without_a_reader() {
     let folder = Folder::new("lonely-pipe");
     let fifo = folder.path("fifo.csv");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());

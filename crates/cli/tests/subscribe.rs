@@ -210,7 +210,7 @@ fn each_schema_has_a_file_of_its_own_or_the_form_must_hold_many() {
 }
 
 #[test]
-fn what_another_run_writes_is_left_alone() {
+fn a_file_that_another_run_writes_is_left_alone() {
     let folder = Folder::new("subscribe-locked");
     let path = folder.path("live.dbn");
     let partial = folder.write("live.dbn.partial", b"another run's");
@@ -253,7 +253,7 @@ fn delays_are_those_of_live_records() {
 }
 
 #[test]
-fn a_server_that_ends_before_what_was_asked_for_is_told() {
+fn a_server_that_ends_before_the_requested_limit_is_reported() {
     for (arguments, code) in [
         (&["--schema", "mbo", "--quiet"][..], 0),
         (&["--schema", "mbo", "--quiet", "--limit", "100"], 0),
@@ -268,7 +268,7 @@ fn a_server_that_ends_before_what_was_asked_for_is_told() {
 }
 
 #[test]
-fn a_port_that_is_no_plant_is_left_in_time() {
+fn a_port_that_is_no_plant_times_out() {
     let output = subscribe(Does::IsMute, &["--seconds", "500ms"]);
     assert_one_error(&output, 1, "no answer within 0.5 s");
 }

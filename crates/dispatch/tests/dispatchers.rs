@@ -231,7 +231,7 @@ macro_rules! assert_same {
 
 proptest! {
     #[test]
-    fn every_dispatcher_does_what_the_interpreter_does(inputs in vec(any_input(), 1..60), by_handle in any::<bool>()) {
+    fn every_dispatcher_equals_the_interpreter(inputs in vec(any_input(), 1..60), by_handle in any::<bool>()) {
         assert_same!(table, &inputs, by_handle);
         assert_same!(by_match, &inputs, by_handle);
         assert_same!(chain, &inputs, by_handle);
@@ -372,7 +372,7 @@ fn a_machine_is_one_byte() {
 }
 
 #[test]
-fn an_error_tells_the_code() {
+fn an_error_names_the_code() {
     let (mut line, mut notes) = (table::Line::default(), Notes::default());
     let unknown = line.dispatch(&mut notes, 0x3f, &[]).unwrap_err();
     assert_eq!(unknown.to_string(), "no event has the code 0x3f");

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn channels_above_255_are_told_apart() {
+    fn channels_above_255_are_distinguished() {
         let contradicted = Contradicted::new(300);
         contradicted.set(299);
         contradicted.set(usize::from(u16::MAX));

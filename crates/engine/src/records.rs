@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inputs_come_back_as_they_went_in() {
+    fn inputs_survive_a_round_trip() {
         let received = Nanos(7);
         let inputs = [
             Input::Packet { channel: 3, line: Line::Recovery, received, payload: b"abc" },

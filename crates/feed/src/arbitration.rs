@@ -705,7 +705,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_that_counts_other_bytes_than_it_holds_is_not_sound() {
+    fn a_state_with_a_wrong_byte_count_is_not_sound() {
         let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, ArbiterOptions::default());
         let session = SessionId::MoldUdp64(*b"0123456789");
         let header = Header { session, first: 9, count: 1, is_end_of_session: false };

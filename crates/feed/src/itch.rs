@@ -622,7 +622,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_layouts_give_what_the_typed_views_give(seed: u64) {
+        fn the_layouts_equal_the_typed_views(seed: u64) {
             let mut random = SplitMix64::new(seed);
             let mut symbols = SymbolTable::new(None);
             for structure in SCHEMA.messages {

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn noise_is_in_no_protocol() {
+    fn noise_is_recognised_as_no_protocol() {
         assert_eq!(udp_payload(&[]), None);
         assert_eq!(udp_payload(&[0; 20]), None, "a session has a name");
         assert_eq!(udp_payload(&[0xFF; 60]), None);

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heartbeat_tells_a_gap_and_takes_no_number() {
+    fn a_heartbeat_reveals_a_gap_and_takes_no_number() {
         let mut tracker = SequenceTracker::default();
         tracker.arrive(1, 1);
         assert_eq!(tracker.arrive(2, 0), Arrival { skip: 0, gap: None });
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_is_skipped_and_what_is_late_is_told_from_what_is_double() {
+    fn overlapping_messages_are_skipped_and_late_ones_distinguished_from_duplicates() {
         let mut tracker = SequenceTracker::default();
         tracker.arrive(1, 4);
         assert_eq!(tracker.arrive(3, 4), Arrival { skip: 2, gap: None });

@@ -253,7 +253,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn where_all_can_be_had_again_the_output_is_that_of_a_lossless_line(
+    fn if_all_is_recovered_the_output_equals_that_of_a_lossless_line(
         a in any_faults(),
         b in any_faults(),
         seed in any::<u64>(),
@@ -281,7 +281,7 @@ proptest! {
     }
 
     #[test]
-    fn what_cannot_be_had_again_is_told_and_all_else_comes_once_and_in_order(
+    fn messages_that_cannot_be_recovered_are_reported_and_all_others_come_once_and_in_order(
         a in any_faults(),
         b in any_faults(),
         unanswered in 300u32..=1000,
@@ -312,7 +312,7 @@ proptest! {
     }
 
     #[test]
-    fn a_feed_that_is_restored_goes_on_as_if_nothing_had_been(
+    fn a_restored_feed_continues_like_one_that_never_stopped(
         a in any_faults(),
         b in any_faults(),
         unanswered in prop::sample::select(vec![0u32, 500, 1000]),
@@ -357,7 +357,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_comes_over_the_network_harms(
+    fn no_bytes_from_the_network_break_it(
         packets in prop::collection::vec((0u8..3, 0u64..40_000_000_000, prop::collection::vec(any::<u8>(), 0..60), any::<bool>(), 0u64..30), 0..60),
     ) {
         let mut live = live(ArbiterOptions { held_bytes: 500, ..asks_again() }, Some(SnapshotOptions::default()));
@@ -435,7 +435,7 @@ fn snapshot_of(messages: &[Vec<u8>]) -> Vec<u8> {
 }
 
 #[test]
-fn who_joins_late_has_the_books_of_who_was_there_from_the_start() {
+fn a_late_receiver_has_the_books_of_one_that_was_there_from_the_start() {
     let messages = messages(6_000, 12, 5);
     let mut whole = Market::new();
     let all = lossless(&messages);
@@ -487,7 +487,7 @@ fn who_joins_late_has_the_books_of_who_was_there_from_the_start() {
 }
 
 #[test]
-fn after_a_hole_a_snapshot_makes_the_books_right_and_no_trade_is_told_twice() {
+fn after_a_gap_a_snapshot_restores_the_books_and_repeats_no_trade() {
     let messages = messages(6_000, 12, 6);
     let mut whole = Market::new();
     let all = lossless(&messages);
@@ -608,7 +608,7 @@ thread_local! {
 }
 
 #[test]
-fn what_happens_to_one_channel_of_a_feed_leaves_the_books_of_the_others_as_they_are() {
+fn a_gap_of_one_channel_leaves_the_books_of_the_others_as_they_are() {
     let parts = Parts::new(9);
     parts.note();
     let most = parts.messages[0].len().max(parts.messages[1].len());
@@ -659,7 +659,7 @@ fn what_happens_to_one_channel_of_a_feed_leaves_the_books_of_the_others_as_they_
 }
 
 #[test]
-fn what_was_lost_of_all_channels_is_right_again_one_by_one_and_what_is_new_then_too() {
+fn after_lost_inputs_the_next_messages_clear_staleness_of_known_and_new_symbols() {
     let parts = Parts::new(11);
     parts.note();
     let (mut live, mut market) = (Parts::live(ArbiterOptions::default(), None), Market::new());
@@ -712,7 +712,7 @@ fn each_channel_of_a_feed_joins_by_a_snapshot_of_its_own() {
 }
 
 #[test]
-fn what_comes_too_late_narrows_the_doubt_to_the_instruments_that_it_names() {
+fn messages_that_come_too_late_narrow_staleness_to_their_instruments() {
     let messages = messages(3_000, 6, 7);
     let mut live = live(ArbiterOptions::default(), None);
     let mut market = Market::new();
@@ -743,7 +743,7 @@ fn deletion() -> Vec<u8> {
 }
 
 #[test]
-fn a_contradiction_asks_for_a_snapshot_once_in_a_while_and_a_snapshot_mends_it() {
+fn a_contradiction_requests_snapshots_at_an_interval_and_a_snapshot_clears_it() {
     let mut messages = messages(3_000, 4, 21);
     messages.insert(1_000, deletion());
     let mut live = live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
@@ -875,7 +875,7 @@ fn a_session_that_follows_waits_until_the_one_before_is_complete() {
 }
 
 #[test]
-fn silence_makes_books_doubtful_until_the_channel_is_heard_and_nothing_was_missed() {
+fn silence_makes_books_stale_until_the_channel_is_heard_and_nothing_is_missing() {
     let messages = messages(100, 3, 9);
     let mut live = live(ArbiterOptions::default(), None);
     feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 1, &messages[..50])));
@@ -893,7 +893,7 @@ fn silence_makes_books_doubtful_until_the_channel_is_heard_and_nothing_was_misse
 }
 
 #[test]
-fn in_silence_it_is_told_once_a_second_that_time_goes_on() {
+fn in_silence_a_time_event_comes_once_a_second() {
     let messages = messages(100, 3, 9);
     let mut live = live(ArbiterOptions::default(), None);
     let payload = packet(b"SESSION001", 1, &messages[..50]);
@@ -923,7 +923,7 @@ fn numbers_that_begin_anew_after_a_pause_are_a_reset_and_not_duplicates() {
 }
 
 #[test]
-fn a_request_that_is_not_answered_is_repeated_and_then_the_hole_is_given_up() {
+fn an_unanswered_request_is_repeated_and_then_the_gap_is_given_up() {
     let messages = messages(100, 3, 11);
     let retransmission = RetransmissionOptions { attempts: 3, ..RetransmissionOptions::default() };
     let options = ArbiterOptions { retransmission: Some(retransmission), ..ArbiterOptions::default() };
@@ -948,7 +948,7 @@ fn a_request_that_is_not_answered_is_repeated_and_then_the_hole_is_given_up() {
 }
 
 #[test]
-fn each_hole_has_its_own_time_however_many_follow_each_other() {
+fn each_of_many_gaps_has_its_own_time_limit() {
     let messages = messages(40, 3, 8);
     let retransmission =
         RetransmissionOptions { timeout_ns: 50 * MS, limit_ns: 200 * MS, ..Default::default() };
@@ -999,7 +999,7 @@ fn kinds(events: &[Event]) -> Vec<EventKind> {
 }
 
 #[test]
-fn inputs_that_are_lost_put_books_in_doubt_until_the_sequence_shows_that_nothing_is_missing() {
+fn lost_inputs_make_books_stale_until_the_sequence_shows_that_nothing_is_missing() {
     let messages = messages(100, 3, 11);
     let mut live = live(ArbiterOptions::default(), None);
     let lost = |live: &mut LiveFeed, at: u64| {
@@ -1026,7 +1026,7 @@ fn inputs_that_are_lost_put_books_in_doubt_until_the_sequence_shows_that_nothing
 }
 
 #[test]
-fn a_snapshot_of_which_a_part_may_be_lost_is_not_believed() {
+fn a_snapshot_with_a_possible_gap_is_not_applied() {
     let messages = messages(100, 3, 12);
     let mut live = live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
     feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 5_001, &messages[..5])));
@@ -1045,7 +1045,7 @@ fn a_snapshot_of_which_a_part_may_be_lost_is_not_believed() {
 }
 
 #[test]
-fn what_lies_between_two_states_is_told_of_channels_that_have_gone_on() {
+fn gaps_between_two_states_are_reported_for_channels_that_have_advanced() {
     let messages = messages(100, 3, 13);
     let mut live = live(ArbiterOptions::default(), None);
     feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 1, &messages[..50])));

@@ -185,7 +185,7 @@ fn in_a_capture_from_mid_day_the_first_symbol_seen_defines_the_locate() {
 }
 
 #[test]
-fn a_directory_decides_over_what_was_inferred_and_over_nothing_else() {
+fn a_directory_overrides_inferred_locates_and_nothing_else() {
     let (first, second, third) = (b"FIRST   ", b"SECOND  ", b"THIRD   ");
     let inferred = run(&[add(1, first, 10), add(2, third, 20), directory(1, second), add(1, second, 11)]);
     let problems = inferred.feed.problems();

@@ -224,7 +224,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_the_server_has_is_not_missing(
+    fn messages_that_the_server_has_are_not_missing(
         outage in (10u64..2_000, 1u64..15_000),
         second in (18_000u64..19_000, 1u64..500),
         lost in prop::sample::select(vec![0u64, 5, 200]),
@@ -252,7 +252,7 @@ proptest! {
     }
 
     #[test]
-    fn of_what_the_server_has_forgotten_only_that_is_missing(
+    fn only_messages_that_the_server_has_forgotten_are_missing(
         kept_from in 1_000u64..60_000,
         end in 61_000u64..70_000,
         seed in any::<u64>(),
@@ -271,7 +271,7 @@ proptest! {
 }
 
 #[test]
-fn a_partial_answer_is_asked_on_at_once_and_several_requests_are_in_flight() {
+fn a_partial_answer_is_requested_further_at_once_and_several_requests_are_in_flight() {
     let outage = 50_000..150_000;
     let outcome = run(
         200_000,
@@ -309,7 +309,7 @@ fn a_request_that_is_lost_is_repeated_alone() {
 }
 
 #[test]
-fn a_server_that_is_dead_costs_two_rounds_of_attempts() {
+fn a_dead_server_takes_two_rounds_of_attempts() {
     let server = Server { kept_from: u64::MAX, ..Server::RIGHT };
     let options = RetransmissionOptions { attempts: 3, ..RetransmissionOptions::default() };
     let outage = 100..900_000;
@@ -320,7 +320,7 @@ fn a_server_that_is_dead_costs_two_rounds_of_attempts() {
 }
 
 #[test]
-fn what_is_too_long_or_takes_too_long_is_given_up() {
+fn gaps_that_are_too_long_or_take_too_long_are_given_up() {
     let outage = 100..40_000;
     let too_long = RetransmissionOptions { limit_messages: 39_000, ..RetransmissionOptions::default() };
     let outcome = run(50_000, std::slice::from_ref(&outage), 0, Server::RIGHT, too_long, 1);

@@ -620,7 +620,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn each_fault_is_told_and_all_at_once() {
+    fn all_faults_of_a_graph_are_reported_together() {
         use EdgeKind::{Disruptor, Inline, Spsc};
         let assert_fault = |nodes: Vec<Node>, edges: Vec<Edge>, text: &str| {
             let found = faults(&Graph { nodes, edges, batch: 1 });
@@ -664,7 +664,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_cannot_be_indexed_is_a_fault_and_not_a_panic() {
+    fn an_index_out_of_range_is_a_fault_and_not_a_panic() {
         use EdgeKind::{Inline, Spsc};
         let ends = || vec![reader("in"), writer("out")];
         let found = |nodes: Vec<Node>, edges: Vec<Edge>| faults(&Graph { nodes, edges, batch: 1 });

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_queue_takes_nothing_more_and_gives_what_it_has() {
+    fn a_closed_queue_refuses_items_and_delivers_the_rest() {
         let queue = bounded(2);
         queue.push(1).unwrap();
         queue.close();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_refuses_without_waiting_and_a_close_wakes_who_waits() {
+    fn a_full_queue_refuses_at_once_and_a_close_wakes_the_waiting_thread() {
         let queue = bounded(1);
         queue.push(1).unwrap();
         assert_eq!(queue.try_push(2), Err(2));

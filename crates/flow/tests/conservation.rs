@@ -254,7 +254,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn what_goes_in_comes_out_or_is_dropped_for_a_reason(
+    fn every_packet_in_comes_out_or_is_dropped_for_a_reason(
         whats in whats(),
         batch in 1..70usize,
         capacity in 1..40usize,
@@ -351,7 +351,7 @@ fn an_edge_that_may_drop_counts_what_it_drops() {
 }
 
 #[test]
-fn a_run_that_is_stopped_drains_what_is_under_way() {
+fn a_stopped_run_drains_the_packets_in_flight() {
     let whats = [What::Reader { count: u64::MAX }, What::Filter { last_port: 3 }, What::Writer];
     for kind in EdgeKind::ALL {
         let graph = graph(&whats, 16, 8, &[kind], &[0]);
@@ -378,7 +378,7 @@ fn a_run_that_is_stopped_drains_what_is_under_way() {
 }
 
 #[test]
-fn parts_that_are_not_what_the_graph_says_are_faults_before_the_run() {
+fn parts_that_do_not_fit_their_stages_are_faults_before_the_run() {
     let whats = [What::Reader { count: 10 }, What::Filter { last_port: 3 }, What::Writer];
     let graph = graph(&whats, 16, 8, &[EdgeKind::Inline], &[0]);
     let reader = || Part::Reader(Box::new(Repeated::new(frames(), 10, Pool::new(64, PACKET_BYTES))));

@@ -132,7 +132,7 @@ fn line_of(rewriters: usize, kind: EdgeKind) -> Graph {
 }
 
 #[test]
-fn memory_follows_what_can_be_in_flight_and_not_the_square_of_the_stages() {
+fn memory_grows_with_the_packets_in_flight_and_not_with_the_square_of_the_stages() {
     const PACKET_BYTES: usize = 2048;
     for (rewriters, kind, most) in [
         (150, EdgeKind::Inline, 2 << 20),

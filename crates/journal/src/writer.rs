@@ -596,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_refuses_room_is_asked_again_when_a_second_is_over() {
+    fn a_full_disk_is_tried_again_after_one_second() {
         let folder = tempfile::tempdir().unwrap();
         let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
         append(&mut writer, 9, 0);
@@ -625,7 +625,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_failed_sync_leaves_in_doubt_is_counted_and_nothing_more_goes_into_the_segment() {
+    fn records_of_a_failed_sync_are_counted_and_the_segment_takes_no_more() {
         let folder = tempfile::tempdir().unwrap();
         let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
         append(&mut writer, 2, 0);
@@ -658,7 +658,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_thread_does_for_the_disk_is_counted_as_if_it_were_done_here() {
+    fn io_tasks_on_another_thread_are_counted_like_those_of_the_writer() {
         let folder = tempfile::tempdir().unwrap();
         let options = JournalOptions { keep_bytes: Some(2_048), ..SMALL };
         let (mut writer, _) = JournalWriter::open(folder.path(), options).unwrap();
@@ -793,7 +793,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_cannot_be_removed_costs_no_record_and_is_told() {
+    fn a_segment_that_cannot_be_removed_is_reported_and_no_record_is_lost() {
         let folder = tempfile::tempdir().unwrap();
         let options = JournalOptions { keep_bytes: Some(3_000), ..SMALL };
         let (mut writer, _) = JournalWriter::open(folder.path(), options).unwrap();

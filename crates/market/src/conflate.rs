@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_sides_quotes_the_last_stays_and_nothing_else_goes() {
+    fn of_several_quotes_of_a_side_only_the_last_stays() {
         let gap = Event::new(EventKind::Gap, Publisher::IEXG_TOPS, InstrumentId::ALL)
             .with_gap(Gap { first: 1, count: 1 });
         let order = Event::new(EventKind::Add, Publisher::XNAS_ITCH, InstrumentId(1));
@@ -121,7 +121,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_books_end_as_without(
+        fn conflated_events_give_the_same_final_books(
             steps in prop::collection::vec((0u8..10, 0u32..3, any::<bool>(), 1i64..20, 0u32..5), 0..200),
             cut in 0usize..200,
         ) {

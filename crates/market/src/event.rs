@@ -782,7 +782,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_comes_back_as_it_went_in() {
+    fn a_status_survives_a_round_trip() {
         for is_trading in [None, Some(false), Some(true)] {
             let status = Status {
                 action: StatusAction::Halt,
@@ -797,7 +797,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_comes_back_as_it_went_in() {
+    fn a_definition_survives_a_round_trip() {
         let definition = Definition {
             round_lot: 1,
             reference_price: Price::from_e9(5),
@@ -810,7 +810,7 @@ mod tests {
     }
 
     #[test]
-    fn a_symbol_of_any_length_comes_back_as_it_went_in() {
+    fn a_symbol_of_any_length_survives_a_round_trip() {
         for length in 1..=Symbol::MOST {
             let symbol = Symbol::from_bytes(b"SPX   260117C05000000".get(..length).unwrap()).unwrap();
             let mapping = blank(EventKind::Other).with_symbol(symbol);
@@ -820,7 +820,7 @@ mod tests {
     }
 
     #[test]
-    fn an_imbalance_comes_back_from_its_two_events_and_from_no_others() {
+    fn an_imbalance_is_read_from_its_two_events_and_from_no_others() {
         let imbalance = Imbalance {
             paired: 100,
             imbalance: 20,
@@ -850,7 +850,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_and_sessions_come_back_as_they_went_in() {
+    fn gaps_and_sessions_survive_a_round_trip() {
         let gap = Gap { first: 10, count: 3 };
         assert_eq!(blank(EventKind::Gap).with_gap(gap).gap(), Some(gap));
         for session in [Session::StartOfMessages, Session::StartOfMarketHours, Session::EndOfMessages] {
@@ -859,7 +859,7 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_is_clamped_to_what_dbn_can_hold_for_any_two_times() {
+    fn the_delay_is_clamped_to_the_range_of_dbn_for_any_two_times() {
         let delay = |from, to| {
             let mut event = blank(EventKind::Add);
             (event.ts_event, event.ts_recv) = (Nanos(from), Nanos(to));

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_writes_is_a_symbol_whole_or_not_at_all() {
+    fn a_typed_symbol_is_taken_whole_or_refused() {
         for text in
             ["A", "BRK.B", "A B", "ABCDEFGHIJKLMNOPQRSTU", "SPX   260117C05000000", "BRK.B 260117P00300500"]
         {

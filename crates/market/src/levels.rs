@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn the_depth_told_is_the_number_of_better_levels() {
+    fn the_returned_depth_is_the_number_of_better_levels() {
         let mut store = LevelStore::with_capacity(64);
         let mut asks = Ladder::default();
         assert_eq!(store.add(&mut asks, Side::Ask, price(10), 1), Ok(0));
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_an_error_and_changes_nothing() {
+    fn an_impossible_change_is_an_error_and_changes_nothing() {
         let mut store = LevelStore::with_capacity(64);
         let mut bids = Ladder::default();
         store.add(&mut bids, Side::Bid, price(10), u32::MAX).unwrap();

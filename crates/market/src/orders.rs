@@ -489,7 +489,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_holds_what_a_map_holds(operations in prop::collection::vec((0u64..64, 0u8..4, 1u32..9), 0..600)) {
+        fn it_holds_the_entries_of_a_map(operations in prop::collection::vec((0u64..64, 0u8..4, 1u32..9), 0..600)) {
             // A tiny table, so that runs of slots wrap around its end and it grows.
             let mut index = OrderIndex::with_capacity(8);
             let mut model = HashMap::new();

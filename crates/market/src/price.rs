@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn absence_costs_nothing_and_is_the_undefined_price() {
+    fn an_absent_price_takes_no_space_and_is_the_undefined_price() {
         assert_eq!(size_of::<Option<Price>>(), 8);
         assert_eq!(price_e9(None), UNDEFINED_PRICE);
         for units in [0, 1, -1, i64::MIN, i64::MAX - 1, 123_456_789] {

@@ -217,7 +217,7 @@ fn levels_of(book: BookRef<'_>, side: Side) -> Vec<Level> {
 
 proptest! {
     #[test]
-    fn books_hold_what_the_model_holds_and_say_truly_how_deep_they_changed(throws in throws(300)) {
+    fn books_equal_the_model_and_return_the_depth_of_each_change(throws in throws(300)) {
         let capacity = Capacity { instruments: 1, orders: 8, levels: 4 };
         let mut stage = BookStage::new(VENUES.map(|venue| (venue, capacity)));
         let mut models: [Model; 3] = Default::default();

@@ -567,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_alone_copies_before_a_change_and_who_is_alone_does_not() {
+    fn a_shared_buffer_is_copied_before_a_change_and_a_sole_one_is_not() {
         let mut pool = Pool::new(4, 100);
         let mut copies = Pool::new(4, 100);
         let mut packet = pool.packet(&[1; 60], description(60)).unwrap();

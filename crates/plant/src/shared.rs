@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_somebody_removes_is_made_again_and_one_that_is_replaced_is_told() {
+    fn a_removed_file_is_made_again_and_a_replaced_one_is_reported() {
         let path = std::env::temp_dir().join(format!("tapeworks-removed-{}", std::process::id()));
         let _not_there = std::fs::remove_file(&path);
         let mut shared = SharedMemory::create(&path).unwrap();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_published_is_two_cache_lines_without_holes() {
+    fn a_published_item_is_two_cache_lines_without_padding() {
         assert_eq!(size_of::<Published>(), 128);
         let event = Event::new(EventKind::Other, tapeworks_market::Publisher(1), InstrumentId(2));
         let symbol = Symbol::parse("TWAA");

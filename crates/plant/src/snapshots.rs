@@ -231,7 +231,7 @@ mod tests {
 
     /// A server that accepts and never finishes kept a thread and a connection for each attempt.
     #[test]
-    fn a_fetch_ends_with_its_attempt_whatever_the_server_does() {
+    fn a_fetch_ends_with_its_attempt_whether_or_not_the_server_answers() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let (address, timeout) = (listener.local_addr().ok(), Duration::from_millis(300));
         let server = Server { address, login: Default::default(), timeout };
@@ -267,7 +267,7 @@ mod tests {
 
     /// Ingest that has given an attempt up takes no more answers of it.
     #[test]
-    fn a_fetch_whose_answers_nobody_takes_ends_too() {
+    fn a_fetch_ends_even_if_its_answers_are_not_taken() {
         let (answers, _received) = sync_channel(0);
         let (newest, stop) = (AtomicU32::new(7), AtomicBool::new(false));
         let session = SessionId::MoldUdp64(*b"2511140000");

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_turn_has_a_hole_that_is_filled_and_a_gap() {
+    fn each_round_has_a_filled_gap_and_an_unfilled_one() {
         let mut warmer = Warmer::default();
         for turn in 1..=100 {
             warmer.go();

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_that_is_not_there_is_an_error_that_tells_the_others() {
+    fn a_missing_core_is_an_error_that_lists_the_others() {
         for core in [libc::CPU_SETSIZE as usize - 1, usize::MAX] {
             let error = std::thread::spawn(move || pin(core)).join().unwrap().unwrap_err();
             assert!(error.to_string().starts_with(&format!("core {core} is not among")), "{error}");
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn who_steps_back_does_so_alone() {
+    fn step_back_lowers_the_priority_of_this_thread_only() {
         // SAFETY: the call touches no memory of the program; 0 is the calling thread.
         let nice = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
         let before = nice();

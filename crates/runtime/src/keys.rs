@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_would_refuse_is_no_key_and_the_secret_is_not_shown() {
+    fn a_key_that_clients_would_refuse_is_an_error_and_the_secret_is_not_shown() {
         for bad in ["", "db-", "xx-TapeworksDemoKey0000000000000", "db-TapeworksDemoKey000000000000|"] {
             assert_eq!(Key::new("bad", bad), Err(KeyError { length: bad.len() }));
         }

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_told_of_once_a_minute_with_how_often_it_came() {
+    fn an_address_is_reported_once_a_minute_with_its_number_of_refusals() {
         let reported = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&reported);
         let on_refusal: OnRefusal = Arc::new(move |refused| log.lock().unwrap().push(refused.clone()));

@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bell_rings_for_its_news_and_for_what_concerns_all() {
+    fn a_wake_up_wakes_for_its_news_and_for_a_notice_to_all() {
         let [journal, reader] = [(); 2].map(|()| Arc::new(WakeUp::default()));
         let wake_ups = [(News::Published, Arc::clone(&journal)), (News::Done(0), Arc::clone(&reader))];
         let waiting = Waiting::with_wake_ups(Wait::Park, &wake_ups);

@@ -850,7 +850,7 @@ mod tests {
 
     #[test]
     #[cfg(feature = "questdb")]
-    fn what_goes_into_questdb_is_read() {
+    fn the_settings_of_questdb_are_read() {
         let questdb = Config::parse("p.toml", &(WHOLE.to_owned() + QUESTDB)).unwrap().questdb.unwrap();
         let login = QuestDbLogin::User { name: "me".to_owned(), password: "secret".to_owned() };
         let expected = QuestDbSetting {
@@ -890,13 +890,13 @@ mod tests {
 
     #[test]
     #[cfg(not(feature = "questdb"))]
-    fn what_goes_into_questdb_needs_the_feature() {
+    fn the_settings_of_questdb_need_the_feature() {
         let found = problems(&(WHOLE.to_owned() + QUESTDB));
         assert!(found.len() == 1 && found[0].contains("without the feature 'questdb'"), "{found:?}");
     }
 
     #[test]
-    fn times_have_a_unit_and_old_spellings_are_told_the_new_one() {
+    fn times_have_a_unit_and_the_error_of_an_old_spelling_names_the_new_one() {
         let faults_of = |lines: &str| -> Vec<String> {
             let text = WHOLE.replace("reorder_window = \"250us\"", lines);
             Config::parse("p.toml", &text).unwrap_err().iter().map(|fault| fault.problem.clone()).collect()

@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_before_a_restart_is_not_told_again() {
+    fn notices_from_before_a_restart_are_not_repeated() {
         let plant = Status { channels: vec![channel()], ..Status::default() };
         let mut report = Report { plant, ..Report::default() };
         report.plant.channels[0].counters.gaps = 3;
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn each_change_is_told_once() {
+    fn each_change_is_reported_once() {
         let mut monitor = Monitor::default();
         let plant = Status { channels: vec![channel()], ..Status::default() };
         let mut report = Report { plant, ..Report::default() };

@@ -281,7 +281,7 @@ fn without_a_token_only_names_of_this_machine_are_answered() {
 }
 
 #[test]
-fn where_there_is_a_token_it_opens_everything_and_nothing_opens_without() {
+fn a_configured_token_opens_every_page_and_nothing_opens_without_it() {
     let shown = Shown::with_token(Some(TOKEN));
     for path in ["/metrics", "/status.json", "/ready", "/live", "/page.js", "/nothing"] {
         let refused = shown.get(path);
@@ -356,7 +356,7 @@ fn parse(text: &str) -> BTreeMap<String, Vec<(String, f64)>> {
 }
 
 #[test]
-fn metrics_have_names_units_and_help_and_say_what_the_status_says() {
+fn metrics_have_names_units_and_help_and_equal_the_status() {
     let shown = Shown::new();
     let answer = shown.get("/metrics");
     assert_eq!(answer.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
@@ -412,7 +412,7 @@ fn metrics_have_names_units_and_help_and_say_what_the_status_says() {
 }
 
 #[test]
-fn what_is_not_configured_is_told_as_such() {
+fn parts_that_are_not_configured_are_shown_as_null() {
     let shown = Shown::with(None, None);
     let status = || shown.get("/status.json").json();
     assert_eq!(status()["checkpoints"]["every_ns"], Value::Null);
@@ -540,7 +540,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn the_page_s_socket_tells_what_is_new_and_refuses_strangers() {
+fn the_socket_of_the_page_sends_changes_and_refuses_foreign_origins() {
     let shown = Shown::new();
     let address = shown.address();
     block_on(async {
@@ -589,7 +589,7 @@ fn the_page_s_socket_tells_what_is_new_and_refuses_strangers() {
 }
 
 #[test]
-fn there_are_at_most_so_many_connections_and_the_others_are_counted() {
+fn connections_beyond_the_limit_are_refused_and_counted() {
     let shown = Shown::new();
     let idle: Vec<_> = (0..200).map(|_| TcpStream::connect(shown.address()).unwrap()).collect();
     let mut ended = 0;
@@ -618,7 +618,7 @@ fn there_are_at_most_so_many_connections_and_the_others_are_counted() {
 
 /// 140 connections that said nothing kept 24 of 30 probes from an answer.
 #[test]
-fn who_probes_and_scrapes_is_answered_while_others_hold_connections() {
+fn probes_and_scrapes_are_answered_while_others_hold_connections() {
     let shown = Shown::with_token(Some("a token of some length"));
     let address = shown.address();
     let is_over = Arc::new(AtomicBool::new(false));
@@ -655,7 +655,7 @@ fn who_probes_and_scrapes_is_answered_while_others_hold_connections() {
 }
 
 #[test]
-fn a_refused_upgrade_gives_its_place_back() {
+fn a_refused_upgrade_frees_its_slot() {
     let shown = Shown::new();
     let address = shown.address();
     let upgrade = format!(
@@ -719,7 +719,7 @@ fn tungstenite_client(
 }
 
 #[test]
-fn a_busy_port_is_told_by_name_before_anything_starts() {
+fn a_busy_port_is_named_before_anything_starts() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let error = match web::bind(&WebSetting { address, token: None, stream: false }) {

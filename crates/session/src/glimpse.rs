@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_does_not_run_and_a_stranger_are_rejected() {
+    fn a_wrong_session_and_a_wrong_login_are_rejected() {
         let mut server = SnapshotServer::new(None, 0);
         server.receive(&login(b"anyone", b"AA00000006"), 1);
         server.give(image(), 2);
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_nothing_for_too_long_is_sent_away() {
+    fn an_idle_client_is_logged_out() {
         let mut server = SnapshotServer::new(None, 0);
         server.tick(LOGIN_TIMEOUT_NS - 1);
         assert_eq!(server.over(), None);
@@ -404,7 +404,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn hostile_bytes_never_get_an_image_without_a_login(
+        fn hostile_bytes_without_a_login_get_no_snapshot(
             chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..20),
         ) {
             let mut server = SnapshotServer::new(None, 0);

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_answered_is_refused_with_the_reason() {
+    fn a_request_that_cannot_be_answered_is_refused_with_the_reason() {
         let mut store = Store::new(MOLD, 3_000);
         let mut answer = Vec::new();
         let mut ask = |store: &Store, request: &[u8]| store.answer(request, 0, &mut answer);

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_counted_and_what_is_too_old_is_refused() {
+    fn a_message_too_long_is_counted_and_a_request_too_old_is_refused() {
         let mut sequence = Sequence::new(*b"2511140000", 4_000);
         sequence.put(&[0; MAX_MESSAGE_BYTES + 1]);
         assert_eq!(sequence.too_long(), 1);

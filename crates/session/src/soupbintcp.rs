@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_and_other_sessions_are_rejected() {
+    fn wrong_logins_and_other_sessions_are_rejected() {
         let sequence = sequence(1);
         let wanted = Credentials { user: "me".to_owned(), password: "secret".to_owned() };
         let answer = |credentials: Option<Credentials>, login: &[u8]| {
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn who_falls_behind_what_is_kept_is_too_slow() {
+    fn a_client_behind_the_kept_messages_is_too_slow() {
         let mut sequence = Sequence::new(*b"2511140000", 100_000);
         let mut client = SoupClient::new(None, 0);
         client.receive(&login(b"anyone", b"          ", 0), &sequence, 1);
@@ -407,7 +407,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn hostile_bytes_never_get_a_message_without_a_login(
+        fn hostile_bytes_without_a_login_get_no_message(
             chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..20),
         ) {
             let sequence = sequence(10);

@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_what_the_decoder_reads_and_long_texts_are_cut() {
+    fn messages_are_readable_by_the_decoder_and_long_texts_are_cut() {
         let long = "ü".repeat(400);
         let mut bytes = Vec::new();
         head("TAPEWORKS.DEMO", Nanos(5), false, &mut bytes).unwrap();

@@ -50,7 +50,7 @@ fn told(record: &MboMsg) -> (u32, char, char, i64, u32, u64, u8) {
 }
 
 #[test]
-fn mbo_tells_every_order_and_trade_and_only_the_last_record_of_an_event_says_so() {
+fn mbo_has_every_order_and_trade_and_only_the_last_record_of_an_event_is_marked() {
     let (records, metadata, summary) = round_trip::<MboMsg>(Schema::Mbo);
     let expected = [
         (4, 'A', 'B', e9("10.00"), 300, 1, LAST),
@@ -91,7 +91,7 @@ fn mbo_tells_every_order_and_trade_and_only_the_last_record_of_an_event_says_so(
 }
 
 #[test]
-fn the_head_tells_the_time_range_and_the_symbols_that_occur() {
+fn the_header_has_the_time_range_and_the_symbols_that_occur() {
     let (records, metadata, _) = round_trip::<MboMsg>(Schema::Mbo);
     assert_eq!(metadata.start, START + 4_004_000);
     assert_eq!(metadata.end.unwrap().get(), START + 62 * SECOND + 1);
@@ -122,7 +122,7 @@ fn pair(bid: (&str, u32, u32), ask: (&str, u32, u32)) -> BidAskPair {
 const NOTHING: (&str, u32, u32) = ("", 0, 0);
 
 #[test]
-fn mbp_1_tells_a_trade_with_the_quote_it_met_and_a_change_with_the_quote_it_left() {
+fn mbp_1_has_a_trade_with_the_quote_before_it_and_a_change_with_the_quote_after_it() {
     let (records, _, summary) = round_trip::<Mbp1Msg>(Schema::Mbp1);
     let told: Vec<_> = records
         .iter()
@@ -171,7 +171,7 @@ fn mbp_1_tells_a_trade_with_the_quote_it_met_and_a_change_with_the_quote_it_left
 }
 
 #[test]
-fn mbp_10_tells_every_level_down_to_the_tenth() {
+fn mbp_10_has_every_level_down_to_the_tenth() {
     let mut events: Vec<Event> =
         (0..12).map(|n| add(n + 1, n + 1, Side::Bid, &format!("{}", 20 - n), 100 + n as u32)).collect();
     events.push(of_order(13, EventKind::Execute, 1, 100));
@@ -210,7 +210,7 @@ fn trades_are_those_that_count_in_volume() {
 }
 
 #[test]
-fn bbo_tells_each_interval_with_a_change_once_and_carries_the_last_trade_forward() {
+fn bbo_has_each_interval_with_a_change_once_and_carries_the_last_trade_forward() {
     let (records, _, _) = round_trip::<BboMsg>(Schema::Bbo1S);
     let told: Vec<_> = records
         .iter()
@@ -244,7 +244,7 @@ fn bbo_tells_each_interval_with_a_change_once_and_carries_the_last_trade_forward
 }
 
 #[test]
-fn cmbp_1_tells_every_change_of_the_nbbo_with_the_venue_of_each_side() {
+fn cmbp_1_has_every_change_of_the_nbbo_with_the_venue_of_each_side() {
     let (records, _, _) = round_trip::<Cmbp1Msg>(Schema::Cmbp1);
     let told: Vec<_> = records
         .iter()
@@ -280,7 +280,7 @@ fn cmbp_1_tells_every_change_of_the_nbbo_with_the_venue_of_each_side() {
 }
 
 #[test]
-fn tbbo_tells_the_trades_of_mbp_1_and_nothing_else() {
+fn tbbo_has_the_trades_of_mbp_1_and_nothing_else() {
     let (trades, _, summary) = round_trip::<Mbp1Msg>(Schema::Tbbo);
     let (all, _, _) = round_trip::<Mbp1Msg>(Schema::Mbp1);
     let expected: Vec<_> = all
@@ -294,7 +294,7 @@ fn tbbo_tells_the_trades_of_mbp_1_and_nothing_else() {
 }
 
 #[test]
-fn cbbo_tells_the_nbbo_at_the_end_of_each_interval_with_a_change_and_carries_the_last_trade_forward() {
+fn cbbo_has_the_nbbo_at_the_end_of_each_interval_with_a_change_and_carries_the_last_trade_forward() {
     for (schema, seconds, rtype) in [(Schema::Cbbo1S, 1, 0xC0), (Schema::Cbbo1M, 60, 0xC1)] {
         let (records, _, _) = round_trip::<CbboMsg>(schema);
         let (changes, _, _) = round_trip::<Cmbp1Msg>(Schema::Cmbp1);
@@ -325,7 +325,7 @@ fn cbbo_tells_the_nbbo_at_the_end_of_each_interval_with_a_change_and_carries_the
 }
 
 #[test]
-fn a_gap_marks_what_comes_after_it() {
+fn a_gap_marks_the_records_after_it() {
     let events = [
         add(1, 1, Side::Bid, "10", 100),
         event(2, EventKind::Gap, XNAS, tapeworks_market::InstrumentId::ALL),
@@ -339,7 +339,7 @@ fn a_gap_marks_what_comes_after_it() {
 }
 
 #[test]
-fn status_imbalance_and_definition_say_what_the_venue_said() {
+fn status_imbalance_and_definition_have_the_values_of_the_venue() {
     let (records, _, _) = round_trip::<StatusMsg>(Schema::Status);
     let [status] = &records[..] else { panic!("{records:?}") };
     assert_eq!((status.action, status.reason, status.trading_event), (7, 0, 0));

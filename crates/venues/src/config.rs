@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn an_error_names_its_place_in_the_file() {
         assert_eq!(problems(""), ["v.toml: there are no venues; each is a [[venue]] with name and kind"]);
         let venue = "[[venue]]\nname = \"a\"\nkind = \"psx\"\n";
         for (text, expected) in [

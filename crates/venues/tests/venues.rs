@@ -127,7 +127,7 @@ fn ask(
 }
 
 #[test]
-fn lines_carry_what_the_report_says_and_retransmission_fills_every_gap() {
+fn lines_carry_the_reported_messages_and_retransmission_fills_every_gap() {
     let faults = |lost| LineFaults {
         lost_per_million: lost,
         duplicated_per_million: 10_000,
@@ -319,7 +319,7 @@ fn packet_of(session: SessionId, number: u64, message: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn who_joins_in_mid_run_by_a_snapshot_has_the_books_of_who_saw_everything() {
+fn a_receiver_that_joins_by_a_snapshot_has_the_books_of_one_that_saw_everything() {
     let kinds = [VenueKind::Bx, VenueKind::IexDeep, VenueKind::Memx];
     let mut lines: Vec<Line> =
         [[239, 192, 78, 1], [239, 192, 78, 2], [239, 192, 78, 3]].map(Line::join).into();
@@ -390,7 +390,7 @@ impl Outlet for LineA {
 }
 
 #[test]
-fn a_restart_leaves_the_books_as_they_would_be_without_it() {
+fn books_after_a_restart_equal_those_without_it() {
     let start = 1_763_130_600_000_000_000;
     for kind in [VenueKind::Psx, VenueKind::IexDeep, VenueKind::IexTops, VenueKind::Memx] {
         let books = |restart_after: Vec<u64>| {
@@ -472,7 +472,7 @@ fn hostile_clients_harm_nobody_and_are_counted() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_named() {
+fn a_port_in_use_is_named() {
     let taken = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let mut venue = Venue::new("Nasdaq", VenueKind::Nasdaq, VenueKind::Nasdaq.groups().to_vec());
     venue.snapshot = Some(taken.local_addr().unwrap());

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_is_kept_to() {
+    fn the_count_of_blocks_is_enforced() {
         let bytes = [0, 1, b'a', 0, 1, b'b'];
         let mut one = Blocks::counted(&bytes, 1, BigEndian);
         assert_eq!(one.by_ref().count(), 1);

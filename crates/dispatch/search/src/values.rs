@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_is_named() {
+    fn a_word_that_is_no_value_is_named() {
         for word in ["AE", "0x", "0xG", "12a", "-A", "--1", "1.5", "0b2", "é"] {
             assert_eq!(parse(word), Err(ValueError::NotAValue(word.to_owned())));
         }
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_faulty_line_is_told_with_its_place() {
+    fn an_error_names_the_faulty_line() {
         let error = Listing::parse("1\n\n  two # no\n").unwrap_err();
         assert_eq!(error.to_string(), "3:3: \"two\" is no value; write 68, 0x44, 0b1000100, 'D' or \"AE\"");
         let listing = Listing::parse("1\n# one\n0x1\n").unwrap();

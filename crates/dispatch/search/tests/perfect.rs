@@ -188,7 +188,7 @@ fn faulty_sets_are_named_by_value_and_place() {
 }
 
 #[test]
-fn a_wider_type_than_needed_is_taken_where_asked_for() {
+fn a_wider_type_than_needed_is_used_on_request() {
     let hash = find_in(&[1, 2, 9], Some(Width::U64)).unwrap();
     assert_eq!(hash.width(), Width::U64);
     assert_perfect(&hash, &[1, 2, 9], [(1 << 40) | 1, u64::MAX]);

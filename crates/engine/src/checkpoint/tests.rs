@@ -32,7 +32,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_restored_goes_on_as_if_nothing_had_been(
+    fn a_restored_engine_continues_like_one_that_never_stopped(
         at in any::<prop::sample::Index>(),
         // Packets that are lost, so that something waits, and books are stale.
         lost in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
@@ -168,7 +168,7 @@ fn the_files_of_a_journal_without_its_beginning_are_the_end_of_the_days() {
 }
 
 #[test]
-fn a_checkpoint_that_cannot_be_used_is_told_and_the_one_before_it_is() {
+fn an_unusable_checkpoint_is_reported_and_the_previous_one_is_used() {
     let packets = session();
     let (mut engine, mut market) = (Engine::new(&options()), stage());
     let folder = tempdir().unwrap();
@@ -250,7 +250,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_plant_starts_whatever_is_damaged_and_loses_nothing_behind_its_newest_sound_state(
+    fn a_plant_starts_from_damaged_files_and_loses_nothing_behind_its_newest_sound_checkpoint(
         segment_bytes in prop::sample::select(vec![4_096u64, 1 << 20]),
         damage in prop::collection::vec(
             (any::<prop::sample::Index>(), any::<prop::sample::Index>(), 1usize..3_000, any::<u8>()),

@@ -81,7 +81,7 @@ fn a_journal_becomes_the_files_of_each_venue_and_of_the_nbbo() {
 }
 
 #[test]
-fn a_day_is_there_whole_or_not_at_all() {
+fn a_day_folder_is_complete_or_absent() {
     let (journal, out) = (tempdir().unwrap(), tempdir().unwrap());
     keep(journal.path());
     let mut wanted = options(out.path());

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_overtaken_before_a_line_was_followed_is_not_repeated() {
+    fn messages_overtaken_before_a_line_was_followed_are_not_repeated() {
         let mut follower = LineFollower::default();
         let session = SessionId::MoldUdp64(*b"0123456789");
         let steps = [

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_is_told_with_its_place() {
+    fn an_expression_error_names_its_offset() {
         for (text, offset, expected) in [
             ("", 0, "missing"),
             ("udp port http", 9, "not a port"),

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn each_predicate_holds_for_what_it_says() {
+    fn each_predicate_matches_its_packets() {
         let packet = packet();
         let source = Side::Source;
         let sender = [2, 0, 0, 0, 0, 1];
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_with_slips_are_refused_with_what_would_be_right() {
+    fn wrong_ranges_are_refused_with_the_expected_form() {
         for (text, expected) in [
             ("10.0.0.1/8", "bits behind its first 8"),
             ("10.0.0.0/33", "at most 32 bits"),

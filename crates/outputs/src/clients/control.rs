@@ -703,7 +703,7 @@ mod tests {
     }
 
     #[test]
-    fn an_options_symbol_is_asked_for_whole() {
+    fn an_options_symbol_is_requested_whole() {
         let options = ["SPX   260117C05000000", "BRK.B 260117P00300500"];
         let line = format!("schema=mbo|symbols={}\n", options.join(","));
         let requests = receive(&mut admitted(), &line).unwrap();

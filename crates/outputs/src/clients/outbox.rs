@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_ends_with_a_whole_chunk_and_the_last_word() {
+    fn a_cut_outbox_ends_with_a_whole_chunk_and_the_last_message() {
         for is_compressed in [false, true] {
             let mut outbox = Outbox::new();
             if is_compressed {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_in_between_comes_behind_the_chunk_that_is_being_sent() {
+    fn a_message_in_between_comes_behind_the_chunk_in_transmission() {
         let mut outbox = Outbox::new();
         outbox.put_next(b"0");
         for chunk in [b"aaaa", b"bbbb", b"cccc"] {

@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_handed_on_once_however_often_it_comes() {
+    fn a_repeated_record_is_passed_on_once() {
         let mut message = vec![0u8; size_of::<dbn::TradeMsg>()];
         message[0] = (message.len() / 4) as u8;
         let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, ArbiterOptions::default());

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_says_is_one_line() {
+    fn a_server_error_is_shown_in_one_line() {
         assert_eq!(one_line("a\nb\tc"), "a b c");
         let long = one_line(&"é".repeat(400));
         assert!(long.chars().count() == 303 && long.ends_with("é..."));

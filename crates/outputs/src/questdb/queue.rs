@@ -436,7 +436,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_lost_unless_a_journal_has_it() {
+    fn rows_without_room_are_lost_unless_a_journal_has_them() {
         let room = bytes_of(&batch(0..3));
         for has_journal in [false, true] {
             let queue = Queue::new(room, has_journal);
@@ -461,7 +461,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_sent_again_comes_behind_and_only_as_much_of_it_as_is_wanted() {
+    fn resent_rows_come_last_and_only_the_wanted_number_of_them() {
         let queue = Queue::new(1 << 20, true);
         assert!(queue.put_again(Schema::Status, batch(0..9), &(4..7)));
         assert!(queue.put_again(Schema::Status, batch(9..12), &(4..7)));
@@ -487,7 +487,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn at_the_end_what_waits_is_sent_until_the_time_is_over() {
+    fn at_the_end_waiting_rows_are_sent_until_the_time_is_over() {
         let queue = Queue::new(1 << 20, false);
         queue.put(Schema::Status, batch(0..1), 0);
         queue.put(Schema::Status, batch(1..2), 0);

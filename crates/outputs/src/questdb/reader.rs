@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_sent_again_and_only_the_rest_is_counted_as_unreadable() {
+    fn rows_that_the_history_has_are_sent_again_and_the_rest_counts_as_unreadable() {
         for (first, wanted, expected, unreadable) in
             [(40, 0..80, 40..80, 40), (40, 50..80, 50..80, 0), (40, 0..30, 30..30, 30)]
         {

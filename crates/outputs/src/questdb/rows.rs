@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_row_leaves_nothing_behind() {
+    fn a_record_that_makes_no_row_leaves_no_bytes_behind() {
         let mut buffer = Buffer::new(ProtocolVersion::V2);
         let table = TableName::new("t").unwrap();
         let trade = TradeMsg::default();

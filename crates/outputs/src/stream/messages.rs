@@ -508,7 +508,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn both_encodings_say_the_same(event in any::<u64>(), kind in kinds()) {
+        fn both_encodings_have_the_same_content(event in any::<u64>(), kind in kinds()) {
             let record = Record { event, kind };
             prop_assert_eq!(&from_json(&record.to_json()), &record);
             prop_assert_eq!(&Record::decode(record.encode_to_vec().as_slice()).unwrap(), &record);

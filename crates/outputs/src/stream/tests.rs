@@ -38,7 +38,7 @@ fn read(messages: &mut Receiver<Message>) -> Option<Record> {
 }
 
 #[test]
-fn a_client_that_falls_behind_gets_the_last_of_each_instrument_and_the_counts_of_what_it_missed() {
+fn a_client_that_falls_behind_gets_the_last_quote_of_each_instrument_and_the_number_missed() {
     let counters = StreamCounters::default();
     let (mut subscriber, mut messages) = subscriber(4);
     let offer = |subscriber: &mut Subscriber, instrument, record: Record| {
@@ -87,7 +87,7 @@ fn a_client_that_falls_behind_gets_the_last_of_each_instrument_and_the_counts_of
 }
 
 #[test]
-fn a_client_gets_only_what_it_subscribed_to() {
+fn a_client_gets_only_the_records_of_its_subscriptions() {
     let counters = StreamCounters::default();
     let (queue, mut messages) = mpsc::channel(9);
     let (one, other) = (Symbol::from_bytes(b"ONE").unwrap(), Symbol::from_bytes(b"OTHER").unwrap());

@@ -170,7 +170,7 @@ fn tags_that_the_kernel_took_off_are_put_back() {
 }
 
 #[test]
-fn what_the_ring_could_not_keep_is_counted_and_it_goes_on_behind() {
+fn frames_without_room_in_the_ring_are_counted_and_later_ones_received() {
     with_veth(|| {
         let small = PacketOptions { block_bytes: 4096, blocks: 2, ..PacketOptions::new("out") };
         let mut receiver = PacketReceiver::open(&small).unwrap();
@@ -225,7 +225,7 @@ fn fitting_and_too_long(
 }
 
 #[test]
-fn without_a_buffer_frames_wait_in_the_ring_and_long_ones_are_told() {
+fn without_a_buffer_frames_wait_in_the_ring_and_long_ones_are_reported() {
     with_veth(|| {
         let mut receiver = PacketReceiver::open(&PacketOptions::new("out")).unwrap();
         let (mut sender, _) = Sender::interface("in").unwrap();
@@ -238,7 +238,7 @@ fn without_a_buffer_frames_wait_in_the_ring_and_long_ones_are_told() {
 }
 
 #[test]
-fn what_an_interface_does_not_take_is_told_by_reason() {
+fn frames_that_an_interface_refuses_are_reported_by_reason() {
     with_veth(|| {
         let (mut sender, _) = Sender::interface("in").unwrap();
         let fine = frames(1).remove(0);
@@ -259,7 +259,7 @@ fn what_an_interface_does_not_take_is_told_by_reason() {
 }
 
 #[test]
-fn an_interface_that_goes_is_told_and_what_came_before_is_there() {
+fn a_vanished_interface_is_reported_behind_the_frames_that_came_before() {
     with_veth(|| {
         for (arguments, expected) in [
             (["link", "set", "out", "down"], "interface out is down"),
@@ -308,7 +308,7 @@ fn the_checksums_of_this_machines_packets_are_completed() {
 }
 
 #[test]
-fn interfaces_that_are_not_there_or_not_for_everybody_are_told() {
+fn a_missing_or_forbidden_interface_is_an_error() {
     assert!(names().contains(&"lo".to_owned()) && exists("lo"));
     let open_error = |name: &str| PacketReceiver::open(&PacketOptions::new(name)).unwrap_err().to_string();
     let missing = open_error("nowhere0");
@@ -344,7 +344,7 @@ fn a_ring_of_an_impossible_size_is_an_error() {
 }
 
 #[test]
-fn payloads_are_sent_in_batches_and_those_that_udp_cannot_hold_are_told() {
+fn payloads_are_sent_in_batches_and_those_too_long_for_udp_are_reported() {
     let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
     receiver.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut sender = Sender::udp(receiver.local_addr().unwrap(), None).unwrap();
@@ -411,7 +411,7 @@ mod xdp {
     }
 
     #[test]
-    fn what_finds_no_place_is_counted_and_it_goes_on_behind() {
+    fn frames_without_a_free_chunk_are_counted_and_later_ones_received() {
         with_veth(|| {
             for mode in [XdpMode::Skb, XdpMode::Native] {
                 let options = XdpOptions { mode, frames: 64, ..XdpOptions::new("out") };
@@ -435,7 +435,7 @@ mod xdp {
     }
 
     #[test]
-    fn long_frames_are_told_and_without_a_buffer_they_wait() {
+    fn long_frames_are_reported_and_without_a_buffer_they_wait() {
         with_veth(|| {
             let mut receiver = XdpReceiver::open(&XdpOptions::new("out")).unwrap();
             let (mut sender, _) = Sender::interface("in").unwrap();
@@ -448,7 +448,7 @@ mod xdp {
     }
 
     #[test]
-    fn what_cannot_be_opened_and_what_goes_is_told() {
+    fn a_queue_that_cannot_be_opened_and_an_interface_that_vanishes_are_errors() {
         with_veth(|| {
             let open_error = |options: &XdpOptions| XdpReceiver::open(options).unwrap_err().to_string();
             assert!(open_error(&XdpOptions::new("nowhere0")).starts_with("there is no interface 'nowhere0'"));

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_longer_than_a_buffer_is_told_and_payloads_may_stay_bare() {
+    fn a_datagram_longer_than_a_buffer_is_reported_and_payloads_may_stay_bare() {
         let mut receiver = UdpReceiver::open(options("[::1]:0", false), PAYLOAD)
             .or_else(|_| UdpReceiver::open(options("127.0.0.1:0", false), PAYLOAD))
             .unwrap();
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_could_not_keep_is_counted() {
+    fn datagrams_that_the_kernel_dropped_are_counted() {
         let mut few = options("127.0.0.1:0", true);
         few.receive_buffer_bytes = Some(1);
         let mut receiver = UdpReceiver::open(few, PAYLOAD).unwrap();
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_listened_to_is_an_error() {
+    fn an_address_that_cannot_be_bound_is_an_error() {
         assert!(UdpReceiver::open(options("192.0.2.1:0", true), PAYLOAD).is_err(), "not an address of ours");
     }
 }

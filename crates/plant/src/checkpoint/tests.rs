@@ -49,17 +49,17 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_plant_starts_from_its_snapshot_and_has_the_day_all_the_same() {
+fn a_plant_starts_from_its_checkpoint_and_has_the_whole_day() {
     day([Topology::Inline; 3]);
 }
 
 #[test]
-fn a_pipeline_starts_from_its_snapshot_and_has_the_day_all_the_same() {
+fn a_pipeline_starts_from_its_checkpoint_and_has_the_whole_day() {
     day([Topology::Pipeline; 3]);
 }
 
 #[test]
-fn a_plant_starts_from_a_snapshot_of_another_topology() {
+fn a_plant_starts_from_a_checkpoint_of_another_topology() {
     day([Topology::Pipeline, Topology::Inline, Topology::Pipeline]);
 }
 
@@ -149,7 +149,7 @@ fn reached(options: &PlantOptions) -> u64 {
 }
 
 #[test]
-fn a_plant_whose_journal_loses_inputs_takes_its_state_so_that_readers_and_the_next_start_agree() {
+fn a_plant_whose_journal_loses_inputs_takes_a_checkpoint_so_that_readers_and_the_next_start_agree() {
     for every in [None, Some(Duration::from_millis(100))] {
         let (folder, away) = (tempdir().unwrap(), tempdir().unwrap());
         let mut options = plant();

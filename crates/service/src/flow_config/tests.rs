@@ -107,7 +107,7 @@ fn a_packet_reader_is_read_with_all_its_keys() {
 }
 
 #[test]
-fn edges_take_what_the_flow_says_unless_they_say_otherwise() {
+fn edges_take_the_defaults_of_the_flow_unless_they_have_their_own() {
     let text = format!(
         "[flow]\nbatch = 8\npacket_bytes = 512\nkind = \"spsc\"\ncapacity = 16\nwait = \"park\"\nwhen_full = \"drop\"\n{READER}{END}\
          [[stage]]\nname = \"f\"\ntype = \"filter\"\nexpression = \"udp\"\n\
@@ -130,7 +130,7 @@ fn edges_take_what_the_flow_says_unless_they_say_otherwise() {
 }
 
 #[test]
-fn every_slip_is_told_with_line_column_and_what_would_be_right() {
+fn every_error_names_line_column_and_the_expected_value() {
     let rewriter = "type = \"rewriter\"\n";
     let filter = "type = \"filter\"\n";
     for (stage, expected) in [
@@ -177,7 +177,7 @@ fn every_slip_is_told_with_line_column_and_what_would_be_right() {
 }
 
 #[test]
-fn slips_of_readers_writers_and_edges_are_told_too() {
+fn errors_of_readers_writers_and_edges_are_reported_too() {
     let flow = |more: &str| format!("{READER}{END}{more}");
     let edge = "[[edge]]\nfrom = \"in\"\nto = \"end\"\n";
     for (text, expected) in [
@@ -280,7 +280,7 @@ fn buffers_that_would_not_fit_are_refused() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_told() {
+fn an_unreadable_file_is_reported() {
     let found = load(Path::new("nowhere.toml")).unwrap_err();
     assert_eq!(found[0].to_string(), "nowhere.toml: no such file");
 }

@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_a_token_it_must_be_shown() {
+    fn a_configured_token_is_required() {
         let access = Access::new("0.0.0.0:80".parse().unwrap(), Some("secret"));
         let cookie = access.log_in().unwrap();
         let other = access.log_in().unwrap();
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn who_guesses_waits_longer_and_longer_and_others_do_not() {
+    fn an_address_that_guesses_tokens_waits_longer_each_time_and_others_do_not() {
         let access = Access::new("0.0.0.0:80".parse().unwrap(), Some("secret"));
         let began = Instant::now();
         let (mut now, mut waits) = (began, Vec::new());
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_logins_and_guessers_are_remembered() {
+    fn the_number_of_remembered_logins_and_guessers_is_limited() {
         let access = Access::new("0.0.0.0:80".parse().unwrap(), Some("secret"));
         let now = Instant::now();
         for number in 0..2 * MOST_GUESSERS as u32 {

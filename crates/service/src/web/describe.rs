@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn symbols_that_begin_with_what_is_searched_come_first() {
+    fn symbols_that_begin_with_the_search_text_come_first() {
         let tick = tick();
         let found = |search: &str, most| {
             let list = tick.list(search, most);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn locked_crossed_and_doubtful_markets_are_told_with_the_venues_of_each_side() {
+    fn locked_crossed_and_stale_markets_are_shown_with_the_venues_of_each_side() {
         let tick = tick();
         let rows = tick.list("", 9)["rows"].clone();
         let states: Vec<_> = (0..3).map(|at| rows[at]["state"].as_str().unwrap().to_owned()).collect();
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_book_has_exact_prices_and_its_doubts() {
+    fn a_book_is_shown_with_exact_prices_and_its_staleness() {
         let tick = tick();
         let book = tick.book(Symbol::from_bytes(b"ABC").unwrap());
         assert_eq!(book["books"][0]["bids"], json!([["1.000000001", 7, 2]]));

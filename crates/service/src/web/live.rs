@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_page_says_is_read() {
+    fn a_request_of_the_page_is_parsed() {
         let shows = Shows::read(r#"{"symbol":"AAPL","search":" aa ","most":9000}"#).unwrap();
         assert_eq!(shows.symbol, Some(Symbol::from_bytes(b"AAPL").unwrap()));
         assert_eq!((shows.search.as_str(), shows.most), ("AA", MOST_ROWS));
@@ -190,7 +190,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_a_page_says_breaks_it(text in ".{0,200}", symbol in ".{0,20}", search in ".{0,20}") {
+        fn no_request_of_a_page_breaks_it(text in ".{0,200}", symbol in ".{0,20}", search in ".{0,20}") {
             let _any = Shows::read(&text);
             let said = serde_json::json!({ "symbol": symbol, "search": search }).to_string();
             if let Some(shows) = Shows::read(&said) {

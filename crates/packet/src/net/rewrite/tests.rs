@@ -433,7 +433,7 @@ fn icmp_over_ipv6_has_the_addresses_in_its_checksum() {
 }
 
 #[test]
-fn what_a_packet_has_no_place_for_is_told() {
+fn a_change_that_a_packet_has_no_field_for_is_reported() {
     let mut arp = vec![0; 42];
     arp[12..14].copy_from_slice(&[8, 6]);
     let layout = Layout::of(LinkType::ETHERNET, &arp);
