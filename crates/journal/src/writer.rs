@@ -70,9 +70,9 @@ pub struct JournalWriter {
     needed_from: u64,
     /// The disk has the records before this one, or they are counted as unconfirmed.
     synced: u64,
-    in_doubt: u64,
+    unconfirmed: u64,
     /// Unconfirmed records before this one are counted already.
-    doubted: u64,
+    counted_to: u64,
     /// A sync of the segment failed: nothing more goes into it.
     is_over: bool,
     refused: Option<Refused>,
@@ -148,8 +148,8 @@ impl JournalWriter {
             removed_segments: 0,
             needed_from: u64::MAX,
             synced: 0,
-            in_doubt: 0,
-            doubted: 0,
+            unconfirmed: 0,
+            counted_to: 0,
             is_over: false,
             refused: None,
             trouble: None,
@@ -267,10 +267,10 @@ impl JournalWriter {
         self.removed_segments
     }
 
-    /// Records that were written, but of which the disk failed to say that it has them: if the machine dies, they may be missing.
+    /// Records that were written and that the disk failed to sync: after a machine crash they may be missing.
     #[must_use]
-    pub const fn in_doubt(&self) -> u64 {
-        self.in_doubt
+    pub const fn unconfirmed(&self) -> u64 {
+        self.unconfirmed
     }
 
     /// Segments that were too many and could not be removed.
@@ -391,7 +391,7 @@ impl JournalWriter {
     ///
     /// # Errors
     /// A disk that fails. When it fails to sync, what it has of the records since the last sync is not known, and no later sync
-    /// tells: they are counted ([`JournalWriter::in_doubt`]), and the next record begins a segment.
+    /// tells: they are counted ([`JournalWriter::unconfirmed`]), and the next record begins a segment.
     pub fn sync(&mut self) -> Result<(), JournalError> {
         match self.begin_sync()? {
             Some(io_task) => self.finish(io_task.run()),
@@ -459,8 +459,8 @@ impl JournalWriter {
                 self.synced = self.synced.max(records.end);
                 let is_current = self.segment.as_ref().is_some_and(|(current, _)| *current == path);
                 if result.is_err() {
-                    self.in_doubt += records.end.saturating_sub(records.start.max(self.doubted));
-                    self.doubted = self.doubted.max(records.end);
+                    self.unconfirmed += records.end.saturating_sub(records.start.max(self.counted_to));
+                    self.counted_to = self.counted_to.max(records.end);
                     self.is_over |= is_current;
                 } else if is_current && folder.is_some() {
                     self.is_name_unsynced = false;
@@ -636,10 +636,10 @@ mod tests {
         assert!(matches!(error, JournalError::Io { what: "cannot be synced", .. }), "{error}");
         writer.sync_file = File::sync_all;
         writer.sync().unwrap();
-        assert_eq!(writer.in_doubt(), 3, "a later sync says nothing of them");
+        assert_eq!(writer.unconfirmed(), 3, "a later sync says nothing of them");
         assert_eq!(writer.append(&record(1)).unwrap(), 5);
         writer.sync().unwrap();
-        assert_eq!((writer.in_doubt(), writer.lost()), (3, 0));
+        assert_eq!((writer.unconfirmed(), writer.lost()), (3, 0));
         assert!(segment_path(folder.path(), 5).exists());
         // One that fails when a segment is full costs no record either, and is reported.
         append(&mut writer, 8, 1);
@@ -651,7 +651,7 @@ mod tests {
         assert!(writer.take_trouble().is_none());
         assert_eq!(writer.append(&record(1)).unwrap(), 14);
         assert!(writer.take_trouble().unwrap().to_string().contains("cannot be synced"));
-        assert_eq!((writer.in_doubt(), writer.lost()), (3 + 8, 0));
+        assert_eq!((writer.unconfirmed(), writer.lost()), (3 + 8, 0));
         drop(writer);
         assert_eq!(found(folder.path()), ((0..15).collect(), 0));
         assert_eq!(verify(folder.path(), || true).unwrap().damage, []);
@@ -677,15 +677,15 @@ mod tests {
         append(&mut writer, 5, 0);
         assert!(segment_path(folder.path(), 9).exists());
         writer.finish(io_task.run()).unwrap_err();
-        assert_eq!((writer.in_doubt(), writer.is_over), (2, false), "the segment is another's by now");
+        assert_eq!((writer.unconfirmed(), writer.is_over), (2, false), "the segment is another's by now");
         // The same records are unconfirmed by two syncs, each of which failed.
         writer.sync_file = refuse;
         let io_task = writer.begin_sync().unwrap().unwrap();
         append(&mut writer, 2, 0);
         writer.sync().unwrap_err();
-        assert_eq!((writer.in_doubt(), writer.is_over), (2 + 3, true));
+        assert_eq!((writer.unconfirmed(), writer.is_over), (2 + 3, true));
         writer.finish(io_task.run()).unwrap_err();
-        assert_eq!(writer.in_doubt(), 2 + 3);
+        assert_eq!(writer.unconfirmed(), 2 + 3);
         writer.sync_file = File::sync_all;
         append(&mut writer, 30, 0);
         // Nothing is removed but by the task, once for each segment at most.
@@ -723,7 +723,7 @@ mod tests {
         writer.sync_file = refuse;
         append(&mut writer, 1, 0);
         writer.sync().unwrap_err();
-        assert_eq!((writer.in_doubt(), writer.is_over), (1, true));
+        assert_eq!((writer.unconfirmed(), writer.is_over), (1, true));
         // Not made ahead in time: it is made when it is needed, and synced. Only one task makes the file.
         writer.sync_file = File::sync_all;
         let making = writer.begin_next_segment().unwrap();
@@ -738,7 +738,7 @@ mod tests {
         writer.finish(made).unwrap();
         append(&mut writer, 12, 0);
         writer.sync().unwrap();
-        assert_eq!((writer.in_doubt(), writer.next_number()), (1, 35));
+        assert_eq!((writer.unconfirmed(), writer.next_number()), (1, 35));
         drop(writer);
         assert!(!next_path.exists());
         assert_eq!(verify(folder.path(), || true).unwrap().damage, []);
@@ -773,7 +773,7 @@ mod tests {
         append(&mut writer, 9, 0);
         assert_eq!(segment_starts(folder.path()).unwrap(), [0, 9, 18, 27]);
         assert_eq!(found(folder.path()), ((0..27).collect(), 0));
-        assert_eq!((writer.lost(), writer.in_doubt()), (0, 0));
+        assert_eq!((writer.lost(), writer.unconfirmed()), (0, 0));
     }
 
     #[test]

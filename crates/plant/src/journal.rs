@@ -219,7 +219,7 @@ impl JournalThread {
             let mut state = None;
             let Self { inputs, writer, coordinator, .. } = &mut self;
             writer.need_from(coordinator.needed_from());
-            let (losses, in_doubt) = (writer.losses(), writer.in_doubt());
+            let (losses, unconfirmed) = (writer.losses(), writer.unconfirmed());
             while left > 0 {
                 let taken = inputs.pop_batch(left.min(MOST_AT_ONCE), |queued| {
                     let owned = match queued {
@@ -263,7 +263,7 @@ impl JournalThread {
                 }
             }
             if let Some(error) = self.writer.take_trouble() {
-                if self.writer.in_doubt() > in_doubt {
+                if self.writer.unconfirmed() > unconfirmed {
                     failure.get_or_insert(error);
                 } else {
                     // It costs room, and no record.
@@ -363,7 +363,7 @@ impl JournalThread {
             next: self.writer.next_number(),
             written_bytes: self.writer.written_bytes(),
             lost: self.writer.lost(),
-            in_doubt: self.writer.in_doubt(),
+            unconfirmed: self.writer.unconfirmed(),
             failed_removals: self.writer.failed_removals(),
             removed_segments: self.writer.removed_segments(),
             damaged: self.opened.damaged,

@@ -172,8 +172,8 @@ pub struct JournalStatus {
     pub written_bytes: u64,
     /// Inputs that could not be written.
     pub lost: u64,
-    /// Records that were written and that the disk failed to sync: if the machine dies, they may be missing.
-    pub in_doubt: u64,
+    /// Records that were written and that the disk failed to sync: after a machine crash they may be missing.
+    pub unconfirmed: u64,
     /// Segments that are too many and could not be removed.
     pub failed_removals: u64,
     /// Segments removed because there were too many.

@@ -317,7 +317,7 @@ pub fn status(report: &Report) -> Value {
             "records": journal.next,
             "written_bytes": journal.written_bytes,
             "lost": journal.lost,
-            "in_doubt": journal.in_doubt,
+            "unconfirmed": journal.unconfirmed,
             "failed_removals": journal.failed_removals,
             "removed_segments": journal.removed_segments,
             "damaged": journal.damaged,

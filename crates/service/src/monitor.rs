@@ -71,9 +71,9 @@ impl Monitor {
             let was = if is_first { status.at_start.get(at).map(as_begun) } else { None };
             compare(was.as_ref().or(before.channels.get(at)), channel, &mut say);
         }
-        let in_doubt = |status: &Status| status.journal.as_ref().map_or(0, |journal| journal.in_doubt);
-        if in_doubt(status) > in_doubt(&before) {
-            let text = format!("the disk failed to sync {} records", in_doubt(status) - in_doubt(&before));
+        let unconfirmed = |status: &Status| status.journal.as_ref().map_or(0, |journal| journal.unconfirmed);
+        if unconfirmed(status) > unconfirmed(&before) {
+            let text = format!("the disk failed to sync {} records", unconfirmed(status) - unconfirmed(&before));
             notices.push(Notice { severity: Severity::Error, subject: "journal".to_owned(), text });
         }
         if let Some(now) = &status.journal {

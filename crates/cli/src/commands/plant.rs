@@ -284,7 +284,7 @@ pub(crate) fn show(Report { plant: status, questdb, .. }: &Report) -> String {
             counted(journal.next, "record", "records"),
             thousands(journal.written_bytes),
             thousands(journal.lost),
-            thousands(journal.in_doubt),
+            thousands(journal.unconfirmed),
             thousands(journal.damaged),
         );
     }

@@ -140,7 +140,7 @@ fn show(now: &Value, before: Option<&Value>, address: SocketAddr) -> String {
             thousands(journal.get("records").map_or(0, number)),
             bytes(journal.get("written_bytes").map_or(0, number)),
             count("lost"),
-            count("in_doubt"),
+            count("unconfirmed"),
         );
     }
     out.push_str(&outputs(now, before));

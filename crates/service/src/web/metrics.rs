@@ -171,8 +171,8 @@ fn plant(text: &mut Text, look: &Look) {
         text.one("journal_written_bytes_total", Counter, written, journal.written_bytes);
         let lost = "Inputs that could not be journaled";
         text.one("journal_lost_total", Counter, lost, journal.lost);
-        let in_doubt = "Records of the journal that are unconfirmed: the disk failed to sync them";
-        text.one("journal_in_doubt_total", Counter, in_doubt, journal.in_doubt);
+        let unconfirmed = "Records of the journal that are unconfirmed: the disk failed to sync them";
+        text.one("journal_unconfirmed_total", Counter, unconfirmed, journal.unconfirmed);
         let failed = "Segments that were too many and could not be removed";
         text.one("journal_failed_removals_total", Counter, failed, journal.failed_removals);
         let removed = "Segments removed as the journal was too long";
