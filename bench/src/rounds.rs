@@ -9,7 +9,7 @@ type Work<'a> = Box<dyn FnOnce() -> u64 + 'a>;
 enum Measured<'a> {
     /// By the clock around the work, which what prepares it returns.
     Here(Box<dyn FnMut() -> Work<'a> + 'a>),
-    /// By a program of its own, which tells nanoseconds per message.
+    /// By a separate program, which prints nanoseconds per message.
     Reported(Box<dyn FnMut() -> f64 + 'a>),
 }
 

@@ -37,7 +37,7 @@ impl Drop for Folder {
     }
 }
 
-/// Seconds and megabytes (the most that one process held) of a program. `None`: it is not there, or failed; it has told
+/// Seconds and megabytes (the most that one process held) of a program. `None`: it is missing, or it failed and printed
 /// why.
 fn measured(folder: &Path, program: &str, arguments: &[&str]) -> Option<(f64, f64)> {
     let report = folder.join("time.txt");

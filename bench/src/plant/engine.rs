@@ -64,8 +64,8 @@ pub fn packets(messages: u64, symbols: u32, per_packet: usize) -> Vec<Vec<u8>> {
 }
 
 pub fn run(options: &Options) {
-    // One message to a datagram tells what each took, the header's part included. Datagrams that came by one call are applied to
-    // the books together, as the plant does; one that came alone is not.
+    // With one message to a datagram the time includes the header's part. Datagrams received by one call are applied to the books
+    // together, as the plant does.
     for (per_packet, together) in [(PER_PACKET, 1), (1, 1), (1, 4), (1, 16)] {
         in_packets_of(options, per_packet, together);
     }

@@ -60,7 +60,7 @@ pub fn run(options: &Options) {
     if wants("outage") {
         outage::run();
     }
-    // Twenty minutes: only when asked for.
+    // Twenty minutes: only on request.
     if part == Some("soak") {
         clients::soak();
     }

@@ -46,7 +46,7 @@ pub fn run(options: &Options) {
         ));
         compare(rate, Pace::Spin);
     }
-    // Who shares two cores with a venue that spins waits for the scheduler, and the tails tell of nothing else.
+    // A plant that shares two cores with a spinning venue waits for the scheduler, and the tails measure nothing else.
     for rate in [100_000, 500_000] {
         heading(&format!(
             "{rate} messages a second for {SECONDS} s, from the intended send time; the venue sleeps 200 us at a time"

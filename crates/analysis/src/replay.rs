@@ -56,7 +56,7 @@ pub struct Options {
     pub inputs: Vec<PathBuf>,
     /// What is spoken, instead of recognising it.
     pub application: Option<Application>,
-    /// The feed of ITCH channels and files, instead of telling it by the multicast group.
+    /// The feed of ITCH channels and files; without it the multicast group names the feed.
     pub publisher: Option<Publisher>,
     /// Midnight of the day in New York, instead of the receive times' or the file name's.
     pub midnight: Option<Nanos>,

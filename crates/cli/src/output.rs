@@ -42,8 +42,8 @@ pub(crate) fn write_file(path: &Path, force: bool, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// What a generated session is written to: counts the bytes for the progress bar, and ends the writing when the user
-/// asks.
+/// What a generated session is written to: counts the bytes for the progress bar, and ends the writing on
+/// Ctrl-C.
 pub(crate) struct Watched<'f> {
     file: &'f mut CompressedFile,
     written: u64,

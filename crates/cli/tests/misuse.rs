@@ -448,5 +448,5 @@ fn help_and_version_are_answers() {
         assert_eq!(output.status.code(), Some(0));
         assert!(stdout(&output).contains("tapeworks"), "{}", stdout(&output));
     }
-    assert_eq!(run(&[]).status.code(), Some(2), "nothing asked, nothing done");
+    assert_eq!(run(&[]).status.code(), Some(2), "a command is required");
 }

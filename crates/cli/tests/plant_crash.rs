@@ -1,6 +1,6 @@
 //! A plant that is killed at any moment: the journal is whole, and a client that resumes has every record once.
 //!
-//! `TAPEWORKS_KILLS=100` kills as often; 5 unless told. `TAPEWORKS_SEED` gives the seed of the moments, which is printed. The plant
+//! `TAPEWORKS_KILLS=100` kills as often; the default is 5. `TAPEWORKS_SEED` gives the seed of the moments, which is printed. The plant
 //! mends its journal itself: nothing else touches it between a kill and the next start.
 
 #![allow(clippy::unwrap_used, missing_docs)]

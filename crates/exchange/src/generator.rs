@@ -57,7 +57,7 @@ struct Venue {
     quotes: Vec<Quote>,
     /// Phases sent so far, by their ITCH letters.
     phases: Vec<u8>,
-    /// ITCH: the circuit breaker's levels were told, and the breach of one.
+    /// ITCH: whether the circuit breaker's levels were published, and whether the breach of one was.
     breaker: (bool, bool),
 }
 
@@ -520,7 +520,7 @@ impl Generator {
         for_dialect!(kind, D => D::retail_interest(&mut self.outbox, kind, &stamp, stock, choice));
     }
 
-    // --- telling it ---
+    // --- publishing ---
 
     /// Sends a change in the venue's protocol, or notes it for [`Generator::finish`].
     #[inline]

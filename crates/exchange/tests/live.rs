@@ -215,7 +215,7 @@ fn a_restarted_venue_sends_its_directory_and_states_first() {
             let of_session: Vec<_> =
                 line.iter().filter(|(seen, ..)| Some(seen.as_str()) == name.as_str()).collect();
             assert!(of_session.iter().map(|(_, number, _)| *number).eq(1..=session.messages));
-            // The oracle complains about every message that does not fit what this session has told.
+            // The oracle complains about every message that does not fit the messages of this session before it.
             if index == 0 {
                 let mut oracle = if number == 0 { ItchVenue::default() } else { ItchVenue::joining_late() };
                 of_session.iter().for_each(|(_, _, message)| oracle.apply(message));

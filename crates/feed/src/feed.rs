@@ -32,7 +32,7 @@ pub use streams::FileFeed;
 pub struct FeedOptions {
     /// What is spoken on every channel, instead of recognising it.
     pub application: Option<Application>,
-    /// The feed of ITCH channels, instead of telling it by the multicast group.
+    /// The feed of ITCH channels; without it the multicast group names the feed.
     pub publisher: Option<Publisher>,
     /// Midnight of the day in New York, instead of taking it from the receive times.
     pub midnight: Option<Nanos>,

@@ -160,7 +160,7 @@ pub struct LiveChannel {
     options: LiveChannelOptions,
     arbiter: Arbiter,
     followed: Followed,
-    /// Snapshots requested, to tell one from the next.
+    /// Snapshots requested: the number distinguishes one from the next.
     attempts: u32,
     snapshots: SnapshotCounters,
     /// From when on contradictions of the books may request a snapshot again.

@@ -63,7 +63,7 @@ fn live(arbiter: ArbiterOptions, snapshot: Option<SnapshotOptions>) -> LiveFeed 
     LiveFeed::new(FeedOptions::default(), vec![channel(arbiter, snapshot)])
 }
 
-fn asks_again() -> ArbiterOptions {
+fn with_retransmission() -> ArbiterOptions {
     ArbiterOptions { retransmission: Some(RetransmissionOptions::default()), ..ArbiterOptions::default() }
 }
 
@@ -129,7 +129,7 @@ struct Injected {
     sent: u64,
 }
 
-/// A packet on its way: when it comes, a number to tell those of one time apart, the line, the bytes.
+/// A packet on its way: when it comes, a number that distinguishes packets of one time, the line, the bytes.
 type Arrival = (u64, u64, u8, Vec<u8>);
 
 /// A symbol, the orders of its book (number, shares, price), and whether the book is stale.
@@ -259,7 +259,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let messages = messages(1_500, 10, seed);
-        let run = run(&messages, [a, b], 0, asks_again(), seed);
+        let run = run(&messages, [a, b], 0, with_retransmission(), seed);
         let expected = contents(&lossless(&messages));
         let got = contents(&run.events);
         let differs = got.iter().zip(&expected).position(|(got, expected)| got != expected);
@@ -288,7 +288,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let messages = messages(1_500, 10, seed);
-        let mut options = asks_again();
+        let mut options = with_retransmission();
         options.retransmission = Some(RetransmissionOptions { timeout_ns: MS, ..RetransmissionOptions::default() });
         let lossy = |faults: Faults| Faults { lost: faults.lost * 8, ..faults };
         let run = run(&messages, [lossy(a), lossy(b)], unanswered, options, seed);
@@ -322,8 +322,8 @@ proptest! {
         let messages = messages(1_000, 10, seed);
         let lossy = |faults: Faults| Faults { lost: faults.lost * 8, ..faults };
         let faults = [lossy(a), lossy(b)];
-        let whole = run(&messages, faults, unanswered, asks_again(), seed);
-        let parts = run_restored(&messages, faults, unanswered, asks_again(), seed, &restore_before);
+        let whole = run(&messages, faults, unanswered, with_retransmission(), seed);
+        let parts = run_restored(&messages, faults, unanswered, with_retransmission(), seed, &restore_before);
         prop_assert_eq!(whole.events, parts.events);
         prop_assert_eq!(whole.requests, parts.requests);
         let counters = |live: &LiveFeed| (*live.channels()[0].arbiter().counters(), live.channels()[0].arbiter().lines());
@@ -340,7 +340,7 @@ proptest! {
     ) {
         let messages = messages(200, 6, 5);
         let faults = Faults { lost: 300, duplicated: 0, reordered: 100, skew_us: 50 };
-        let live = run(&messages, [faults; 2], 1000, asks_again(), 5).live;
+        let live = run(&messages, [faults; 2], 1000, with_retransmission(), 5).live;
         let channels = || live.channels().iter().map(|channel| channel.options().clone()).collect::<Vec<_>>();
         let kept = live.save().unwrap();
         prop_assert!(LiveFeed::restore(FeedOptions::default(), channels(), &kept[..cut.index(kept.len())]).is_err());
@@ -360,7 +360,7 @@ proptest! {
     fn no_bytes_from_the_network_break_it(
         packets in prop::collection::vec((0u8..3, 0u64..40_000_000_000, prop::collection::vec(any::<u8>(), 0..60), any::<bool>(), 0u64..30), 0..60),
     ) {
-        let mut live = live(ArbiterOptions { held_bytes: 500, ..asks_again() }, Some(SnapshotOptions::default()));
+        let mut live = live(ArbiterOptions { held_bytes: 500, ..with_retransmission() }, Some(SnapshotOptions::default()));
         let mut at = 0;
         for (line, later, mut bytes, is_ours, first) in packets {
             at += later / 1_000;
@@ -445,7 +445,7 @@ fn a_late_receiver_has_the_books_of_one_that_was_there_from_the_start() {
         let payload = packet(b"SESSION001", index as u64 + 1, std::slice::from_ref(message));
         feed(&mut reference, input(Line::A, index as u64 * US, &payload));
     }
-    // The snapshot holds less than, exactly, or more than what came when it was asked for.
+    // The snapshot holds less than, exactly, or more messages than came before the request.
     for snapshot_next in [3_000u64, 3_001, 3_400] {
         let mut live = live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
         let mut market = Market::new();
@@ -763,7 +763,9 @@ fn a_contradiction_requests_snapshots_at_an_interval_and_a_snapshot_clears_it() 
         assert_eq!(events, []);
         live.take_request()
     };
-    let Some(Request::Snapshot { channel: 0, attempt, .. }) = say(&mut live, 20) else { panic!("it asks") };
+    let Some(Request::Snapshot { channel: 0, attempt, .. }) = say(&mut live, 20) else {
+        panic!("no request")
+    };
     assert_eq!(say(&mut live, 21), None, "one is on its way");
     let mut live = restored(&live);
     send(&mut live, &mut market, 1_100, 1_200);
@@ -849,7 +851,7 @@ fn every_gap_is_counted_by_its_reason() {
 #[test]
 fn a_session_that_follows_waits_until_the_one_before_is_complete() {
     let messages = messages(400, 3, 8);
-    let mut live = live(asks_again(), None);
+    let mut live = live(with_retransmission(), None);
     let mut events = Vec::new();
     let half = messages.len() / 2;
     events.extend(feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 1, &messages[..half - 5]))));

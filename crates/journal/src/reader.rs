@@ -38,7 +38,7 @@ enum Step {
     End,
 }
 
-/// Reads the records of a journal in order. At the end of one that is still written, ask again later.
+/// Reads the records of a journal in order. At the end of a journal that is still written, call again later.
 ///
 /// In the place of records that are damaged or missing, and are followed by sound ones, it gives one of the kind [`LOST`].
 #[derive(Debug)]
@@ -234,7 +234,7 @@ impl JournalReader {
         };
         let is_begun = match SegmentHeader::read(&file, &path, self.next)? {
             Head::Sound(_) => true,
-            // Records tell more than their segment's header.
+            // The records may be sound although the header of their segment is damaged.
             Head::Damaged(_) => true,
             Head::Unwritten => next_sound(&file, &path, SEGMENT_HEADER_BYTES, self.next)?.is_some(),
         };

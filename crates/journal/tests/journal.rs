@@ -173,7 +173,7 @@ fn a_full_disk_loses_only_the_records_without_room_and_the_journal_counts_them()
     assert!(matches!(error, JournalError::Io { what: "cannot reserve its room", .. }), "{error}");
     assert_eq!(writer.lost(), 1);
     assert_eq!(segments(folder.path()).len(), 1, "nothing is left of what was tried");
-    // What fits is taken, behind a record that tells of the loss.
+    // A record that fits is appended, behind a record that counts the loss.
     assert_eq!(writer.append(&Record { kind: 9, ..Record::default() }).unwrap(), 6);
     drop(writer);
     let mut reader = JournalReader::from_number(folder.path(), 5).unwrap();
@@ -242,7 +242,7 @@ fn one_damaged_byte_loses_one_record_anywhere() {
     drop(writer);
     assert_eq!(*segments(folder.path()).last().unwrap(), folder.path().join(format!("{count:020}.journal")));
     assert_eq!(found(folder.path()).0.len() as u64, count - 1);
-    // A reader that is put where a lost record was tells of it first.
+    // A reader that starts at a lost record first returns the loss.
     let mut reader = JournalReader::at_number(folder.path(), in_last).unwrap().unwrap();
     let first = reader.next().unwrap().unwrap();
     assert_eq!((first.kind, first.extra, first.time), (LOST, 1, (in_last + 1) * 1_000_000));

@@ -76,7 +76,7 @@ struct ModelOrder {
     size: u32,
 }
 
-/// The simplest book there is: a map of orders. Levels are added up when asked for.
+/// The simplest book there is: a map of orders. It adds up levels on request.
 #[derive(Default, Debug)]
 struct Model {
     orders: HashMap<u64, ModelOrder>,

@@ -1,4 +1,4 @@
-//! Halts, closed venues, gaps, quotes and sessions, told as short stories.
+//! Halts, closed venues, gaps, quotes and sessions, each in a short sequence of events.
 
 use tapeworks_market::event::{Gap, Session, Status, StatusAction};
 use tapeworks_market::nbbo::{MarketState, NbboRules, StaleBooks};

@@ -92,7 +92,7 @@ pub enum CaptureError {
         number: u64,
         /// Where its record (with the record's header) begins.
         offset: u64,
-        /// Bytes that the record needs, as far as can be told.
+        /// Bytes that the record needs, as far as is known.
         need: u64,
         /// Bytes left in the file.
         got: u64,

@@ -240,7 +240,7 @@ mod tests {
             let (to, books) = std::sync::mpsc::channel();
             let part = BooksPart::new(Arc::clone(&coordinator), to, Arc::default());
             let mut piped = Piped::new(stage(), first, Some(part));
-            coordinator.ask_for_books(first + at as u64);
+            coordinator.request_books(first + at as u64);
             let (mut rest, mut looks) = (&events[..], polls.iter().cycle());
             while !rest.is_empty() {
                 let (available, is_lagging) = *looks.next().unwrap();

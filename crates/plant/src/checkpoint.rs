@@ -104,7 +104,7 @@ impl Coordinator {
 
     /// Requests the books as they are before the event `next`. To be called before that event is published: who has read the
     /// event from the ring has then seen this too.
-    pub(super) fn ask_for_books(&self, next: u64) {
+    pub(super) fn request_books(&self, next: u64) {
         self.books_at.store(next, Ordering::Release);
     }
 

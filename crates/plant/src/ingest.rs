@@ -28,7 +28,7 @@ use crate::error::{PlantError, PlantFailure};
 use crate::options::{PlantOptions, Topology};
 use crate::queued::{Owned, Queued};
 use crate::receive::{Arrived, Asker, LineReceiver, Receivers};
-use crate::snapshots::{Asks, Wanted};
+use crate::snapshots::{Requests, Wanted};
 use crate::status::{ChannelStatus, DelayBuckets, DelayPoint, LineStatus, Status};
 use crate::warm::Warmer;
 use tapeworks_engine::Contradicted;
@@ -158,7 +158,7 @@ impl Ingest {
         (market, contradicted): (Option<BooksStage>, Arc<Contradicted>),
         coordinator: Arc<Coordinator>,
         status: Arc<Mutex<Status>>,
-    ) -> Result<(Self, Asks), PlantError> {
+    ) -> Result<(Self, Requests), PlantError> {
         let (receivers, servers) = Receivers::open(options)?;
         let (wanted, wanted_out) = channel();
         let (answers_in, answers) = sync_channel(ANSWERS);
@@ -194,7 +194,7 @@ impl Ingest {
             losses_seen: 0,
             coordinator,
         };
-        Ok((ingest, Asks { wanted: wanted_out, answers: answers_in }))
+        Ok((ingest, Requests { wanted: wanted_out, answers: answers_in }))
     }
 
     /// Brings the engine to where the journal ends. The events go into the ring and the books as if they came now.
@@ -242,7 +242,7 @@ impl Ingest {
             if reported.elapsed() >= REPORT_INTERVAL {
                 reported = Instant::now();
                 self.report_status(&engine);
-                self.ask_for_contradicted(&mut engine)?;
+                self.request_contradicted(&mut engine)?;
                 self.keep_state(&engine);
                 if stop.load(Ordering::Acquire) {
                     return Ok(());
@@ -290,7 +290,7 @@ impl Ingest {
         self.journal_wake_up.iter().for_each(|wake_up| wake_up.wake());
         if !has_books && pushed == Ok(true) {
             // Every event so far is published, and none of those to come.
-            self.coordinator.ask_for_books(engine.counters().events);
+            self.coordinator.request_books(engine.counters().events);
         }
         let snapshots = &mut self.status.lock().unwrap_or_else(PoisonError::into_inner).checkpoints;
         match pushed {
@@ -376,7 +376,7 @@ impl Ingest {
     }
 
     /// Requests snapshots of the channels whose messages contradict the books.
-    fn ask_for_contradicted(&mut self, engine: &mut Engine) -> Result<(), PlantFailure> {
+    fn request_contradicted(&mut self, engine: &mut Engine) -> Result<(), PlantFailure> {
         if self.contradicted.is_empty() {
             return Ok(());
         }

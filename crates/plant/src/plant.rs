@@ -289,7 +289,7 @@ impl Plant {
         if let Some(consumer) = nobody {
             threads.spawn("nobody", move || read_for_nobody(consumer))?;
         }
-        let (mut ingest, asks) = Ingest::open(
+        let (mut ingest, requests) = Ingest::open(
             &options,
             producer,
             queue,
@@ -323,7 +323,7 @@ impl Plant {
         })?;
         let (servers, stop_of_snapshots) = (snapshot_servers(&options), Arc::clone(&stop));
         threads.spawn("snapshots", move || {
-            snapshots::run(&servers, &asks, &stop_of_snapshots);
+            snapshots::run(&servers, &requests, &stop_of_snapshots);
             Ok(())
         })?;
         let plant = Self { stop, status, first_event, first_time, live_from, threads, ready, replayed: None };
@@ -367,8 +367,8 @@ impl Plant {
         self.first_time
     }
 
-    /// The number of the first event that is not of the journal's replay; [`u64::MAX`] until the journal is replayed. It is
-    /// told before that event is published.
+    /// The number of the first event that is not of the journal's replay; [`u64::MAX`] until the journal is replayed. The plant
+    /// stores it before it publishes that event.
     pub fn live_from(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.live_from)
     }

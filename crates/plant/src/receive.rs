@@ -51,7 +51,7 @@ pub(super) struct LineReceiver {
 impl LineReceiver {
     /// Datagrams that the kernel dropped because they were not taken in time.
     pub(super) fn kernel_drops(&mut self) -> u64 {
-        if self.by_frames { 0 } else { self.receiver.ask_for_drops() }
+        if self.by_frames { 0 } else { self.receiver.query_drops() }
     }
 }
 

@@ -195,7 +195,7 @@ pub struct RolledDay {
     pub date: Date,
     /// Files and the records in them, or why there are none.
     pub outcome: Result<(u64, u64), String>,
-    /// From when on the files tell; `None` from the day's beginning.
+    /// The files have records from this time on; `None` from the day's beginning.
     pub from: Option<Nanos>,
 }
 

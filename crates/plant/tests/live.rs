@@ -140,7 +140,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The venues' end, and the plant's when it has everything: as long as it asks again, the venues answer.
+/// Ends the venues, and the plant when it has every message: as long as it sends requests, the venues answer.
 fn finish(venues: Venues, plant: Plant) -> (Report, Status) {
     wait_until("the venues end", || venues.is_finished());
     let report = venues.report();

@@ -465,7 +465,7 @@ mod file {
     }
 
     impl<T: FromBytes + IntoBytes + Immutable + Copy> Reader<T> {
-        /// Attaches to a file that a writer holds. `meaning` must be what the writer told.
+        /// Attaches to a file that a writer holds. `meaning` must be the writer's.
         ///
         /// # Errors
         /// When the file is no broadcast, is cut, holds other items, or has no living writer.
@@ -567,7 +567,7 @@ mod file {
             }
         }
 
-        /// Whether the writer lives. A call of the kernel: ask when nothing has come for a while.
+        /// Whether the writer lives. It is a system call: use it when nothing has come for a while.
         pub fn is_writer_alive(&self) -> bool {
             is_write_locked(&self.file, ALIVE)
         }

@@ -924,7 +924,7 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
         }
     }
 
-    /// Waits until there is something to read or to be told.
+    /// Waits until there is an event to read, the end or a failure.
     #[inline(never)]
     pub fn wait(&mut self) {
         let Self { shared, place, done, readable, .. } = self;

@@ -73,7 +73,8 @@ impl Monitor {
         }
         let unconfirmed = |status: &Status| status.journal.as_ref().map_or(0, |journal| journal.unconfirmed);
         if unconfirmed(status) > unconfirmed(&before) {
-            let text = format!("the disk failed to sync {} records", unconfirmed(status) - unconfirmed(&before));
+            let text =
+                format!("the disk failed to sync {} records", unconfirmed(status) - unconfirmed(&before));
             notices.push(Notice { severity: Severity::Error, subject: "journal".to_owned(), text });
         }
         if let Some(now) = &status.journal {

@@ -125,7 +125,7 @@ fn multicast() -> MulticastStats {
 struct Shown {
     web: Web,
     handles: Handles,
-    /// Reasons of refusals that were told.
+    /// Reasons of reported refusals.
     refused: Arc<Mutex<Vec<String>>>,
 }
 
@@ -162,10 +162,10 @@ impl Shown {
     }
 
     fn get(&self, path: &str) -> Answer {
-        self.ask("GET", path, &[], "")
+        self.request("GET", path, &[], "")
     }
 
-    fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         let mut text =
             format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
         if !headers.iter().any(|(name, _)| *name == "Host") {
@@ -243,7 +243,7 @@ fn the_page_and_all_its_parts_are_served_with_a_strict_policy() {
         }
         let policy = &part.headers["content-security-policy"];
         assert!(policy.contains("default-src 'none'; script-src 'self'; style-src 'self';"), "{policy}");
-        let known = shown.ask("GET", &path, &[("If-None-Match", &part.headers["etag"])], "");
+        let known = shown.request("GET", &path, &[("If-None-Match", &part.headers["etag"])], "");
         assert_eq!((known.code, known.body.as_str()), (304, ""));
         seen.insert(path);
     }
@@ -252,7 +252,7 @@ fn the_page_and_all_its_parts_are_served_with_a_strict_policy() {
     for path in ["/nothing", "/../Cargo.toml", "/%2e%2e/Cargo.toml", "/login.html", "//etc/passwd"] {
         assert_eq!(shown.get(path).code, 404, "{path}");
     }
-    assert_eq!(shown.ask("POST", "/", &[], "").code, 405);
+    assert_eq!(shown.request("POST", "/", &[], "").code, 405);
 }
 
 #[test]
@@ -260,14 +260,17 @@ fn without_a_token_only_names_of_this_machine_are_answered() {
     let shown = Shown::new();
     let port = shown.address().port();
     for name in ["localhost", "127.0.0.1", "[::1]"] {
-        assert_eq!(shown.ask("GET", "/status.json", &[("Host", &format!("{name}:{port}"))], "").code, 200);
+        assert_eq!(
+            shown.request("GET", "/status.json", &[("Host", &format!("{name}:{port}"))], "").code,
+            200
+        );
     }
     for host in [format!("evil.example:{port}"), "localhost".to_owned(), format!("localhost:{}", port ^ 1)] {
-        let refused = shown.ask("GET", "/status.json", &[("Host", &host)], "");
+        let refused = shown.request("GET", "/status.json", &[("Host", &host)], "");
         assert_eq!(refused.code, 421, "{host}");
         assert!(refused.body.contains("Host"), "{}", refused.body);
     }
-    let foreign = shown.ask("GET", "/status.json", &[("Origin", "http://evil.example")], "");
+    let foreign = shown.request("GET", "/status.json", &[("Origin", "http://evil.example")], "");
     assert_eq!(foreign.code, 403);
     let status = shown.get("/status.json").json();
     assert_eq!(
@@ -295,14 +298,14 @@ fn a_configured_token_opens_every_page_and_nothing_opens_without_it() {
         (200, 200, 200)
     );
     let bearer =
-        |token: &str| shown.ask("GET", "/metrics", &[("Authorization", &format!("Bearer {token}"))], "");
+        |token: &str| shown.request("GET", "/metrics", &[("Authorization", &format!("Bearer {token}"))], "");
     assert_eq!((bearer(TOKEN).code, bearer("wrong").code, bearer("").code), (200, 401, 401));
 
     let form = [("Content-Type", "application/x-www-form-urlencoded")];
-    let wrong = shown.ask("POST", "/login", &form, "token=wrong");
+    let wrong = shown.request("POST", "/login", &form, "token=wrong");
     assert_eq!(wrong.code, 401);
     assert!(wrong.body.contains("not the token") && !wrong.headers.contains_key("set-cookie"));
-    let right = shown.ask("POST", "/login", &form, &format!("token={}", TOKEN.replace(' ', "+")));
+    let right = shown.request("POST", "/login", &form, &format!("token={}", TOKEN.replace(' ', "+")));
     assert_eq!((right.code, right.headers["location"].as_str()), (303, "/"));
     let cookie = &right.headers["set-cookie"];
     assert!(
@@ -310,9 +313,9 @@ fn a_configured_token_opens_every_page_and_nothing_opens_without_it() {
         "{cookie}"
     );
     let cookie = cookie.split(';').next().unwrap();
-    assert_eq!(shown.ask("GET", "/", &[("Cookie", cookie)], "").code, 200);
-    assert_eq!(shown.ask("GET", "/", &[("Cookie", &format!("{cookie}0"))], "").code, 303);
-    assert_eq!(shown.ask("POST", "/login", &form, &"x".repeat(10_000)).code, 413);
+    assert_eq!(shown.request("GET", "/", &[("Cookie", cookie)], "").code, 200);
+    assert_eq!(shown.request("GET", "/", &[("Cookie", &format!("{cookie}0"))], "").code, 303);
+    assert_eq!(shown.request("POST", "/login", &form, &"x".repeat(10_000)).code, 413);
 }
 
 /// The samples of a text in Prometheus' format: each family has a type, a help, and at least a name that fits.

@@ -332,24 +332,24 @@ mod tests {
     fn a_request_that_cannot_be_answered_is_refused_with_the_reason() {
         let mut store = Store::new(MOLD, 3_000);
         let mut answer = Vec::new();
-        let mut ask = |store: &Store, request: &[u8]| store.answer(request, 0, &mut answer);
-        assert_eq!(ask(&store, &request(MOLD, 1, 1, 1)), Err(Refusal::UnknownSession));
+        let mut answer_to = |store: &Store, request: &[u8]| store.answer(request, 0, &mut answer);
+        assert_eq!(answer_to(&store, &request(MOLD, 1, 1, 1)), Err(Refusal::UnknownSession));
         store.begin_session(session(MOLD, 1));
-        assert_eq!(ask(&store, &request(MOLD, 1, 1, 1)), Err(Refusal::NotSent));
+        assert_eq!(answer_to(&store, &request(MOLD, 1, 1, 1)), Err(Refusal::NotSent));
         fill(&mut store, MOLD, 100, 10);
-        assert_eq!(ask(&store, &request(MOLD, 1, 1, 1)), Err(Refusal::NotKept));
-        assert_eq!(ask(&store, &request(MOLD, 1, 0, 1)), Err(Refusal::NotKept));
-        assert_eq!(ask(&store, &request(MOLD, 1, 1_000, 5)), Ok(1));
-        assert_eq!(ask(&store, &request(MOLD, 1, 1_001, 5)), Err(Refusal::NotSent));
-        assert_eq!(ask(&store, &request(MOLD, 1, 1_000, 0)), Err(Refusal::NotSent));
+        assert_eq!(answer_to(&store, &request(MOLD, 1, 1, 1)), Err(Refusal::NotKept));
+        assert_eq!(answer_to(&store, &request(MOLD, 1, 0, 1)), Err(Refusal::NotKept));
+        assert_eq!(answer_to(&store, &request(MOLD, 1, 1_000, 5)), Ok(1));
+        assert_eq!(answer_to(&store, &request(MOLD, 1, 1_001, 5)), Err(Refusal::NotSent));
+        assert_eq!(answer_to(&store, &request(MOLD, 1, 1_000, 0)), Err(Refusal::NotSent));
         for bad in [&b"short"[..], &[0; 21], &request(IEX, 1, 1, 1)] {
-            assert_eq!(ask(&store, bad), Err(Refusal::Malformed));
+            assert_eq!(answer_to(&store, bad), Err(Refusal::Malformed));
         }
         store.begin_session(session(MOLD, 2));
         fill(&mut store, MOLD, 1, 1);
-        assert_eq!(ask(&store, &request(MOLD, 1, 1_000, 5)), Ok(1), "the session before");
+        assert_eq!(answer_to(&store, &request(MOLD, 1, 1_000, 5)), Ok(1), "the session before");
         store.begin_session(session(MOLD, 3));
-        assert_eq!(ask(&store, &request(MOLD, 1, 1_000, 5)), Err(Refusal::UnknownSession));
+        assert_eq!(answer_to(&store, &request(MOLD, 1, 1_000, 5)), Err(Refusal::UnknownSession));
     }
 
     proptest! {

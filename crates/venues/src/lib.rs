@@ -1,7 +1,7 @@
 //! Simulated venues, live: multicast lines at a stated rate, retransmission and snapshots.
 //!
 //! What they say is [`tapeworks_exchange`]'s; here are the sockets, two threads and the configuration. One thread makes the
-//! messages and sends them when they are due, the other serves who asks. They share a store of sent messages for each
+//! messages and sends them when they are due, the other serves clients. They share a store of sent messages for each
 //! venue, locked once a packet.
 //!
 //! Times are those of the clock at the start plus what has passed since by the monotonic clock. A message's own time is when

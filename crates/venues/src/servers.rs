@@ -29,7 +29,7 @@ const TICK: Duration = Duration::from_millis(100);
 
 const WAKER: Token = Token(0);
 
-/// A connection asks the thread that has the market for an image.
+/// A request of a connection for an image, to the thread that has the market.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ImageRequest {
     pub(crate) connection: usize,

@@ -103,7 +103,7 @@ fn loopback() -> Option<SocketAddr> {
 }
 
 /// Requests messages again until all of them are there or nothing more comes.
-fn ask(
+fn request_again(
     kind: VenueKind,
     session: SessionId,
     server: SocketAddr,
@@ -175,7 +175,7 @@ fn lines_carry_the_reported_messages_and_retransmission_fills_every_gap() {
         let server = addresses[index].retransmission.unwrap();
         let session = live.sessions[0].session;
         // And some that were seen, to hold the bytes against each other.
-        let again = ask(kind, session, server, missing.chain([1, 500, live.messages]));
+        let again = request_again(kind, session, server, missing.chain([1, 500, live.messages]));
         seen.push(of_venue);
         filled.push(again);
     }
@@ -186,7 +186,7 @@ fn lines_carry_the_reported_messages_and_retransmission_fills_every_gap() {
         let mut lost_by_kernel = 0;
         for (number, line) in lines[2 * index..2 * index + 2].iter_mut().enumerate() {
             let line_report = &live.lines[number];
-            let dropped = line.receiver.ask_for_drops();
+            let dropped = line.receiver.query_drops();
             lost_by_kernel += dropped;
             let sent = line_report.packets + line_report.heartbeats + line_report.ends_of_session;
             assert_eq!(line.packets.len() as u64 + dropped, sent, "{} line {number}", kind.name());
@@ -341,7 +341,7 @@ fn a_receiver_that_joins_by_a_snapshot_has_the_books_of_one_that_saw_everything(
     });
     for (index, kind) in kinds.into_iter().enumerate() {
         let line = &mut lines[index];
-        let (address, drops) = (line.address(), line.receiver.ask_for_drops());
+        let (address, drops) = (line.address(), line.receiver.query_drops());
         assert_eq!(drops, 0, "the kernel dropped packets of this test's receiver");
         let publisher = kind.is_in_files().then_some(Publisher::XBOS_ITCH);
         let (mut whole, mut joined) = (Books::new(publisher), Books::new(publisher));
@@ -499,6 +499,6 @@ fn twenty_five_venues_run_in_one_process() {
     assert_eq!(report.venues.iter().map(|venue| venue.live.messages).sum::<u64>(), report.messages);
     for (venue, line) in report.venues.iter().zip(&mut lines) {
         let seen: u64 = line.packets.iter().map(|packet| read(venue.live.kind, packet).1.len() as u64).sum();
-        assert!(seen > 0 && (seen == venue.live.messages || line.receiver.ask_for_drops() > 0));
+        assert!(seen > 0 && (seen == venue.live.messages || line.receiver.query_drops() > 0));
     }
 }

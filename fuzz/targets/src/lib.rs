@@ -34,7 +34,7 @@ pub use wire::{deep10, iextp, itch50, memoir13, memoirudp, moldudp64, schema, so
 /// A target: its name, and what it does with bytes.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// Every target, by name. A target's seeds lie in the folder of its name, or in the one that [`seeds_of`] tells.
+/// Every target, by name. A target's seeds lie in the folder of its name, or in the one that [`seeds_of`] returns.
 pub const TARGETS: &[Target] = &[
     ("book", book),
     ("capture", capture),

@@ -115,7 +115,7 @@ pub fn journal(bytes: &[u8]) {
     drop(writer);
     let path = folder.join("00000000000000000000.journal");
     let mut segment = std::fs::read(&path).unwrap();
-    // The bytes lie over what was written, from a place that they tell.
+    // The first byte says where the others overwrite the segment.
     let (at, over) = bytes.split_first().map_or((0, bytes), |(at, over)| (usize::from(*at), over));
     for (to, from) in segment.iter_mut().skip(at).zip(over) {
         *to = *from;

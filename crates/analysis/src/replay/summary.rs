@@ -80,7 +80,7 @@ pub struct Busy {
 pub struct FileCounters {
     /// Packets in blocks that have no time; they got that of the packet before.
     pub without_time: u64,
-    /// Packets with a time before 1970 or after 2554, which got the nearest that can be told.
+    /// Packets with a time before 1970 or after 2554, which got the nearest time in that range.
     pub time_out_of_range: u64,
     /// Marks of the end of a session in message files.
     pub end_marks: u64,

@@ -16,7 +16,7 @@ use crate::{interrupt, output, terminal, values};
 
 /// Watch a plant: rates, delays, lines, gaps, clients, ring fill, renewed each second.
 ///
-/// It asks the plant's web page's address for `/status.json`. Where standard output is no terminal it prints once.
+/// It reads `/status.json` from the address of the plant's web page. Where standard output is no terminal it prints once.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -45,7 +45,7 @@ const MOST_BYTES: u64 = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Requests the status.
-fn ask(address: SocketAddr, token: Option<&str>) -> std::result::Result<Value, String> {
+fn fetch_status(address: SocketAddr, token: Option<&str>) -> std::result::Result<Value, String> {
     let failed = |error: std::io::Error| format!("{address}: {error}");
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2)).map_err(failed)?;
     stream.set_read_timeout(Some(stop::LOOK)).map_err(failed)?;
@@ -311,14 +311,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     let address = resolve(&arguments.address)?;
     let token = arguments.token.as_deref();
     let failed = |error| if interrupt::is_requested() { Failure::Stopped } else { Failure::Failed(error) };
-    let mut before = ask(address, token).map_err(failed)?;
+    let mut before = fetch_status(address, token).map_err(failed)?;
     let interval = arguments.interval;
     if arguments.once || !std::io::stdout().is_terminal() || terminal::is_dumb() {
         stop::sleep(interval.min(Duration::from_secs(1)));
         if interrupt::is_requested() {
             return Ok(Ending::Interrupted);
         }
-        let now = ask(address, token).map_err(failed)?;
+        let now = fetch_status(address, token).map_err(failed)?;
         output::print(&show(&now, Some(&before), address))?;
         return Ok(Ending::Complete);
     }
@@ -329,7 +329,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         let shown: Vec<&str> = text.lines().take(height.saturating_sub(1)).collect();
         output::print(&format!("\x1b[H\x1b[J{}\r\n", shown.join("\r\n")))?;
         stop::sleep(interval);
-        text = match ask(address, token) {
+        text = match fetch_status(address, token) {
             Ok(now) => {
                 let text = show(&now, Some(&before), address);
                 before = now;

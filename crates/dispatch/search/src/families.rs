@@ -191,7 +191,7 @@ impl<'s> Search<'s> {
 
     /// Bits that distinguish the values, chosen one after the other so that each divides as many classes of values that
     /// are alike in the bits before as it can; then without those that turn out not to be needed.
-    fn telling_bits(&self) -> u64 {
+    fn distinguishing_bits(&self) -> u64 {
         let values = &self.set.values;
         let mut chosen = 0u64;
         let mut sorted = values.clone();
@@ -226,7 +226,7 @@ impl<'s> Search<'s> {
 
     fn extract(&mut self) {
         let most_bits = *self.table_bits().end();
-        let mut gathered = self.telling_bits();
+        let mut gathered = self.distinguishing_bits();
         // Fewer parts make a larger table: the bits between the two nearest are taken along, again and again.
         while gathered != 0 && gathered.count_ones() <= most_bits {
             let parts = parts_of(gathered);

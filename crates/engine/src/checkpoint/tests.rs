@@ -89,7 +89,7 @@ fn a_checkpoint_is_read_and_made_without_a_plant() {
     assert_eq!(refused.to_string(), "checkpoint: it is damaged");
 }
 
-/// The files of a journal by their names, each with its records by feed, and from when on they tell.
+/// The files of a journal by their names, each with its records by feed, and the time from which on they have records.
 fn files(journal: &Path, schemas: &[Schema]) -> (Option<Nanos>, Files) {
     let out = tempdir().unwrap();
     let wanted = ExportOptions {
@@ -123,7 +123,7 @@ fn the_files_of_a_journal_without_its_beginning_are_the_end_of_the_days() {
         assert_eq!((whole_from, from.0), (None, (oldest.0 / width + 1) * width));
         let mut expected = Files::new();
         for (path, by_feed) in whole {
-            // What an interval's record tells is of before its time.
+            // The record of an interval has the time of the interval's end.
             let is_quote = path.file_stem().unwrap().to_str().unwrap().contains("bbo-");
             let is_due = |bytes: &Vec<u8>| {
                 let mut decoder = RecordDecoder::new(&bytes[..]);

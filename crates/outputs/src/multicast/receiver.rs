@@ -259,7 +259,7 @@ impl Receiver {
             missing: counters.missing,
             not_records: self.queue.not_records(),
             malformed: self.too_long + self.arbiter.lines().iter().map(|line| line.malformed).sum::<u64>(),
-            kernel_drops: self.lines.ask_for_drops(),
+            kernel_drops: self.lines.query_drops(),
         }
     }
 

@@ -43,7 +43,7 @@ pub struct Tally {
     pub cut: u64,
     /// Packets in blocks that have no time.
     pub without_time: u64,
-    /// Packets with a time before 1970 or after 2554, which were given the nearest time that can be told.
+    /// Packets with a time before 1970 or after 2554, which got the nearest time in that range.
     pub time_out_of_range: u64,
 }
 

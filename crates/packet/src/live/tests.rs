@@ -468,7 +468,7 @@ mod xdp {
                     "lo: cannot open an AF_XDP socket on this ",
                 ),
             ] {
-                let told = told(&options);
+                let error = open_error(&options);
                 assert!(error.starts_with(&format!("interface {problem}")), "{error}");
             }
             let receiver = XdpReceiver::open(&XdpOptions::new("out")).unwrap();

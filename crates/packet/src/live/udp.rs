@@ -142,13 +142,13 @@ impl UdpReceiver {
         self.socket.send_to(bytes, to).map(|_| ())
     }
 
-    /// Datagrams that the kernel dropped because its buffer was full, as far as those that came behind have told.
+    /// Datagrams that the kernel dropped because its buffer was full, as of the last datagram received: each carries the counter.
     pub fn drops(&self) -> u64 {
         self.drops.all
     }
 
     /// As [`UdpReceiver::drops`], up to now: a query of the kernel (`SO_MEMINFO`).
-    pub fn ask_for_drops(&mut self) -> u64 {
+    pub fn query_drops(&mut self) -> u64 {
         /// Index in the kernel's answer (`linux/sock_diag.h`).
         const SK_MEMINFO_DROPS: usize = 8;
         // SAFETY: an array of integers.
@@ -292,7 +292,7 @@ mod tests {
                 assert_eq!((datagram.source, datagram.destination), (sender.local_addr().unwrap(), to));
                 assert_eq!(packet.description().entered_ns, 7);
             }
-            assert_eq!((receiver.drops(), receiver.ask_for_drops()), (0, 0));
+            assert_eq!((receiver.drops(), receiver.query_drops()), (0, 0));
         }
     }
 
@@ -324,7 +324,7 @@ mod tests {
         }
         let kept = receive(&mut receiver, &mut pool, 1).len() as u64;
         assert_eq!(receiver.drops(), 0, "what came was sent before the first drop");
-        assert_eq!(receiver.ask_for_drops(), 200 - kept);
+        assert_eq!(receiver.query_drops(), 200 - kept);
         // The next datagram carries the count of those dropped before it.
         sender.send_to(&[0; 10], receiver.local_address()).unwrap();
         let mut fresh = UdpReceiver { drops: Drops::default(), ..receiver };

@@ -11,8 +11,8 @@
 //! | TCP's, UDP's, UDP-Lite's, DCCP's, ICMPv6's | addresses, ports | updated where the packet has it: whole packets and first fragments |
 //! | UDP's, zero | nothing (RFC 768) | stays zero; an update that gives zero is written as `0xffff` |
 //!
-//! A later fragment has no ports and no transport checksum: its addresses are rewritten, its ports cannot be, and that is
-//! told. Where a source route or a routing header is not at its end, the transport checksum covers the last destination
+//! A later fragment has no ports and no transport checksum: its addresses are rewritten, its ports cannot be, and [`Unfit`]
+//! says so. Where a source route or a routing header is not at its end, the transport checksum covers the last destination
 //! and not the one in the IP header (RFC 8200, section 8.1); the same holds for a home address. Only the IP header is
 //! then rewritten.
 //!
@@ -95,25 +95,25 @@ impl Rewrite {
         self
     }
 
-    /// Writes the fields into `bytes`, whose layout is `layout` and stays what it is. A field that the packet has no
-    /// place for is passed over and told.
+    /// Writes the fields into `bytes`, whose layout is `layout` and stays what it is. It skips and returns the fields that the
+    /// packet has no place for.
     pub fn apply(&self, bytes: &mut [u8], layout: &Layout) -> Unfit {
         let mut unfit = Unfit::default();
         self.apply_link(bytes, layout, &mut unfit);
         match layout.network {
             Network::V4 => self.apply_v4(bytes, layout, &mut unfit),
             Network::V6 => self.apply_v6(bytes, layout, &mut unfit),
-            Network::Other => unfit.address = self.asks_for_v4() || self.asks_for_v6(),
+            Network::Other => unfit.address = self.has_v4() || self.has_v6(),
         }
         self.apply_ports(bytes, layout, &mut unfit);
         unfit
     }
 
-    fn asks_for_v4(&self) -> bool {
+    fn has_v4(&self) -> bool {
         self.source_v4.is_some() || self.destination_v4.is_some()
     }
 
-    fn asks_for_v6(&self) -> bool {
+    fn has_v6(&self) -> bool {
         self.source_v6.is_some() || self.destination_v6.is_some()
     }
 
@@ -144,8 +144,8 @@ impl Rewrite {
     }
 
     fn apply_v4(&self, bytes: &mut [u8], layout: &Layout, unfit: &mut Unfit) {
-        if !self.asks_for_v4() {
-            unfit.address = self.asks_for_v6();
+        if !self.has_v4() {
+            unfit.address = self.has_v6();
             return;
         }
         let source = self.source_v4.map(|address| (12, address.octets()));
@@ -169,8 +169,8 @@ impl Rewrite {
     }
 
     fn apply_v6(&self, bytes: &mut [u8], layout: &Layout, unfit: &mut Unfit) {
-        if !self.asks_for_v6() {
-            unfit.address = self.asks_for_v4();
+        if !self.has_v6() {
+            unfit.address = self.has_v4();
             return;
         }
         let source = self.source_v6.map(|address| (8, address.octets()));

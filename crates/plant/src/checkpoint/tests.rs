@@ -237,7 +237,7 @@ fn books_of_another_event_are_not_joined_with_the_engine() {
     let at = engine.counters().events;
     let under_way = coordinator.begin().unwrap();
     assert!(coordinator.begin().is_none(), "one at a time");
-    coordinator.ask_for_books(at);
+    coordinator.request_books(at);
     assert!(part.is_wanted_at(at) && !part.is_wanted_at(at - 1));
     // Of one that was given up.
     part.hand_over(at - 1, |image| stage().image_in(image));

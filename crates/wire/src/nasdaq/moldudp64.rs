@@ -27,7 +27,7 @@ tapeworks_wire_macros::protocol! {
         messages        @ 20: blocks<u16, message_count>,
     }
 
-    /// Request packet: asks the re-request server, by unicast, for messages again.
+    /// Request packet: requests messages again from the re-request server, by unicast.
     header RequestPacket = 20 bytes {
         session                 @ 0 : ascii<10>,
         /// Of the first message requested.

@@ -61,7 +61,7 @@ tapeworks_wire_macros::protocol! {
         packet_length @ 0: u16,
     }
 
-    /// Client: asks to log in.
+    /// Client: requests a login.
     message LoginRequest = 'L', 49 bytes {
         packet_length             @ 0 : u16,
         username                  @ 3 : ascii<6>,
@@ -83,7 +83,7 @@ tapeworks_wire_macros::protocol! {
         packet_length @ 0: u16,
     }
 
-    /// Client: asks to be logged out.
+    /// Client: requests a logout.
     message LogoutRequest = 'O', 3 bytes {
         packet_length @ 0: u16,
     }

@@ -45,7 +45,7 @@ pub struct Udp {
     receiver: UdpReceiver,
     pool: Pool,
     left: Left,
-    /// Drops that were told.
+    /// Drops reported so far.
     drops: u64,
 }
 
@@ -88,7 +88,7 @@ impl Reader for Udp {
     }
 
     fn finish(&mut self, outbox: &mut Outbox) {
-        let drops = self.receiver.ask_for_drops();
+        let drops = self.receiver.query_drops();
         self.report_drops(drops, outbox);
     }
 }
@@ -145,7 +145,7 @@ pub struct Interface {
     left: Left,
     /// Frames taken.
     taken: u64,
-    /// Drops that were told.
+    /// Drops reported so far.
     drops: u64,
     looked_ns: u64,
     /// Why there will be nothing more than what has come already.
