@@ -19,7 +19,7 @@ impl Ranges {
         self.ranges.iter().cloned()
     }
 
-    /// Whether the ranges lie apart, in order, and are no more than remembered.
+    /// Whether the ranges lie apart, in order, within the limit.
     #[cfg(feature = "serde")]
     pub(crate) fn is_sound(&self) -> bool {
         self.ranges.len() <= MOST_RANGES

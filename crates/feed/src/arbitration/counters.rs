@@ -2,21 +2,21 @@
 
 use tapeworks_market::Nanos;
 
-/// A recovery of so many messages, or that takes so many ns, is reported.
+/// A recovery of so many messages or ns is reported.
 const LONG_MESSAGES: u64 = 1_000;
 const LONG_NS: u64 = 1_000_000_000;
 
-/// What one line brought.
+/// Counters of one line.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LineCounters {
     /// Packets, heartbeats included.
     pub packets: u64,
-    /// Messages in them, however often.
+    /// Messages in them, duplicates included.
     pub messages: u64,
     /// Messages that this line brought first.
     pub won: u64,
-    /// Messages that were there already.
+    /// Duplicates: messages that another packet brought first.
     pub duplicate: u64,
     /// Messages that came after their gap was given up.
     pub late: u64,
