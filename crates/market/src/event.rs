@@ -1,9 +1,10 @@
 //! The normalised event: 64 bytes, one cache line.
 //!
-//! Its fields are DBN's where DBN has them: time in nanoseconds UTC, price in 1e-9, the same letters for action and
-//! side, the same flag bits. It also carries what DBN lacks: the number of the channel (16 bits), the sequence number on it,
-//! the line (A or B) that delivered the message, and gaps. A few kinds use fields for something else. Read and write those
-//! by the constructors and the typed views ([`Event::status`], [`Event::definition`], [`Event::imbalance`], [`Event::gap`]).
+//! Where DBN has a field, the event has it with the same meaning: time in nanoseconds UTC, price in 1e-9, the same letters for
+//! action and side, the same flag bits. It also carries what DBN lacks: the number of the channel (16 bits), the sequence
+//! number on it, the line (A or B) that delivered the message, and gaps. A few kinds use fields for other values. Read and
+//! write those by the constructors and the typed views ([`Event::status`], [`Event::definition`], [`Event::imbalance`],
+//! [`Event::gap`]).
 //!
 //! No byte is free: DBN's flags need six bits, and the line has the other two of that byte ([`FlagsAndLine`]).
 //!
@@ -45,7 +46,7 @@ pub enum EventKind {
     Imbalance = 12,
     /// An auction's imbalance and prices, second half; follows the first. Has no channel and sequence number of its own.
     ImbalancePrices = 13,
-    /// What an instrument is: [`Event::definition`].
+    /// The definition of an instrument: [`Event::definition`].
     Definition = 14,
     /// Messages of the channel are missing: [`Event::gap`].
     Gap = 15,
@@ -197,10 +198,10 @@ impl Flags {
     }
 }
 
-/// DBN's flags in the upper six bits, the [`Line`] in the lower two. Of those DBN reserves one, and keeps one for what a
-/// publisher defines itself; no feed here defines it.
+/// DBN's flags in the upper six bits, the [`Line`] in the lower two. DBN reserves one of those two and leaves the other to the
+/// publisher; no feed here uses it.
 ///
-/// [`Event::flags`] and [`Event::line`] read it, so neither is ever taken for a part of the other.
+/// Read it by [`Event::flags`] and [`Event::line`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct FlagsAndLine(u8);
@@ -327,7 +328,7 @@ impl StatusAction {
     }
 }
 
-/// What an instrument is at a venue. Its symbol came before, in a [`EventKind::SymbolMapping`].
+/// The definition of an instrument at a venue. A [`EventKind::SymbolMapping`] before it has the symbol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Definition {
     /// Shares in a round lot, 0 when the venue does not say.
@@ -373,7 +374,7 @@ pub struct Imbalance {
     pub lower_collar: Option<Price>,
 }
 
-/// Messages that did not arrive.
+/// A sequence gap.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gap {
@@ -650,7 +651,7 @@ impl Event {
         }
     }
 
-    /// Marks a [`EventKind::Gap`] of an instrument as a contradiction of its book. The end of a gap does not mend it.
+    /// Marks a [`EventKind::Gap`] of an instrument as a contradiction of its book. The end of a gap does not clear it.
     #[must_use]
     pub const fn with_contradiction(mut self) -> Self {
         self.detail = 1;

@@ -1,4 +1,4 @@
-//! Prices and times: integers with a unit, and absence at no cost.
+//! Prices and times: integers with a unit. An absent price takes no extra space.
 
 use std::fmt;
 use std::num::NonZeroI64;
@@ -8,8 +8,8 @@ pub const UNDEFINED_PRICE: i64 = i64::MAX;
 
 /// A price in units of 1e-9 of the currency.
 ///
-/// `Option<Price>` takes eight bytes: [`UNDEFINED_PRICE`] is not a price, and the bits are stored so that it is the
-/// one pattern left for `None`.
+/// `Option<Price>` takes eight bytes: [`UNDEFINED_PRICE`] is not a price, and the stored bits leave exactly that pattern for
+/// `None`.
 ///
 /// ```
 /// use tapeworks_market::Price;

@@ -1,8 +1,8 @@
-//! Where a thread runs, and how urgently.
+//! The core and the priority of a thread.
 //!
-//! A thread that spins needs a core of its own: [`pin`] keeps it there, [`set_realtime`] lets nothing but the kernel's own
-//! work interrupt it, [`lock_memory`] keeps its pages from being taken, [`step_back`] leaves the core to others. All are settings of the process that a
-//! service manager or a container may refuse; each returns what was refused and why, and the program works without.
+//! A thread that spins needs a core of its own: [`pin`] keeps it there, [`set_realtime`] lets nothing but the kernel's own work interrupt
+//! it, [`lock_memory`] keeps its pages from being taken, [`step_back`] leaves the core to others. A service manager or a container may
+//! refuse each of them; the error names the refused call and the reason, and the program works without.
 
 use std::io;
 
@@ -20,7 +20,7 @@ pub enum CpuError {
     Refused {
         /// The request.
         what: &'static str,
-        /// The kernel's word for it.
+        /// The kernel's error.
         error: io::Error,
     },
     /// This operating system has no such call.
@@ -73,7 +73,7 @@ mod linux {
 
     pub(super) fn pin(core: usize) -> Result<(), CpuError> {
         let none = |core| {
-            // The process's first thread has the widest mask: what was a child of a pinned thread may have been narrowed.
+            // The process's first thread has the widest mask: a child of a pinned thread may have a narrower one.
             CpuError::NoCore { core, allowed: allowed_cores().unwrap_or_default() }
         };
         if core >= libc::CPU_SETSIZE as usize {
@@ -94,7 +94,7 @@ mod linux {
                 _ => CpuError::Refused { what: "pinning a thread", error },
             });
         }
-        // Some containers take the call and do something else.
+        // Some containers accept the call and place the thread elsewhere.
         if allowed_cores()? == [core] { Ok(()) } else { Err(none(core)) }
     }
 

@@ -57,7 +57,7 @@ pub struct Region {
     start: NonNull<u8>,
     /// Bytes to use.
     bytes: usize,
-    /// What was mapped, from `mapped_start` on: it may begin before `start`, which is aligned to a huge page.
+    /// The mapping from `mapped_start` on: it may begin before `start`, which is aligned to a huge page.
     mapped_start: NonNull<u8>,
     mapped_bytes: usize,
     is_hugetlb: bool,
@@ -180,7 +180,7 @@ mod kernel {
         NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
-    /// A refusal (an old kernel, a container) leaves ordinary pages, which is fine.
+    /// A refusal (an old kernel, a container) leaves ordinary pages.
     pub(super) fn advise_huge(start: NonNull<u8>, bytes: usize) {
         #[cfg(target_os = "linux")]
         // SAFETY: the range is mapped, begins on a page and is the caller's; the advice does not change its contents.

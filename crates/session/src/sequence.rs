@@ -13,16 +13,16 @@ use crate::transport::{Content, MAX_PAYLOAD_BYTES, SessionId, TransportKind};
 const HEADER_BYTES: usize = 20;
 const LENGTH_BYTES: usize = 2;
 
-/// The longest message, in bytes: what has room in a packet alone.
+/// The longest message, in bytes: it fills a packet alone.
 pub const MAX_MESSAGE_BYTES: usize = MAX_PAYLOAD_BYTES - HEADER_BYTES - LENGTH_BYTES;
 
-/// A session: its messages so far, those of the open packet, and what is kept of them.
+/// A session: its number of messages, the open packet, and the kept packets.
 #[derive(Debug)]
 pub struct Sequence {
     name: [u8; 10],
     stream: Stream,
     store: Store,
-    /// Packets that are to be sent, one after the other.
+    /// Packets to send, one after the other.
     ready: Vec<u8>,
     ends: Vec<usize>,
     is_over: bool,
@@ -113,7 +113,7 @@ impl Sequence {
         self.ends.push(self.ready.len());
     }
 
-    /// The packets that are to be sent, in order.
+    /// The packets to send, in order.
     pub fn ready(&self) -> impl Iterator<Item = &[u8]> + Clone {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| self.ready.get(start..*end).unwrap_or_default())
@@ -133,8 +133,8 @@ impl Sequence {
         self.store.answer(request, 0, answer)
     }
 
-    /// Hands the messages from number `from` on to `each`, as many as one packet holds. Says how many there were: none
-    /// when all were handed on. `scratch` is the packet.
+    /// Passes the messages from number `from` on to `each`, as many as one packet holds. Returns their number: 0 when all were
+    /// passed on. `scratch` is the packet.
     ///
     /// # Errors
     /// [`Refusal::NotKept`].
