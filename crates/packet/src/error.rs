@@ -1,5 +1,4 @@
-//! What can go wrong with a capture file: each error is one line that names the file and, where there is one, the
-//! packet and its offset.
+//! Errors of capture files: each is one line that names the file and, where there is one, the packet and its offset.
 
 use std::{fmt, io};
 
@@ -8,8 +7,8 @@ use crate::stop;
 
 /// Why a capture or framed file cannot be opened, or cannot be read any further.
 ///
-/// Offsets count bytes from the start of the file; in a compressed file, from the start of its decompressed content.
-/// After an error from a reader, that reader has ended: everything before the error has been delivered.
+/// Offsets count bytes from the start of the file; in a compressed file, from the start of its decompressed content. A reader
+/// ends with its first error: it has delivered all packets before the error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
@@ -44,7 +43,7 @@ pub enum CaptureError {
         file: Box<str>,
         /// Bytes read before the failure.
         offset: u64,
-        /// What the operating system said.
+        /// The operating system's error.
         cause: io::Error,
     },
     /// A [stop of the process was requested](crate::stop) while it waited for the other end of a pipe.
@@ -62,7 +61,7 @@ pub enum CaptureError {
         compression: Compression,
         /// Decompressed bytes delivered before the failure.
         offset: u64,
-        /// What the decompressor said.
+        /// The decompressor's error.
         cause: io::Error,
     },
     /// The first bytes are neither pcap nor pcapng.

@@ -15,8 +15,8 @@ use crate::net::build::FrameBuilder;
 use crate::net::rewrite::push_tag;
 use crate::pool::Pool;
 
-/// Runs `test` on a thread whose network namespace is new and has a veth pair, `in` and `out`, for this test only. Where
-/// that is not permitted there is nothing to test with, which the test says; any other failure is one of the test.
+/// Runs `test` on a thread whose network namespace is new and has a veth pair, `in` and `out`, for this test only. Where that
+/// is not permitted the test prints that it is skipped; any other failure fails the test.
 fn with_veth(test: impl FnOnce() + Send) {
     let ip = |arguments: &str| {
         let status = Command::new("ip").args(arguments.split(' ')).status();

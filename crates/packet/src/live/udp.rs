@@ -23,7 +23,7 @@ use crate::pool::{Blank, Description, Pool};
 /// Bytes of the headers that are put before an IPv4 payload.
 const UDP_V4_HEADERS_BYTES: usize = 42;
 
-/// The Ethernet address of packets whose own is not known: a local address that no card has.
+/// The Ethernet address of packets without a known one: a local address that no card has.
 const UNKNOWN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0];
 
 /// How a [`UdpReceiver`] listens.
@@ -125,8 +125,8 @@ impl UdpReceiver {
         self.options.listen
     }
 
-    /// Bytes that the kernel's buffer has: it may have granted less than requested, and counts its own overhead, so it
-    /// says twice what it granted.
+    /// The size of the kernel's buffer in bytes. It may be less than requested, and it includes the kernel's overhead: twice
+    /// the granted size.
     ///
     /// # Errors
     /// What the operating system says.
@@ -159,8 +159,8 @@ impl UdpReceiver {
         self.drops.all
     }
 
-    /// Takes up to `most` datagrams that are there now and hands each to `each`. Returns how many there were. Without a
-    /// free buffer none is taken: it stays with the kernel.
+    /// Takes up to `most` datagrams that are there now and hands each to `each`. Returns how many there were. Without a free
+    /// buffer it takes none: the datagrams stay in the kernel.
     ///
     /// # Errors
     /// What the operating system says; not that there is none.

@@ -1,5 +1,5 @@
-//! Tests of the headers: what is built is parsed again and checked by smoltcp; the straight path agrees with the
-//! general one; every cut and every bend gives an error and no panic.
+//! Tests of the headers: built packets are parsed again and checked by smoltcp; the straight path agrees with the general one;
+//! every cut and every changed byte gives an error and no panic.
 
 use std::net::SocketAddrV6;
 

@@ -67,7 +67,7 @@ fn a_partial_file_of_a_dead_run_is_set_aside_and_named() {
         assert_eq!(fs::read_to_string(folder.path().join(aside)).unwrap(), left);
         assert_eq!(fs::read(&path).unwrap(), b"new");
     }
-    // One without a byte has nothing to keep.
+    // An empty partial file is removed.
     fs::write(folder.path().join("q.csv.partial"), "").unwrap();
     assert_eq!(NewFile::create(&path, true).unwrap().set_aside(), None);
     assert_eq!(files(folder.path()), ["q.csv", "q.csv.partial.1", "q.csv.partial.2"]);

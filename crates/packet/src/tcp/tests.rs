@@ -28,7 +28,7 @@ fn syn<'a>() -> Datagram<'a> {
     segment(SYN_SEQUENCE, TcpFlags::SYN, &[])
 }
 
-/// What was reported, in words.
+/// The reported events as text.
 #[derive(Default)]
 struct Log(Vec<String>);
 

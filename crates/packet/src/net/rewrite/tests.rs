@@ -1,4 +1,4 @@
-//! Random packets with every kind of header: what is rewritten equals what is made with the new fields.
+//! Random packets with every kind of header: a rewritten packet equals one built with the new fields.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -302,7 +302,7 @@ proptest! {
         prop_assert_eq!(complete_checksum(&mut frame, &layout), is_whole);
         if is_whole {
             assert_same(frame[..want.len()].to_vec(), want.clone(), &layout);
-            // What has another sum in its field is not touched: nor is what is cut.
+            // A packet with another sum in its field stays unchanged, and so does a cut one.
             let mut right = want.clone();
             let at = usize::from(layout.checksum_offset);
             right[at] ^= 1;
