@@ -26,7 +26,7 @@ impl Contradicted {
         Some((self.0.get(channel / 64)?, 1 << (channel % 64)))
     }
 
-    /// Notes what an event meant for its channel's books.
+    /// Notes whether an event contradicted its channel's books.
     #[inline]
     pub(crate) fn note(&self, update: &BookUpdate<'_>) {
         if update.outcome != Outcome::Applied

@@ -1,4 +1,4 @@
-//! The engine: inputs to events, with nothing else around it.
+//! The engine: inputs in, events out.
 //!
 //! The live plant gives it what it receives, a replay what the journal holds. The same inputs give the same events with the same
 //! numbers.
@@ -9,7 +9,7 @@ use tapeworks_market::{Event, Nanos};
 
 use crate::EngineOptions;
 
-/// What went through an engine.
+/// Counters of an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize, serde::Deserialize)]
 pub struct EngineCounters {
     /// Inputs.
@@ -46,7 +46,7 @@ impl Engine {
         &self.feed
     }
 
-    /// What went through.
+    /// The counters.
     pub const fn counters(&self) -> &EngineCounters {
         &self.counters
     }

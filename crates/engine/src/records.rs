@@ -20,7 +20,7 @@ const fn line_of(number: u8) -> Line {
     }
 }
 
-/// An input as a record. `scratch` holds what has no place in the record's header.
+/// An input as a record. `scratch` holds the fields that have no place in the record's header.
 pub fn record_of<'r>(input: &Input<'r>, scratch: &'r mut [u8; 8]) -> Record<'r> {
     let blank = Record { time: input.time().0, ..Record::default() };
     match *input {

@@ -11,18 +11,18 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::error::PlantError;
 use crate::status::Status;
 
-/// What the words of the shared memory mean: version 4 of [`Published`], whose channel has 16 bits.
+/// The layout of the shared memory: version 4 of [`Published`], whose channel has 16 bits.
 pub const SHARED_MEANING: u64 = 0x5441_5045_0000_0004;
 
-/// Items that the shared memory holds: who is further behind has lost some.
+/// Items that the shared memory holds: a reader further behind has lost some.
 const SHARED_ITEMS: usize = 1 << 18;
 
-/// What the shared memory holds of an event: the event, completed by its book, and the NBBO of its instrument after it.
-/// 128 bytes. Prices are in 1e-9 of the currency, [`i64::MAX`] where there is none; times are ns since the epoch, UTC.
+/// An item of the shared memory: an event, completed by its book, and the NBBO of its instrument after it. 128 bytes. Prices
+/// are in 1e-9 of the currency, [`i64::MAX`] where there is none; times are ns since the epoch, UTC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Published {
-    /// When the venue says it happened.
+    /// The venue's time.
     pub ts_event: u64,
     /// When its packet was received.
     pub ts_recv: u64,
@@ -108,7 +108,7 @@ impl Published {
         }
     }
 
-    /// The instrument's symbol, if it has one: every item has it, so that a reader who comes late needs no other.
+    /// The instrument's symbol, if it has one: every item has it, so that a late reader needs no earlier item.
     pub fn symbol(&self) -> Option<Symbol> {
         Symbol::from_bytes(&self.symbol).ok()
     }
@@ -128,9 +128,9 @@ pub(super) struct SharedMemory {
     path: PathBuf,
     /// The file system and the number of the file in it.
     identity: Option<(u64, u64)>,
-    /// Times that it was made again because somebody had removed it.
+    /// Times that it was made again after it was removed.
     made_again: u64,
-    /// Somebody put another file in its place, or it cannot be made again.
+    /// Another file is in its place, or it cannot be made again.
     trouble: Option<String>,
 }
 

@@ -21,7 +21,7 @@ use tapeworks_runtime::now;
 pub(super) struct Server {
     pub(super) address: Option<SocketAddr>,
     pub(super) login: (String, String),
-    /// How long an attempt may take: then ingest waits for it no more.
+    /// The time limit of an attempt.
     pub(super) timeout: Duration,
 }
 
@@ -49,7 +49,7 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How often a waiting thread checks whether to stop.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long a thread with an answer rests when ingest has no room for it.
+/// How long a thread with an answer sleeps when ingest has no room for it.
 const REST: Duration = Duration::from_millis(1);
 
 /// Serves the requests of ingest until it is gone or the plant stops.
@@ -70,7 +70,7 @@ pub(super) fn run(servers: &[Server], requests: &Requests, stop: &AtomicBool) {
                         if attempt.fetch(server).is_err() {
                             let (channel, number) = (attempt.wanted.channel, attempt.wanted.attempt);
                             let failed = Owned::SnapshotFailed { channel, attempt: number, received: now() };
-                            // Ingest that is gone, or has given the attempt up itself, needs no answer.
+                            // If ingest has ended or given the attempt up, it needs no answer.
                             let _unheard = attempt.send(failed);
                         }
                     });
@@ -97,7 +97,7 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// What is left of its time.
+    /// The rest of its time.
     ///
     /// # Errors
     /// When no request waits for it any more.
@@ -115,7 +115,7 @@ impl Attempt<'_> {
         Ok(left)
     }
 
-    /// Hands something to ingest, which takes it while it waits for this attempt.
+    /// Hands an answer to ingest while that waits for this attempt.
     fn send(&self, answer: Owned) -> io::Result<()> {
         let mut answer = answer;
         loop {

@@ -153,7 +153,7 @@ fn the_files_of_a_journal_without_its_beginning_are_the_end_of_the_days() {
     let days = earlier_journals(folder.path()).unwrap();
     assert!(list(folder.path()).unwrap().is_empty());
     assert!(files(&days[0].folder, &exact) == before);
-    // Without them there is nothing to begin with.
+    // Without them there is no state to begin with.
     move_away(&days[0].folder, 0, folder.path()).unwrap();
     let to = tempdir().unwrap();
     let out = ExportOptions {
@@ -188,7 +188,7 @@ fn an_unusable_checkpoint_is_reported_and_the_previous_one_is_used() {
         (restored.map(|restored| restored.record), refused.len())
     };
     assert_eq!(used(1_000, &options()), (Some(300), 0));
-    // The journal lost everything before it.
+    // The journal lost all records before it.
     let (restored, refused) = newest(folder.path(), &Opened { first: 400, ..opened(500) }, &options());
     assert!(restored.is_none() && refused.len() == 2);
     // Another configuration.
@@ -208,10 +208,10 @@ fn an_unusable_checkpoint_is_reported_and_the_previous_one_is_used() {
         fs::write(last, &sound[..at]).unwrap();
         assert_eq!(used(1_000, &options()), (Some(200), 1), "up to byte {at}");
     }
-    // The journal is damaged and ends before it: the state is all that is left.
+    // The journal is damaged and ends before it: only the checkpoint has those records.
     fs::write(last, sound).unwrap();
     assert_eq!(used(250, &options()), (Some(300), 0));
-    // One that cannot be used gives its name to another record's, and is kept.
+    // An unusable checkpoint is renamed and kept.
     assert_eq!(used(250, &others), (None, 2));
     assert!(!last.exists() && last.with_extension("snapshot.unused").exists());
     fs::write(last, b"").unwrap();

@@ -1,7 +1,7 @@
 //! Records that wait for the server, in two bounded queues: those of the ring, and those of the journal that are sent again.
 //!
-//! The ring's reader never waits here: where there is no room its records are dropped, counted and, if there is a journal, noted
-//! to be sent again. The journal's reader waits for room.
+//! The ring's reader never waits here: records without room are dropped, counted and, if there is a journal, noted to be sent
+//! again. The journal's reader waits for room.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -44,7 +44,7 @@ impl Chunk {
         Self { origin, schema, places: place(wanted.start)..place(wanted.end), batch }
     }
 
-    /// Where each record is and what it is about, in the order of their events.
+    /// The place, instrument and event of each record, in the order of their events.
     pub(super) fn items(&self) -> &[Item] {
         self.batch.items().get(self.places.clone()).unwrap_or_default()
     }
@@ -124,7 +124,7 @@ pub(super) enum Again {
     Failed(String),
 }
 
-/// What the sender does next.
+/// The sender's next task.
 #[derive(Debug)]
 pub(super) enum Next {
     /// These records.
@@ -449,7 +449,7 @@ pub(super) mod tests {
             assert_eq!(status.to_send_again, has_journal.then_some(3..9));
             let chunk = take(&queue).unwrap();
             assert_eq!(numbers(&chunk), [0, 1, 2]);
-            // What is being sent takes its room until it is sent.
+            // A chunk takes its room until it is sent.
             queue.put(Schema::Status, batch(9..10), 0);
             assert_eq!(queue.status().overflowed, 4);
             queue.done(&chunk, 0);

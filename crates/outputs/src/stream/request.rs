@@ -25,7 +25,7 @@ pub struct Request {
     pub nbbo: bool,
     /// Trades.
     pub trades: bool,
-    /// Of these symbols; of all without.
+    /// The symbols; all without it.
     pub symbols: Option<BTreeSet<Symbol>>,
 }
 

@@ -1,4 +1,4 @@
-//! Checkpoints of running plants, and readers that go on from them.
+//! Checkpoints of running plants, and readers that continue from them.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -110,7 +110,7 @@ fn day(topologies: [Topology; 3]) {
         assert_eq!(snapshots.taken, snapshots.written, "none is left half done");
         assert_eq!(snapshots.books_pause_ns > 0, topology == Topology::Pipeline);
         let events = drain(consumer);
-        // What the ring has of before is what was there.
+        // The ring's earlier events are those that were published.
         seen.truncate(first + replayed.events as usize);
         assert_eq!(seen.get(first..), events.get(..replayed.events as usize));
         seen.truncate(first);
