@@ -1,4 +1,4 @@
-//! What a replay did, as tables for people and as JSON for programs.
+//! The report of a replay, as tables for people and as JSON for programs.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -231,7 +231,7 @@ pub(crate) fn written(summary: &Summary, width: usize, paint: Paint) -> String {
     out
 }
 
-/// What was passed over or put right on the way.
+/// Skipped and corrected messages.
 fn asides(summary: &Summary) -> Vec<String> {
     let feed = &summary.feed_counters;
     let files = &summary.file_counters;
@@ -269,7 +269,7 @@ fn asides(summary: &Summary) -> Vec<String> {
     asides
 }
 
-/// How many books are incomplete at the end, and which events say so.
+/// How many books are incomplete at the end, and which events show it.
 fn incomplete_books(summary: &Summary) -> Option<String> {
     let books: usize = summary.feeds.iter().map(|feed| feed.contradicted).sum();
     if books == 0 {
@@ -292,7 +292,7 @@ fn incomplete_books(summary: &Summary) -> Option<String> {
     Some(format!("{} {verb} incomplete: {}.", counted(books as u64, "book", "books"), shown.join(", ")))
 }
 
-/// What did not fit, and whether anything did not.
+/// The problems, and whether there are any.
 pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
     let mut out = String::from("\n");
     if summary.nbbo.changes > 0 {
@@ -351,7 +351,7 @@ pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
     out
 }
 
-/// What is missing and what could not be read, in one line.
+/// Missing and unreadable messages, in one line.
 pub(crate) fn losses(gaps: u64, missing: u64, problems: u64, damaged: usize, paint: Paint) -> String {
     let mut text = format!(
         "{}, {} missing; {} unreadable",

@@ -70,12 +70,12 @@ pub(crate) fn threads(text: &str) -> Result<usize, String> {
     known.ok_or_else(|| format!("use a whole number from 1 to {MAX_THREADS}"))
 }
 
-/// Threads unless the user says otherwise: with more than 4, the one that reads and applies the messages is the slowest.
+/// The default number of threads: with more than 4, the one that reads and applies the messages is the slowest.
 pub(crate) fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, |processors| processors.get().min(4))
 }
 
-/// A window of time that ends before it begins holds nothing.
+/// A window of time that ends before it begins is empty.
 pub(crate) fn refuse_empty_window(from: Option<Nanos>, to: Option<Nanos>) -> crate::ending::Result<()> {
     match (from, to) {
         (Some(from), Some(to)) if from >= to => {

@@ -1,4 +1,4 @@
-//! The market itself: which participant does what when, and by which messages.
+//! The market: the actions of participants and their messages.
 //!
 //! Every symbol has one hidden reference price that walks on its tick grid. Orders at all venues are placed around it, so
 //! that quotes track each other. When it moves, quotes that are now on the wrong side are hit or withdrawn within some
@@ -27,13 +27,13 @@ use crate::script::{Script, Step, scripts};
 
 /// Trials to find a symbol whose change shows in the venue's feed.
 const TRIALS: u32 = 8;
-/// Mean time until somebody corrects a market that is locked or crossed across venues, in nanoseconds.
+/// Mean time until a participant corrects a market that is locked or crossed across venues, in nanoseconds.
 const CORRECTION_NS: u64 = 15_000;
 
 /// The longest message that [`Generator::next_message`] writes, in bytes.
 pub const MAX_MESSAGE_BYTES: usize = 80;
 
-/// What [`Generator::next_message`] wrote.
+/// A message of [`Generator::next_message`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Generated {
     /// Index into the scenario's venues.
@@ -182,9 +182,9 @@ impl Generator {
     }
 
     /// Hands `put` the messages that give a receiver without history the state of a venue, in the venue's protocol: the phases
-    /// of the day, and for each symbol whose directory was sent the directory, trading state and short sale test, then
-    /// its orders from the best on, the older first (IEX DEEP: its levels; IEX TOPS: its quote). Attributions of
-    /// orders, auctions under way and past trades are not among them. A venue that does not exist has no messages.
+    /// of the day, and for each symbol whose directory was sent the directory, trading state and short sale test, then its
+    /// orders from the best on, the older first (IEX DEEP: its levels; IEX TOPS: its quote). It omits attributions of orders,
+    /// running auctions and past trades. A venue that does not exist has no messages.
     pub fn image(&self, venue: usize, mut put: impl FnMut(&[u8])) {
         let Some(state) = self.venues.get(venue) else { return };
         let (kind, of_market) = (state.kind, self.stamp(venue, None));
@@ -243,7 +243,7 @@ impl Generator {
         }
     }
 
-    /// Does the next thing that is due. False at the end of the session.
+    /// Runs the next due step. False at the end of the session.
     fn advance(&mut self) -> bool {
         let script_ns = self.scripts.peek().map_or(u64::MAX, |Reverse(script)| script.time_ns);
         if self.arrivals.is_none() && script_ns >= self.scenario.start_ns {
@@ -612,7 +612,7 @@ impl Generator {
         }
     }
 
-    /// If the venues together are locked or crossed, somebody will notice in a moment.
+    /// If the venues together are locked or crossed, a participant corrects it in a moment.
     #[inline]
     fn watch_other_venues(&mut self, symbol: u32) {
         if self.venues.len() > 1
@@ -644,7 +644,7 @@ impl Generator {
         self.watch_other_venues(symbol);
     }
 
-    // --- what the day brings ---
+    // --- scripted steps of the day ---
 
     fn run(&mut self, script: Script) {
         self.publish_step(&script);
@@ -768,7 +768,7 @@ impl Generator {
         self.publish_halt_in_quote(venue, symbol);
     }
 
-    /// TOPS says in the quote whether the symbol is halted.
+    /// A quote of TOPS has a flag for a halt.
     fn publish_halt_in_quote(&mut self, venue: usize, symbol: u32) {
         if self.venues[venue].kind == VenueKind::IexTops {
             let book = &self.books[self.book_index(venue, symbol)];
@@ -778,7 +778,7 @@ impl Generator {
         }
     }
 
-    /// An auction: the bulk print and, sometimes, a displayed order that took part in it, not printed for itself.
+    /// An auction: the bulk print and, sometimes, a displayed order that took part in it, not printed separately.
     fn cross(&mut self, venue: usize, symbol: u32, code: u8) {
         let index = self.book_index(venue, symbol);
         let cross_shares = 100 * u64::from(1 + self.random.below(2_000));

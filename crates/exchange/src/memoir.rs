@@ -1,4 +1,4 @@
-//! What MEMX says, in MEMOIR Depth 1.3.
+//! The dialect of MEMX: MEMOIR Depth 1.3.
 
 use tapeworks_wire::memx::depth13::{self, *};
 use tapeworks_wire::nasdaq::itch50::{ReasonCode, TradingState};
@@ -108,7 +108,7 @@ impl Dialect for Memoir {
         say!(outbox, stamp, TradingSessionStatus, TradingSessionStatusFields { trading_session });
     }
 
-    /// The book is cleared first, for those who had another one before a restart.
+    /// The book is cleared first, for receivers with another one from before a restart.
     fn directory(
         outbox: &mut Outbox,
         _: VenueKind,

@@ -1,4 +1,4 @@
-//! What a venue of the Nasdaq family says, in TotalView-ITCH 5.0.
+//! The dialect of the venues of the Nasdaq family: TotalView-ITCH 5.0.
 
 use tapeworks_wire::nasdaq::itch50::{self, *};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceMidnight, SecondsSinceMidnight};
@@ -258,7 +258,7 @@ pub(crate) fn circuit_breaker_breach(outbox: &mut Outbox, stamp: &Stamp) {
     say!(outbox, stamp, MwcbStatusFields { breached_level: BreachedLevel::Level1 });
 }
 
-/// When and at what price a new issue is to be released.
+/// The time and price of a new issue's release.
 pub(crate) fn ipo_quoting_period(
     outbox: &mut Outbox,
     stamp: &Stamp,

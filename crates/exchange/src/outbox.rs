@@ -71,7 +71,7 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// As it is before the directory.
+    /// The state before the directory.
     pub(crate) const UNPUBLISHED: Self = Self {
         is_published: false,
         new_issue: false,
@@ -82,7 +82,7 @@ impl Standing {
     };
 }
 
-/// Where and when a message is made.
+/// The venue and the time of a message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stamp {
     pub(crate) venue: usize,

@@ -40,7 +40,7 @@ impl Stream {
             let Some(bin) = self.bins.get(self.next_bin) else { return u64::MAX };
             self.bin = *bin;
             self.next_bin += 1;
-            // A burst that starts while another goes on follows it, in its full length.
+            // A burst that starts during another follows it, in its full length.
             if !self.clustered {
                 self.bin.end_ns += self.time_ns.saturating_sub(bin.start_ns);
             }

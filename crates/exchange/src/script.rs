@@ -1,4 +1,4 @@
-//! What the day brings besides order flow: phases, the directory, auctions, halts and their like, each at its time.
+//! Scripted steps besides the order flow: phases, the directory, auctions, halts and so on, each at its time.
 
 use tapeworks_wire::nasdaq::itch50::{ReasonCode, TradingState};
 
@@ -9,7 +9,7 @@ use crate::nasdaq;
 use crate::scenario::{CLOSE_NS, OPEN_NS};
 use crate::scenario::{HOUR_NS, MINUTE_NS, SECOND_NS, Scenario, VenueKind};
 
-/// What happens.
+/// The step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A phase, by its ITCH letter.
@@ -42,7 +42,7 @@ pub(crate) enum Step {
     Cross(u8),
     IexAuction(u8),
     IexAuctionEnd(u8),
-    /// Somebody notices that the venues together are locked or crossed.
+    /// A participant corrects venues that together are locked or crossed.
     Correction,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Script {
     pub(crate) step: Step,
     pub(crate) venue: u8,
     pub(crate) symbol: u32,
-    /// The last symbol, and how the range goes on.
+    /// The last symbol, and the rest of the range.
     last_symbol: u32,
     stride: u32,
     gap_ns: u64,

@@ -49,7 +49,7 @@ impl Refusals {
         Self { what, on_refusal, addresses: HashMap::new() }
     }
 
-    /// Somebody is refused, at `now_ns` of a clock that cannot be set.
+    /// Reports a refused client, at `now_ns` of a monotonic clock.
     pub fn refused(&mut self, address: SocketAddr, reason: &dyn Display, now_ns: u64) {
         let Some(on_refusal) = &self.on_refusal else { return };
         if self.addresses.len() >= MOST_ADDRESSES {

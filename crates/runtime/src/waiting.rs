@@ -19,13 +19,13 @@ pub enum Waiting {
     Backoff(Backoff),
     /// Sleeps until it is woken.
     Park(Park),
-    /// As `Park`, for those who wait for more than one thing: see [`WakeUp`]. With each the news that it rings for.
+    /// As `Park`, for threads that wait for more than one thing: see [`WakeUp`]. Each comes with the news that wakes it.
     WakeUps(Arc<[(News, Arc<WakeUp>)]>),
 }
 
 impl Waiting {
-    /// The strategy of this name; who parks is woken by these wake-ups, each for the news beside it.
-    /// `notify` without news wakes all of them.
+    /// The strategy of this name; parked threads are woken by these wake-ups, each for the news beside it. `notify` without
+    /// news wakes all of them.
     pub fn with_wake_ups(wait: Wait, wake_ups: &[(News, Arc<WakeUp>)]) -> Self {
         if wait == Wait::Park { Self::WakeUps(wake_ups.into()) } else { Self::new(wait) }
     }
@@ -49,7 +49,7 @@ impl WaitStrategy for Waiting {
             Self::Yielding(strategy) => strategy.wait_until(is_ready),
             Self::Backoff(strategy) => strategy.wait_until(is_ready),
             Self::Park(strategy) => strategy.wait_until(is_ready),
-            // A thread that waits here, and not by its wake-up, waits for room, which is rare.
+            // A thread that waits here without a wake-up waits for room, which is rare.
             Self::WakeUps(_) => Backoff::default().wait_until(is_ready),
         }
     }
@@ -154,7 +154,7 @@ impl WakeUp {
 /// How long a thread without a client sleeps: it keeps up with the events, and takes no more of the processor.
 pub const UNWATCHED: Duration = Duration::from_millis(5);
 
-/// The longest sleep of a thread without a client, while nothing comes: its wake-up or its sockets wake it.
+/// The longest sleep of a thread without a client in silence: its wake-up or its sockets wake it.
 pub const QUIET: Duration = Duration::from_millis(50);
 
 /// Whether a thread without a client may sleep so long: the ring, which has `lag` of its `capacity` events for it, is nearly empty.
@@ -162,7 +162,7 @@ pub const fn may_sleep_unwatched(lag: usize, capacity: usize) -> bool {
     lag < capacity / 16 && lag < 1_024
 }
 
-/// Rests of a thread that waits for several things at once, none of which wakes it.
+/// Pauses of a thread that waits for several things at once, none of which wakes it.
 #[derive(Debug)]
 pub struct Idle {
     wait: Wait,
@@ -196,7 +196,7 @@ impl Idle {
                 if self.looks < LOOKS {
                     std::hint::spin_loop();
                 } else {
-                    // Longer and longer, as it is waited for longer.
+                    // Sleeps become longer the longer it waits.
                     std::thread::sleep(
                         IDLE_SLEEP.min(Duration::from_nanos(u64::from(self.looks - LOOKS) * 500 + 1_000)),
                     );

@@ -50,7 +50,7 @@ pub struct ClientsSetting {
     pub queue_bytes: usize,
     /// Connections at once.
     pub max_connections: usize,
-    /// How long the thread sleeps when there is nothing to do.
+    /// How long the thread sleeps when idle.
     pub idle_sleep: Duration,
     /// PEM files of the certificate chain and of its private key: clients then speak TLS.
     pub tls: Option<(PathBuf, PathBuf)>,
@@ -61,7 +61,7 @@ pub struct ClientsSetting {
 pub struct WebSetting {
     /// Where it listens.
     pub address: SocketAddr,
-    /// What who looks must know; needed unless it listens on this machine alone.
+    /// The token that viewers must show; required unless the page listens on this machine alone.
     pub token: Option<String>,
     /// Whether there is market data for programs: see `tapeworks_plant::web::stream`.
     pub stream: bool,
@@ -80,7 +80,7 @@ pub struct Config {
     pub multicast: Option<MulticastSetting>,
     /// The daily roll, if there is to be one.
     pub roll: Option<RollSetting>,
-    /// What goes into QuestDB, if something does.
+    /// The QuestDB output, if there is one.
     pub questdb: Option<QuestDbSetting>,
 }
 
@@ -133,7 +133,7 @@ fn address(reading: &mut Reading<'_>, section: &mut Section<'_>, key: &'static s
 struct Taken(Vec<(&'static str, SocketAddr, String)>);
 
 impl Taken {
-    /// Takes `address` for `what`; says who has it already.
+    /// Takes `address` for `what`; reports its earlier user.
     fn take(&mut self, transport: &'static str, address: SocketAddr, what: &str) -> Option<String> {
         let clashes = |other: &SocketAddr| {
             let is_one = address.ip() == other.ip()
@@ -147,7 +147,7 @@ impl Taken {
         whose
     }
 
-    /// The same, and a fault where somebody has it.
+    /// The same, and a fault if the address is in use.
     fn check(
         &mut self,
         reading: &mut Reading<'_>,
@@ -397,7 +397,7 @@ fn read_venue(
         again.requests_in_flight = in_flight.map_or(again.requests_in_flight, |(count, _)| count as u16);
         section.refuse_the_rest(reading);
     }
-    // Without a server nothing is waited for.
+    // Without a server no request is sent.
     arbiter.retransmission = retransmission.map(|_| again);
     let mut snapshots = SnapshotOptions::default();
     let mut login = (String::new(), String::new());
@@ -630,7 +630,7 @@ fn read_roll(
 /// `questdb.example.net:9000`.
 fn host_and_port(text: &str) -> Option<(String, u16)> {
     let (host, port) = text.rsplit_once(':')?;
-    // Of an IPv6 address the brackets are kept, as in a URL.
+    // An IPv6 address keeps its brackets, as in a URL.
     let is_address = text.parse::<SocketAddr>().is_ok();
     let is_name = !host.is_empty()
         && host.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_'));
@@ -976,7 +976,7 @@ mod tests {
         assert!(wrong.len() == 1 && wrong[0].contains("the roll needs one of its own"), "{wrong:?}");
         let wrong = problems(&WHOLE.replace("format = \"parquet\"", "format = \"xlsx\""));
         assert!(wrong.len() == 1 && wrong[0].contains("'format'"), "{wrong:?}");
-        // What would fail at the start, or be wrong for ever.
+        // Settings that would fail at the start, or always be wrong.
         let venue = |name: &str, line: &str| {
             format!("[[venue]]\nname = \"{name}\"\nprotocol = \"deep\"\nlines = [\"{line}\"]\n")
         };

@@ -29,9 +29,9 @@ pub enum Severity {
 pub struct Notice {
     /// How severe it is.
     pub severity: Severity,
-    /// The venue, or the client's address, or nothing.
+    /// The venue, or the client's address, or empty.
     pub subject: String,
-    /// What happened.
+    /// The event.
     pub text: String,
 }
 
@@ -58,7 +58,7 @@ struct Failing {
 }
 
 impl Monitor {
-    /// What happened since the last look; at the first, since the journal was replayed.
+    /// The notices since the last look; at the first look, since the journal was replayed.
     pub fn look(&mut self, report: &Report) -> Vec<Notice> {
         let Report { plant: status, clients, questdb, .. } = report;
         let mut notices = Vec::new();
@@ -221,18 +221,18 @@ impl Monitor {
     }
 }
 
-/// A channel as the journal left it: its counters are known, no packet of its lines has come yet.
+/// A channel after the replay of the journal: its counters are known, and no packet of its lines has come yet.
 fn as_begun(at_start: &ChannelStatus) -> ChannelStatus {
     let mut was = at_start.clone();
     (was.session, was.is_silent, was.is_joining) = (String::new(), false, false);
-    // What the kernel granted their sockets is news.
+    // The buffer sizes that the kernel granted are news.
     was.lines
         .iter_mut()
         .for_each(|line| (line.is_silent, line.kernel_drops, line.buffer_bytes) = (false, 0, 0));
     was
 }
 
-/// What a long recovery brought, and how many others ended since the last look.
+/// The result of a long recovery, and the number of others that ended since the last look.
 fn recovery_text(report: &RecoveryReport, others: u64) -> String {
     let RecoveryReport { first, end, recovered, requests, is_complete, .. } = *report;
     let took = report.duration_ns() as f64 / 1e9;
@@ -332,7 +332,7 @@ fn compare(before: Option<&ChannelStatus>, now: &ChannelStatus, say: &mut impl F
     }
 }
 
-/// What changed at the output to QuestDB. While rows find no room in several reports in a row, only the first is noticed.
+/// The changes of the QuestDB output. While rows find no room in several reports in a row, only the first is noticed.
 fn compare_questdb(was: &QuestDbStatus, now: &QuestDbStatus, say: &mut dyn FnMut(Severity, String)) {
     let why = now.error.as_deref().unwrap_or("it does not say why");
     let is_away = !now.is_connected && now.failures > 0;

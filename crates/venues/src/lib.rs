@@ -1,11 +1,11 @@
 //! Simulated venues, live: multicast lines at a stated rate, retransmission and snapshots.
 //!
-//! What they say is [`tapeworks_exchange`]'s; here are the sockets, two threads and the configuration. One thread makes the
-//! messages and sends them when they are due, the other serves clients. They share a store of sent messages for each
-//! venue, locked once a packet.
+//! [`tapeworks_exchange`] makes their messages; this crate has the sockets, two threads and the configuration. One thread makes
+//! the messages and sends them when they are due, the other serves clients. They share a store of sent messages for each venue,
+//! locked once a packet.
 //!
-//! Times are those of the clock at the start plus what has passed since by the monotonic clock. A message's own time is when
-//! it was due, so a receiver measures from the time that was meant.
+//! A time is the wall clock's at the start plus the monotonic time since. A message's own time is its due time, so a receiver
+//! measures from the intended time.
 //!
 //! ```no_run
 //! use tapeworks_venues::{Config, Venue, Venues};
@@ -52,9 +52,9 @@ use crate::servers::{ImageReply, ImageRequest, Listening, Servers};
 pub use self::config::{Config, Venue, Wait};
 pub use crate::report::{Report, RetransmissionReport, SnapshotReport, VenueReport};
 
-/// What is due later than this is slept for.
+/// The thread sleeps if the next message is due later than this.
 const SLEEP_FROM: Duration = Duration::from_micros(200);
-/// How much a sleep may last longer than requested.
+/// A sleep may last so much longer than requested.
 const OVERSLEEP: Duration = Duration::from_micros(100);
 /// How long [`Wait::Park`] sleeps at least.
 const SHORT_SLEEP: Duration = Duration::from_millis(1);
@@ -77,7 +77,7 @@ pub enum VenuesError {
         venue: String,
         /// Where the line goes.
         address: SocketAddrV4,
-        /// What the operating system said.
+        /// The operating system's error.
         cause: std::io::Error,
     },
     /// A server cannot listen.
@@ -85,11 +85,11 @@ pub enum VenuesError {
     Listen {
         /// The venue's name.
         venue: String,
-        /// What for.
+        /// The purpose.
         what: &'static str,
         /// The address.
         address: SocketAddr,
-        /// What the operating system said.
+        /// The operating system's error.
         cause: std::io::Error,
     },
     /// The clock is before 1970 or beyond the protocols' times.
@@ -112,7 +112,7 @@ pub enum VenuesError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         cause: std::io::Error,
     },
 }
@@ -130,7 +130,7 @@ pub struct Addresses {
     pub snapshot: Option<SocketAddr>,
 }
 
-/// What the threads share with the handle.
+/// The state that the threads share with the handle.
 #[derive(Debug)]
 struct Shared {
     /// The market ends now.
@@ -261,7 +261,7 @@ impl Venues {
         self.shared.is_finished.load(Ordering::Acquire)
     }
 
-    /// What was done so far; the lines' part is some hundredths of a second old.
+    /// The counters so far; those of the lines are some hundredths of a second old.
     #[must_use]
     pub fn report(&self) -> Report {
         let progress = self.shared.progress.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -322,7 +322,7 @@ impl Drop for Venues {
     }
 }
 
-/// What a venue has sent, as both threads see it.
+/// A venue's sent messages, shared by both threads.
 type SharedStore = Arc<Mutex<Store>>;
 
 /// Opens a venue's servers.
@@ -501,14 +501,14 @@ impl Market {
         self.shared.is_finished.store(true, Ordering::Release);
     }
 
-    /// Nothing is due for so long. Returns a request for an image that came meanwhile.
+    /// Waits for so long, since no message is due. Returns a request for an image that came meanwhile.
     fn rest(&self, nanoseconds: u64, waiting: &[ImageRequest]) -> Option<ImageRequest> {
         let left = Duration::from_nanos(nanoseconds);
         match self.wait {
             Wait::Park | Wait::Rest | Wait::Sleep if left > SHORT_SLEEP => {
                 return self.wait_for_request((left - OVERSLEEP).min(LONGEST_WAIT), waiting);
             }
-            // What falls due meanwhile goes together.
+            // Messages that fall due meanwhile are sent together.
             Wait::Park => std::thread::sleep(SHORT_SLEEP),
             Wait::Rest => std::thread::sleep(left.max(SLEEP_FROM)),
             Wait::Sleep if left > SLEEP_FROM => std::thread::sleep(left - OVERSLEEP),

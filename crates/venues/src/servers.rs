@@ -143,7 +143,7 @@ impl Servers {
         Ok(servers)
     }
 
-    /// What wakes the thread: after an image was sent to it, and when it is to stop.
+    /// Wakes the thread: after an image was sent to it, and to stop it.
     pub(crate) fn waker(&self) -> Arc<Waker> {
         Arc::clone(&self.waker)
     }
@@ -294,7 +294,7 @@ impl Servers {
         true
     }
 
-    /// Reads what a client sent, and sends what it is to get.
+    /// Reads from a client's socket into its session, and writes the session's output.
     fn move_bytes(&mut self, number: usize) {
         let now_ns = self.now_ns();
         let Some(client) = self.connections.get_mut(&number) else { return };

@@ -20,7 +20,7 @@ use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, counted, thousands};
 use crate::{interrupt, output, terminal, values};
 
-/// How often it is looked what has happened.
+/// How often the command checks for news.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Run the ticker plant: multicast lines in, books and the synthetic NBBO, clients served.
@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Check a plant's configuration: what is wrong, with line and column and what would be right.
+/// Check a plant's configuration: errors have line, column and the expected value.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -131,7 +131,7 @@ fn log_refusals(refusals: &Receiver<Refused>) {
     }
 }
 
-/// Logs what happens until `is_over`, looking a few times a second.
+/// Logs news until `is_over`, a few times a second.
 pub(crate) fn watch(
     service: &Service,
     refusals: &Receiver<Refused>,

@@ -1,4 +1,4 @@
-//! `tapeworks stats`: what is in captures, how fast it comes, what is missing.
+//! `tapeworks stats`: contents, rates and gaps of captures.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -82,7 +82,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_default()
 }
 
-/// What happened in a second to the counter at `place`, from two looks.
+/// The change a second of the counter at `place`, between two readings.
 fn rate(now: &Value, before: Option<&Value>, place: &str) -> u64 {
     let Some(before) = before else { return 0 };
     let elapsed = number(&now["now_ns"]).saturating_sub(number(&before["now_ns"])).max(1);
@@ -192,7 +192,7 @@ fn show(now: &Value, before: Option<&Value>, address: SocketAddr) -> String {
     for client in now["clients"]["sessions"].as_array().into_iter().flatten() {
         let schemas: Vec<String> = client["schemas"].as_array().into_iter().flatten().map(text).collect();
         clients.row([
-            // What a client calls itself comes from outside.
+            // A client's name for itself is untrusted.
             format!("{} {}", text(&client["address"]), text(&client["name"]))
                 .chars()
                 .map(|letter| if letter.is_control() { '?' } else { letter })
@@ -290,7 +290,7 @@ fn outputs(now: &Value, before: Option<&Value>) -> String {
     out
 }
 
-/// The terminal's other screen, left however this ends.
+/// The terminal's alternate screen; dropping it always leaves it.
 struct Screen;
 
 impl Screen {
@@ -302,7 +302,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that is gone needs no other screen.
+        // A closed terminal needs no restoring.
         let _gone = output::print("\x1b[?25h\x1b[?1049l");
     }
 }

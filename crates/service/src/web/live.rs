@@ -1,6 +1,6 @@
 //! The page's WebSocket.
 //!
-//! The page sends what it shows, and may send it again at any time:
+//! The page sends its request, and may send another at any time:
 //!
 //! ```json
 //! {"symbol": "AAPL", "search": "A", "most": 200}
@@ -29,7 +29,7 @@ const MOST_SAID: usize = 1 << 10;
 /// How long a page may take to receive an update.
 const STUCK: Duration = Duration::from_secs(5);
 
-/// How soon a page gets an update after it requested something else.
+/// How soon a page gets an update after a new request.
 const SOON: Duration = Duration::from_millis(50);
 
 /// Symbols of the list that a page gets at most.
@@ -63,7 +63,7 @@ pub(super) async fn connect(State(app): State<Arc<App>>, socket: WebSocketUpgrad
     })
 }
 
-/// What a page shows.
+/// The request of a page.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Shows {
     symbol: Option<Symbol>,
@@ -148,7 +148,7 @@ impl Viewer {
     /// Requests the books of the shown symbol.
     fn look(&self) {
         if let Some(symbol) = self.shows.symbol {
-            // With too many of them there is no book to show, and the page says so.
+            // With too many watched symbols there is no book to show, and the page says so.
             let _too_many = self.app.handles.watch.look_at(symbol);
         }
     }
@@ -162,7 +162,7 @@ impl Viewer {
         format!("{{\"status\":{},\"delays\":{delays},\"list\":{list},\"book\":{book}}}", tick.status)
     }
 
-    /// It says what no page of ours says.
+    /// It sent a message that our page never sends.
     async fn dismiss(self) {
         self.app.counters.viewers_garbled.add();
         closing::close(self.socket, close_code::POLICY, "expected {\"symbol\", \"search\", \"most\"}").await;

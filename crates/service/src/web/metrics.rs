@@ -1,4 +1,4 @@
-//! Everything that is counted, in Prometheus' text format (version 0.0.4).
+//! All counters, in Prometheus' text format (version 0.0.4).
 //!
 //! Units are in the names: seconds, bytes, and whatever is counted. A client's labels are its key and the number of its
 //! session, never the name that it gives itself.

@@ -24,7 +24,7 @@ use crate::{interrupt, output, terminal};
 const VENUES: &str = include_str!("../../../../../examples/exchange/loopback.toml");
 const PLANT: &str = include_str!("../../../../../examples/plant/loopback.toml");
 
-/// What the user may choose.
+/// The user's options.
 pub(super) struct Choice {
     pub(super) port: u16,
     pub(super) web_port: u16,
@@ -65,7 +65,7 @@ impl Groups {
     }
 }
 
-/// What a user can do about an address that cannot be had.
+/// The advice for an address that is in use.
 fn advice(error: ServiceError) -> Failure {
     let flag = match &error {
         ServiceError::Clients(ServerError::Bind { .. }) => " (another port: --port; 0 for any)",
@@ -82,10 +82,10 @@ pub(super) fn run(out: &Path, choice: &Choice) -> Result {
     let mut venues =
         VenuesConfig::parse("examples/exchange/loopback.toml", VENUES).map_err(|errors| config(&errors))?;
     venues.rate = choice.rate;
-    // Who serves until Ctrl-C shares the machine with others.
+    // A demo that serves until Ctrl-C shares the machine with others.
     venues.wait = if choice.seconds.is_none() { Wait::Park } else { Wait::Rest };
     venues.injected = Some(out.join("injected.json"));
-    // What a user does not name is this demonstration's own, so that several can run.
+    // Each demonstration has its own defaults, so that several can run.
     let groups = Groups::choose()?;
     let lines = |venue: usize| [0, 1].map(|line| groups.get(2 * venue as u32 + line));
     for (number, venue) in venues.venues.iter_mut().enumerate() {
@@ -188,7 +188,7 @@ fn listen(service: &Service, time: Duration) -> Result<Option<Figures>> {
     subscribe::receive(&mut subscriber, None, Some(until), 0, |_| Ok(()), || Ok(()), |_| {}).map(Some)
 }
 
-/// Stops the venues, then the plant when it has everything, and shows what both say.
+/// Stops the venues, then the plant when it has all messages, and shows the reports of both.
 fn finish(venues: Venues, service: Service, figures: Option<&Figures>) -> Result<()> {
     let began = Instant::now();
     let before = venues.report();
@@ -211,7 +211,7 @@ fn finish(venues: Venues, service: Service, figures: Option<&Figures>) -> Result
     Ok(())
 }
 
-/// What the venues say that they lost, beside what the plant counted.
+/// The losses that the venues injected, beside the plant's counts.
 fn compare(report: &Report, status: &Status) -> String {
     let mut table = Table::new(&[
         ("line", Align::Left),
