@@ -127,7 +127,7 @@ const ROWS: [Row; 12] = [
     ("", "", "", "other", ""),
 ];
 
-/// What a test sends.
+/// An input of a test.
 #[derive(Clone, Debug)]
 enum Input {
     Message(u64, Vec<u8>),
@@ -208,7 +208,7 @@ macro_rules! assert_same {
                     line.handle(&mut notes, $module::LineEvent::Tick { context: *count });
                     Ok(())
                 }
-                // What is decoded elsewhere comes as an event.
+                // Messages decoded elsewhere come as events.
                 Input::Message(0x5458, text) if $by_handle && text.len() >= 4 => {
                     let sequence = Sequence::from_message(text.as_slice()).unwrap();
                     line.handle(&mut notes, $module::LineEvent::Text { message: sequence, code: text });
@@ -223,7 +223,7 @@ macro_rules! assert_same {
             prop_assert_eq!(answer, expected);
             prop_assert_eq!(line.state().to_string(), interpreter.state);
             prop_assert_eq!(&*notes.0.borrow(), &interpreter.notes);
-            // A machine that is rebuilt from its state goes on alike.
+            // A machine rebuilt from its state continues alike.
             line = $module::Line::in_state(line.state());
         }
     }};
@@ -264,7 +264,7 @@ stateDiagram-v2
     assert_eq!(table::Line::MERMAID, expected);
 }
 
-/// What no message holds.
+/// A code that no message has.
 #[derive(Clone, Copy)]
 pub(crate) struct Never;
 
@@ -274,7 +274,7 @@ impl FromMessage<u64> for Never {
     }
 }
 
-/// Adds up what it is given.
+/// Adds up its parameters.
 #[derive(Default)]
 pub(crate) struct Sum(u64);
 

@@ -1,5 +1,5 @@
-//! Random graphs with random packets: what goes into a stage or edge comes out or is dropped for a reason, in order, and
-//! as often as a walk of each packet by hand says.
+//! Random graphs with random packets: every packet that goes into a stage or edge comes out or is dropped for a reason, in
+//! order, and as often as in a naive walk of each packet.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -28,7 +28,7 @@ const TWO: &[Port] = &[
     Port { name: "reject", carries: Carries::Frames, may_be_open: true },
 ];
 
-/// What a writer saw: the number of each packet and its Ethernet source.
+/// A writer's packets: the number of each and its Ethernet source.
 type Seen = Arc<Mutex<Vec<(u64, [u8; 6])>>>;
 
 /// Remembers what comes.
@@ -51,7 +51,7 @@ impl PacketStage for Remember {
     }
 }
 
-/// What a stage of a test graph is.
+/// The kind of a stage of a test graph.
 #[derive(Debug, Clone, Copy)]
 enum What {
     Reader {
@@ -162,7 +162,7 @@ fn graph(whats: &[What], batch: usize, capacity: usize, kinds: &[EdgeKind], choi
     graph
 }
 
-/// Runs it; what each stage remembers is given by index.
+/// Runs it; returns the packets that each stage remembers, by index.
 fn run(graph: &Graph, whats: &[What]) -> (Snapshot, Vec<Seen>) {
     let plan = graph.plan();
     let seen: Vec<Seen> = whats.iter().map(|_| Seen::default()).collect();
@@ -192,7 +192,7 @@ fn run(graph: &Graph, whats: &[What]) -> (Snapshot, Vec<Seen>) {
     (control.snapshot(), seen)
 }
 
-/// What every stage is reached by, packet by packet, by hand: (number, last rewriter) in the order of the ways.
+/// The packets that reach every stage, by a naive walk: (number, last rewriter) in the order of the paths.
 fn walk(graph: &Graph, whats: &[What]) -> Vec<Vec<(u64, [u8; 6])>> {
     let mut reached = vec![Vec::new(); whats.len()];
     for (reader, what) in whats.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Values as people write them: `68`, `0x44`, `0b100_0100`, `'D'`, `"AE"`; and files of them.
 //!
-//! In a file there is one value a line; what follows a `#` is a comment. Text is read as a message type lies on the
-//! wire: the first character is the highest byte, and up to eight fit.
+//! A file has one value a line; the rest of a line behind `#` is a comment. Text is read like a message type on the wire: the
+//! first character is the highest byte, and up to eight fit.
 
 use std::fmt;
 
@@ -112,14 +112,14 @@ pub fn parse(word: &str) -> Result<u64, ValueError> {
     u64::from_str_radix(&digits, radix).map_err(|_| ValueError::TooLarge(word.to_owned()))
 }
 
-/// A line of a file that is no value.
+/// An invalid line of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LineError {
     /// Its number, from 1.
     pub line: usize,
     /// The column where the word begins, in characters, from 1.
     pub column: usize,
-    /// What is wrong.
+    /// The error.
     pub error: ValueError,
 }
 

@@ -1,5 +1,4 @@
-//! Whatever the set: every value has a slot of its own, every other value has none, and the same set gives the same
-//! function.
+//! For any set: every value has its own slot, every other value has none, and the same set gives the same function.
 
 #![allow(clippy::unwrap_used)]
 
@@ -48,7 +47,7 @@ fn ascii(types: &str) -> Vec<u64> {
     types.bytes().map(u64::from).collect()
 }
 
-/// What order entry and market data know: the set, and the family that should suffice.
+/// Sets of order entry and market data, with the family that should suffice.
 fn real_sets() -> Vec<(&'static str, Vec<u64>)> {
     vec![
         ("FIX 4.4, session and orders", ascii("A012345DFGHq89jr")),

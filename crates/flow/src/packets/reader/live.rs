@@ -11,8 +11,8 @@ use tapeworks_packet::pool::Pool;
 use super::super::{Note, Notes, Outbox, PAYLOAD, Polled, Reader, Reason, Routed, StageError, To};
 use tapeworks_stage::Sink as _;
 
-/// How often the reader queries the kernel's count of drops and whether the interface is there: seldom enough to cost nothing, often
-/// enough to be seen. In ns.
+/// How often the reader queries the kernel's count of drops and whether the interface is there: rarely enough to be cheap, often
+/// enough to be useful. In ns.
 const LOOK_NS: u64 = 100_000_000;
 
 /// Packets until the end; without a count there is none.
@@ -20,7 +20,7 @@ const LOOK_NS: u64 = 100_000_000;
 struct Left(Option<u64>);
 
 impl Left {
-    /// As many of `most` as are left.
+    /// `most`, limited by the packets left to read.
     fn of(self, most: usize) -> usize {
         self.0.map_or(most, |left| most.min(usize::try_from(left).unwrap_or(usize::MAX)))
     }
@@ -38,8 +38,8 @@ fn put(outbox: &mut Outbox, received: Received) {
     }
 }
 
-/// Reads datagrams from a UDP socket, unicast or multicast. What the kernel dropped because the socket's buffer was full
-/// is counted as [`Reason::KernelDropped`].
+/// Reads datagrams from a UDP socket, unicast or multicast. Datagrams that the kernel dropped because the socket's buffer was
+/// full are counted as [`Reason::KernelDropped`].
 #[derive(Debug)]
 pub struct Udp {
     receiver: UdpReceiver,
@@ -93,7 +93,7 @@ impl Reader for Udp {
     }
 }
 
-/// Where an interface's frames come from.
+/// The source of an interface's frames.
 #[derive(Debug)]
 enum Source {
     Packet(PacketReceiver),
@@ -135,9 +135,9 @@ impl Source {
 
 /// Reads the frames of a network interface, by AF_PACKET or AF_XDP.
 ///
-/// By AF_PACKET, what the kernel's socket saw is what is met and what is left in the ring at the end: packets handed on,
-/// dropped as [`Reason::TooLong`] and dropped by the kernel ([`Reason::KernelDropped`]), and those of [`Note::LeftBehind`].
-/// By AF_XDP the kernel counts only what it drops.
+/// By AF_PACKET, every frame of the kernel's socket has one count: packets handed on, dropped as [`Reason::TooLong`], dropped
+/// by the kernel ([`Reason::KernelDropped`]), or left in the ring at the end ([`Note::LeftBehind`]). By AF_XDP the kernel
+/// counts only its drops.
 #[derive(Debug)]
 pub struct Interface {
     source: Source,
@@ -148,7 +148,7 @@ pub struct Interface {
     /// Drops reported so far.
     drops: u64,
     looked_ns: u64,
-    /// Why there will be nothing more than what has come already.
+    /// Why no more frames will come.
     failure: Option<InterfaceError>,
     notes: Notes,
 }
@@ -218,8 +218,8 @@ impl Interface {
         Ok(())
     }
 
-    /// Asks the kernel what it dropped, and whether the interface is still there. Once it is not, what has come is taken
-    /// until the next time.
+    /// Queries the kernel's drops, and whether the interface is still there. When it is gone, the reader takes the frames in
+    /// the ring until the next query.
     fn look(&mut self, outbox: &mut Outbox) -> Result<(), InterfaceError> {
         let is_ready = self.source.is_ready();
         if let Some(failure) = self.failure.take_if(|_| !is_ready) {
@@ -228,7 +228,7 @@ impl Interface {
         if self.failure.is_none() {
             self.failure = self.source.check().err();
         }
-        // An interface that is gone has no counts any more, and no others than it had.
+        // An interface that is gone has no counts any more; the last ones stay valid.
         match self.report_counts(false, outbox) {
             Err(failure) if self.failure.is_none() => Err(failure),
             _ => Ok(()),

@@ -16,7 +16,7 @@ fn files(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Hands `count` packets with these times and bytes through; what became of them.
+/// Hands `count` packets with these times and bytes through; returns their outcomes.
 fn write(writer: &mut CaptureWriter, packets: &[(u64, &[u8])]) -> Vec<To> {
     let mut pool = Pool::new(packets.len(), 2048);
     let batch: Vec<Passing> = packets
