@@ -249,14 +249,9 @@ fn asides(summary: &Summary) -> Vec<String> {
             asides.push(format!("{} {text}", counted(count, one, many)));
         }
     };
-    aside(feed.foreign_packets, "packet", "packets", "neither UDP nor TCP over IP, passed over");
-    aside(feed.unrecognised_packets, "packet", "packets", "in no protocol known here, passed over");
-    aside(
-        feed.skipped_stream_bytes,
-        "byte",
-        "bytes",
-        "of TCP streams passed over: unknown, or behind a hole",
-    );
+    aside(feed.foreign_packets, "packet", "packets", "neither UDP nor TCP over IP, skipped");
+    aside(feed.unrecognised_packets, "packet", "packets", "in an unknown protocol, skipped");
+    aside(feed.skipped_stream_bytes, "byte", "bytes", "of TCP streams skipped: unknown, or behind a gap");
     aside(
         summary.nbbo_ignored,
         "event",
@@ -327,7 +322,7 @@ pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
         let parts = [
             (summary.problems.total, "problem", "problems", "in the input"),
             (summary.missing_messages(), "message", "messages", "missing"),
-            (rejected, "event", "events", "without what they refer to"),
+            (rejected, "event", "events", "whose order or level is not in the book"),
             (summary.file_errors.len() as u64, "file", "files", "cut short"),
             (
                 files.without_time + files.time_out_of_range,
@@ -337,7 +332,7 @@ pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
             ),
             (summary.unreadable_symbols, "symbol", "symbols", "that cannot be read"),
             (summary.values_lost(), "value", "values", "that a file could not hold"),
-            (summary.unseen_symbols.len() as u64, "symbol", "symbols", "that nothing is about"),
+            (summary.unseen_symbols.len() as u64, "symbol", "symbols", "without messages"),
         ];
         let named = parts.iter().filter(|(count, ..)| *count > 0);
         let named: Vec<_> =

@@ -16,7 +16,7 @@ pub(crate) fn application(name: &str) -> Result<Application, String> {
         return Ok(application);
     }
     if let Some(protocol) = tapeworks_wire::protocol_by_name(name) {
-        return Err(format!("{} is a transport: name what it carries", protocol.schema.name));
+        return Err(format!("{} is a transport: name a protocol that it carries", protocol.schema.name));
     }
     Err(format!("unknown protocol; use {}", one_of(FEEDS.iter().map(|feed| feed.name))))
 }

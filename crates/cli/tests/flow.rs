@@ -240,7 +240,7 @@ fn packets_captured_before_the_disk_was_full_are_kept_and_counted() {
             .current_dir(root())
             .output()
             .unwrap();
-        assert_one_error(&output, 1, &format!("what was written up to then is in {out}.partial"));
+        assert_one_error(&output, 1, &format!("the packets written before are in {out}.partial"));
         assert!(!Path::new(&out).exists());
         let report = report(&output);
         let last = stage(&report, "out");

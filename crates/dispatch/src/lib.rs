@@ -157,7 +157,9 @@ impl fmt::Display for DispatchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownCode { code } => write!(f, "no event has the code {code:#x}"),
-            Self::Malformed { code } => write!(f, "the message of code {code:#x} lacks what its event needs"),
+            Self::Malformed { code } => {
+                write!(f, "the message of code {code:#x} lacks a field that its event needs")
+            }
         }
     }
 }

@@ -377,5 +377,5 @@ fn an_error_names_the_code() {
     let unknown = line.dispatch(&mut notes, 0x3f, &[]).unwrap_err();
     assert_eq!(unknown.to_string(), "no event has the code 0x3f");
     let malformed = line.dispatch(&mut notes, b'S'.into(), &[1]).unwrap_err();
-    assert_eq!(malformed.to_string(), "the message of code 0x53 lacks what its event needs");
+    assert_eq!(malformed.to_string(), "the message of code 0x53 lacks a field that its event needs");
 }

@@ -10,7 +10,7 @@
 //!
 //! Where the journal lost inputs, the files go on from the checkpoint behind them, as a client's replay does.
 //!
-//! A journal that has lost its beginning to make room is replayed from the oldest checkpoint that is kept with it. Its files
+//! A journal whose beginning was removed to make room is replayed from the oldest checkpoint that is kept with it. Its files
 //! equal those of the whole day from some time on: [`Exported::from`].
 //!
 //! Cost: as a replay; one thread, and a file for each schema and venue at once.

@@ -18,7 +18,7 @@ pub enum HistoryError {
         reason: String,
     },
     /// The journal's records of that time were removed to make room.
-    #[error("so early a start is no longer kept; the earliest possible is start={} ({})", earliest.0, iso(*earliest))]
+    #[error("records from so early are no longer kept; the earliest start is start={} ({})", earliest.0, iso(*earliest))]
     NotKept {
         /// The earliest possible time, in ns since the epoch.
         earliest: Nanos,

@@ -174,7 +174,7 @@ impl LiveChannel {
     /// Whether a restored state is valid for a feed of so many channels.
     #[cfg(feature = "serde")]
     pub(crate) fn check(&self, channels: usize) -> Result<(), StateError> {
-        ensure(self.arbiter.is_sound(), "what waits in a sequence")?;
+        ensure(self.arbiter.is_sound(), "the waiting packets of a sequence")?;
         ensure(self.followed.place.is_none_or(|place| place < channels), "a channel's place")?;
         let places = self.part.as_ref().map_or(0, |part| part.has.len());
         ensure(places <= tapeworks_market::orders::MAX_INSTRUMENTS as usize, "a channel's instruments")

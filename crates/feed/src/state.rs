@@ -19,7 +19,7 @@ pub enum StateError {
     #[error("the state of a feed with other channels or options")]
     Foreign,
     /// The parts contradict each other.
-    #[error("the state contradicts itself: {what}")]
+    #[error("the state is inconsistent: {what}")]
     Inconsistent {
         /// Which part.
         what: &'static str,

@@ -17,7 +17,7 @@ pub struct UnsoundImage {
 
 impl fmt::Display for UnsoundImage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the image contradicts itself: {}", self.what)
+        write!(f, "the image is inconsistent: {}", self.what)
     }
 }
 

@@ -126,7 +126,7 @@ pub enum CaptureError {
         /// The greatest length accepted, in bytes.
         limit: u64,
     },
-    /// A pcapng block contradicts itself.
+    /// A pcapng block is inconsistent.
     #[error("{file}: block at offset {offset} (before or at packet {number}), length {length}: {problem}")]
     BadBlock {
         /// The file as the caller named it.

@@ -131,7 +131,7 @@ impl FramedReader {
         self.progress.messages
     }
 
-    /// Frames of length zero passed over so far: a session's end in BinaryFILE.
+    /// Frames of length zero skipped so far: a session's end in BinaryFILE.
     pub fn end_marks(&self) -> u64 {
         self.progress.end_marks
     }
@@ -155,7 +155,7 @@ pub struct Frame<'a> {
 /// A window over many messages. Iterate it to take them; they stay readable as long as the batch's window is borrowed, so
 /// several can be held at once. The next batch begins with the messages that were not taken.
 ///
-/// Frames of length zero mark a session's end and are passed over and counted.
+/// Frames of length zero mark a session's end and are skipped and counted.
 #[derive(Debug)]
 pub struct Batch<'a> {
     window: &'a [u8],

@@ -134,7 +134,7 @@ pub enum HeaderError {
         /// Bytes there are.
         got: usize,
     },
-    /// A header's length field contradicts itself.
+    /// A header's length field is inconsistent.
     #[error("{layer} at byte {offset} states a length of {length}, at least {minimum} is possible")]
     BadLength {
         /// Which header.

@@ -86,7 +86,7 @@ pub enum NewFileError {
         source: io::Error,
     },
     /// The file is written, but cannot have its name; its content is in the partial file.
-    #[error("{}: {why}; what was written is in {}", path.display(), partial.display())]
+    #[error("{}: {why}; the written data are in {}", path.display(), partial.display())]
     Name {
         /// The file.
         path: PathBuf,
@@ -499,7 +499,9 @@ impl NewFile {
         if let Err(error) = rename(&partial, &self.target, self.overwrite) {
             self.is_kept = true;
             let why = match error.kind() {
-                io::ErrorKind::AlreadyExists => "came into being meanwhile and is kept".to_owned(),
+                io::ErrorKind::AlreadyExists => {
+                    "was made by another program meanwhile and is kept".to_owned()
+                }
                 _ => format!("cannot have its name: {error}"),
             };
             return Err(NewFileError::Name { path: self.path.clone(), partial, why });

@@ -391,7 +391,7 @@ mod file {
         fn fill(file: &File, words: usize, capacity: usize, meaning: u64) -> io::Result<Words> {
             // The lock says that the writer lives.
             if !try_lock(file, ALIVE)? {
-                return Err(io::Error::other("a new file is locked by somebody else"));
+                return Err(io::Error::other("a new file is locked by another process"));
             }
             // The space is taken now: a full file system is an error here and not a bus error later.
             // SAFETY: the descriptor is open; the call touches no memory.

@@ -312,7 +312,7 @@ fn read_filter(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> (Spec, Str
     if matched.is_none() && text.is_none() && !stage.has("match") && !stage.has("expression") {
         reading.wrong(
             stage.span.clone(),
-            "a filter has match = { ... } or expression = \"...\", which says what passes".to_owned(),
+            "a filter has match = { ... } or expression = \"...\", which says which packets pass".to_owned(),
         );
     }
     parts.extend(text.and_then(|(text, span)| read_expression(reading, &text, span)));

@@ -94,13 +94,13 @@ impl Monitor {
         };
         if status.shared_made_again > before.shared_made_again {
             say_of_memory(
-                "its file was removed, and is made again: who had it open opens it anew".to_owned(),
+                "its file was removed and made again: readers that had it open must open it again".to_owned(),
             );
         }
         if let (Some(trouble), true) =
             (&status.shared_trouble, status.shared_trouble != before.shared_trouble)
         {
-            say_of_memory(format!("readers that come now do not find it: {trouble}"));
+            say_of_memory(format!("new readers do not find it: {trouble}"));
         }
         if status.stalls > before.stalls {
             let text = format!("ingest waited {} times for room", status.stalls - before.stalls);
@@ -123,7 +123,7 @@ impl Monitor {
                     match day.from {
                         None => (Severity::Info, rolled),
                         Some(from) => {
-                            let mut text = format!("{rolled}; what was before is not kept: they begin at ");
+                            let mut text = format!("{rolled}; earlier records were removed: they begin at ");
                             iso_time(&mut text, from);
                             (Severity::Warning, text)
                         }
@@ -164,7 +164,7 @@ impl Monitor {
             say(Severity::Warning, text);
         }
         if now.damaged > was.damaged {
-            let text = format!("{} records are damaged: what they changed is lost", now.damaged);
+            let text = format!("{} records are damaged: their changes are lost", now.damaged);
             say(Severity::Error, text);
         }
         let why = now.error.as_deref().unwrap_or("the disk fails");
@@ -352,7 +352,7 @@ fn compare_questdb(was: &QuestDbStatus, now: &QuestDbStatus, say: &mut dyn FnMut
         say(Severity::Error, format!("rows cannot be sent from the journal: {why}"));
     }
     if now.sent_again > was.sent_again {
-        say(Severity::Info, "what was to be sent from the journal is sent".to_owned());
+        say(Severity::Info, "the rows from the journal are sent".to_owned());
     }
 }
 
@@ -487,11 +487,8 @@ mod tests {
         let is_back =
             QuestDbStatus { is_connected: true, overflowed: 12, refused: 3, sent_again: 1, ..questdb };
         report.questdb = Some(is_back);
-        let back = [
-            "the server takes rows",
-            "rows refused: 3: refused",
-            "what was to be sent from the journal is sent",
-        ];
+        let back =
+            ["the server takes rows", "rows refused: 3: refused", "the rows from the journal are sent"];
         assert_eq!(texts(monitor.look(&report)), back);
         let days = [
             (Ok((2, 30)), None),
@@ -504,7 +501,7 @@ mod tests {
         let expected = [
             "the journal of 2025-11-14 is rolled: 2 files, 30 records",
             "the journal of 2025-11-14 could not be rolled: the disk is full",
-            "the journal of 2025-11-14 is rolled: 2 files, 9 records; what was before is not kept: they begin at \
+            "the journal of 2025-11-14 is rolled: 2 files, 9 records; earlier records were removed: they begin at \
              2025-11-14T14:30:00.000000000Z",
         ];
         assert_eq!(texts(monitor.look(&report)), expected);

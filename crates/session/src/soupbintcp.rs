@@ -43,7 +43,7 @@ impl SoupEnd {
     pub const fn refusal(self) -> Option<&'static str> {
         match self {
             Self::Rejected => Some("the login was rejected: not this user, password or session"),
-            Self::Malformed => Some("it sent what is no packet of a client"),
+            Self::Malformed => Some("it sent an invalid packet"),
             Self::NoLogin => Some("no login in time"),
             Self::Served | Self::Left | Self::TimedOut | Self::TooSlow => None,
         }

@@ -93,7 +93,7 @@ pub enum VenuesError {
         cause: std::io::Error,
     },
     /// The clock is before 1970 or beyond the protocols' times.
-    #[error("the clock's time is beyond what the protocols can hold")]
+    #[error("the clock's time is outside the range of the protocols")]
     Clock,
     /// The operating system gives no thread, or no way to wait for sockets.
     #[error("cannot start the venues: {0}")]

@@ -176,7 +176,7 @@ fn ending(graph: &Graph, report: &Report) -> Result {
         return Err(Failure::Failed(imbalance));
     }
     if report.is_interrupted {
-        complain("stopped before the end of the input; what is written is complete up to there");
+        complain("stopped before the end of the input; the output is complete up to there");
         return Ok(Ending::Interrupted);
     }
     Ok(if damaged.is_empty() { Ending::Complete } else { Ending::WithProblems })

@@ -246,7 +246,7 @@ fn repair(arguments: &Repair) -> Result {
 fn export(arguments: Export) -> Result {
     if !export::is_ending(&arguments.format) {
         let known = "dbn, dbn.zst, parquet, csv, csv.zst, json, json.zst";
-        return Err(Failure::Usage(format!("'{}' is no ending of files: {known}", arguments.format)));
+        return Err(Failure::Usage(format!("'{}' is no file ending: {known}", arguments.format)));
     }
     let config = load(&arguments.config)?;
     let kept =
@@ -320,7 +320,7 @@ fn exported_text(exported: &Exported, is_json: bool) -> String {
             counted(exported.events, "event", "events"),
         );
         if let Some(from) = exported.from {
-            text.push_str(&format!("from {} on: what was before was removed to make room\n", time(from.0)));
+            text.push_str(&format!("from {} on: earlier records were removed to make room\n", time(from.0)));
         }
         for file in &exported.files {
             let (path, records) = (file.path.display(), counted(file.summary.records, "record", "records"));

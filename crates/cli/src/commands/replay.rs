@@ -229,7 +229,7 @@ pub(crate) fn ending(summary: &Summary) -> Ending {
         complain(&error.to_string());
     }
     if summary.is_interrupted {
-        complain("stopped before the end of the input; what is written is complete up to there");
+        complain("stopped before the end of the input; the output is complete up to there");
         return Ending::Interrupted;
     }
     complain_of_unseen(&summary.unseen_symbols);

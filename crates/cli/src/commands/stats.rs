@@ -190,7 +190,7 @@ fn show(stats: &Stats, top: usize, paint: Paint) -> String {
     let _infallible = writeln!(out, "{verdict}");
     if stats.not_ours > 0 {
         let packets = counted(stats.not_ours, "packet", "packets");
-        let _infallible = writeln!(out, "{packets} without UDP or TCP passed over.");
+        let _infallible = writeln!(out, "{packets} without UDP or TCP skipped.");
     }
     out
 }

@@ -165,9 +165,9 @@ impl CaptureWriter {
         let kept = self.file.as_mut().and_then(NewFile::keep).map(|partial| partial.display());
         let Some(partial) = kept else { return StageError::failed(problem) };
         StageError::failed(match spool.file.cut(spool.taken) {
-            Ok(()) => format!("{problem}; what was written up to then is in {partial}"),
+            Ok(()) => format!("{problem}; the packets written before are in {partial}"),
             Err(_) => format!(
-                "{problem}; what was written up to then is in {partial}, with a cut packet at its end"
+                "{problem}; the packets written before are in {partial}, with a cut packet at its end"
             ),
         })
     }

@@ -59,7 +59,7 @@ pub struct Layout {
     pub fragment: Fragment,
     /// The first 12 bytes are the destination's and the source's Ethernet addresses.
     pub is_ethernet: bool,
-    /// The packet ends, or contradicts itself, inside a header.
+    /// The packet ends inside a header, or the header is inconsistent.
     pub is_malformed: bool,
     /// A source route, a routing header or a home address: the transport checksum covers other addresses than those
     /// of the IP header (RFC 8200, section 8.1).

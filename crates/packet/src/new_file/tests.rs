@@ -94,7 +94,10 @@ fn a_file_that_another_run_made_meanwhile_is_kept_and_so_is_the_new_one() {
     write(&new, b"new");
     fs::write(&path, b"old").unwrap();
     let error = new.finish().unwrap_err().to_string();
-    assert!(error.contains("came into being meanwhile and is kept; what was written is in"), "{error}");
+    assert!(
+        error.contains("was made by another program meanwhile and is kept; the written data are in"),
+        "{error}"
+    );
     assert_eq!(fs::read(&path).unwrap(), b"old");
     assert_eq!(fs::read(folder.path().join("q.csv.partial")).unwrap(), b"new");
 }

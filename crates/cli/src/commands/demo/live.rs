@@ -232,7 +232,7 @@ fn compare(report: &Report, status: &Status) -> String {
         }
     }
     format!(
-        "\nWhat the venues did to their lines, and what the plant saw of it (it joined late, by snapshots; {} messages a second):\n{}",
+        "\nFaults that the venues injected, and what the plant counted (it joined late, by snapshots; {} messages a second):\n{}",
         number(report.rate()),
         table.render(terminal::width(), terminal::paint())
     )

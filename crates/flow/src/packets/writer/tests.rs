@@ -122,7 +122,10 @@ fn a_file_that_another_run_made_meanwhile_is_kept() {
     assert_eq!(write(&mut writer, &[(1, b"one")]), [To::Consumed]);
     fs::write(&path, b"mine").unwrap();
     let error = writer.finish().unwrap_err().text;
-    assert!(error.contains("came into being meanwhile and is kept; what was written is in"), "{error}");
+    assert!(
+        error.contains("was made by another program meanwhile and is kept; the written data are in"),
+        "{error}"
+    );
     assert_eq!(fs::read(&path).unwrap(), b"mine");
     drop(writer);
     let partial = folder.path().join("out.pcap.partial");
