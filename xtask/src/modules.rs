@@ -4,9 +4,8 @@
 //! An arrow is a path in the source that leads from one to the other: `use crate::…`, `use super::…`, or the same in an
 //! expression. Not arrows: a parent's declarations and `pub use` of its children, and what only tests are built with.
 //!
-//! [`check`] prints for each arrow that is part of a circle the shortest circle through it, with the file and line of
-//! the first path for each arrow. [`STILL_THERE`] lists the arrows of the circles that wait for their removal; a listed
-//! arrow that is in no circle any more fails too, so the list can only shrink.
+//! For each arrow that is part of a circle the shortest circle through it is printed, with the file and line of the first path for
+//! each of its arrows.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -14,10 +13,6 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 
 use crate::process;
-
-/// Arrows that are part of circles that are still there: the crate, and the arrow. The removal of an arrow makes no other
-/// one part of a circle, so this list never grows.
-const STILL_THERE: &[(&str, &str)] = &[];
 
 /// The node of the root's own code.
 const ROOT: &str = "crate root";
@@ -36,39 +31,13 @@ pub(crate) fn run() -> Result<String, String> {
             let Some(root) = target["src_path"].as_str().filter(|_| ships) else { continue };
             let source = Source::read(Path::new(root))?;
             modules += source.children().len();
-            found.extend(circles(&source.arrows()).into_iter().map(|circle| (name.to_owned(), circle)));
+            found.extend(circles(&source.arrows()).iter().map(|circle| circle.fault(name)));
         }
     }
-    let faults = check(&found, STILL_THERE);
-    if faults.is_empty() {
-        let but = match STILL_THERE.len() {
-            0 => String::new(),
-            listed => format!(", but for {listed} listed arrows"),
-        };
-        return Ok(format!("no circle among {modules} modules{but}"));
+    if found.is_empty() {
+        return Ok(format!("no circle among {modules} modules"));
     }
-    Err(format!("{} faults of circles between modules:\n  {}", faults.len(), faults.join("\n  ")))
-}
-
-/// Compares the circles that were found with the listed arrows; a line or more for each difference.
-fn check(found: &[(String, Circle)], listed: &[(&str, &str)]) -> Vec<String> {
-    let mut faults = Vec::new();
-    let mut arrows = BTreeSet::new();
-    for (package, circle) in found {
-        let of_circle = circle.arrows();
-        if of_circle.iter().any(|arrow| !listed.contains(&(package.as_str(), arrow.as_str()))) {
-            faults.push(format!("{package}: {}{}", circle.name(), circle.places()));
-        }
-        arrows.extend(of_circle.into_iter().map(|arrow| (package.as_str(), arrow)));
-    }
-    for (package, arrow) in listed {
-        if !arrows.contains(&(*package, (*arrow).to_owned())) {
-            faults.push(format!(
-                "{package}: {arrow} is part of no circle: remove it from the list in xtask/src/modules.rs"
-            ));
-        }
-    }
-    faults
+    Err(format!("{} circles between modules:\n  {}", found.len(), found.join("\n  ")))
 }
 
 /// A circle: its arrows in order. It starts at the first node by name.
@@ -87,6 +56,11 @@ impl Circle {
     fn arrows(&self) -> Vec<String> {
         let targets = self.0.iter().cycle().skip(1);
         self.0.iter().zip(targets).map(|((from, _), (to, _))| format!("{from} > {to}")).collect()
+    }
+
+    /// What is wrong in the crate `name`.
+    fn fault(&self, name: &str) -> String {
+        format!("{name}: {}{}", self.name(), self.places())
     }
 
     /// A line for each arrow: where the path stands, and what it leads to.
@@ -572,19 +546,12 @@ mod tests {
             ("b", "\nfn f() -> super::c::X {}"),
             ("c", "use super::a;"),
         ];
-        let found: Vec<(String, Circle)> =
-            circles(&source(&files).arrows()).into_iter().map(|circle| ("k".to_owned(), circle)).collect();
-        let expected = "k: a > b > c > a\n      a > b: a.rs:3\n      b > c: b.rs:2\n      c > a: c.rs:1";
-        assert_eq!(check(&found, &[]), [expected]);
-        assert_eq!(check(&found, &[("k", "a > b"), ("k", "c > a")]), [expected]);
-        let listed = [("k", "a > b"), ("k", "b > c"), ("k", "c > a")];
-        assert_eq!(check(&found, &listed), Vec::<String>::new());
-    }
-
-    #[test]
-    fn a_listed_arrow_that_is_gone_fails() {
-        let gone = "k: a > b is part of no circle: remove it from the list in xtask/src/modules.rs";
-        assert_eq!(check(&[], &[("k", "a > b")]), [gone]);
+        let found: Vec<String> =
+            circles(&source(&files).arrows()).iter().map(|circle| circle.fault("k")).collect();
+        assert_eq!(
+            found,
+            ["k: a > b > c > a\n      a > b: a.rs:3\n      b > c: b.rs:2\n      c > a: c.rs:1"]
+        );
     }
 
     #[test]

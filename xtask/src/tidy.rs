@@ -7,6 +7,7 @@
 //! | all text | ends with one newline; no notes to self; no paths of somebody's machine; the field's words ([`PLAIN_WORDS`]); at most [`MOST_LINES`] lines |
 //! | Rust | no placeholders, debug prints or switched-off tests; begins with a module doc |
 //! | Rust outside `ring`, `packet` and the peers in `bench/src/ring` | no unsafe code |
+//! | Rust of a library crate | names no file outside the crate: what a test or `include_str!` needs is there, as a link if others have it |
 //! | Markdown | links into the repository lead somewhere; the book's summary lists every page |
 
 use std::path::{Component, Path, PathBuf};
@@ -144,6 +145,9 @@ fn check(path: &str, text: &str, exists: &dyn Fn(&Path) -> bool) -> Vec<String> 
             if has_word(code, UNSAFE) && !MAY_BE_UNSAFE.iter().any(|folder| path.starts_with(folder)) {
                 note(number, format!("{UNSAFE} code outside of ring and packet"));
             }
+            if leaves_its_crate(path, code) {
+                note(number, "a file outside of the crate: link to it from within".into());
+            }
         }
         if is_markdown {
             in_fence ^= line.trim_start().starts_with("```");
@@ -167,6 +171,26 @@ fn has_word(line: &str, word: &str) -> bool {
     let is_of_word = |character: Option<char>| character.is_some_and(|c| c.is_alphanumeric() || c == '_');
     line.match_indices(word).any(|(at, _)| {
         !is_of_word(line[..at].chars().next_back()) && !is_of_word(line[at + word.len()..].chars().next())
+    })
+}
+
+/// Whether a line of a library crate names a file outside of the crate's folder, which a package of the crate does not hold.
+fn leaves_its_crate(path: &str, line: &str) -> bool {
+    let Some((name, inside)) = path.strip_prefix("crates/").and_then(|path| path.split_once('/')) else {
+        return false;
+    };
+    // The program's tests run the program in its repository.
+    if name == "cli" && inside.starts_with("tests/") {
+        return false;
+    }
+    let of_file = line.contains("include_str!") || line.contains("include_bytes!") || line.contains("#[path");
+    if !of_file && !line.contains("CARGO_MANIFEST_DIR") {
+        return false;
+    }
+    let folders = Path::new(inside).components().count() - 1;
+    line.split('"').skip(1).step_by(2).any(|text| {
+        let up = text.trim_start_matches('/').split('/').take_while(|part| *part == "..").count();
+        up > if of_file { folders } else { 0 }
     })
 }
 
@@ -269,6 +293,24 @@ mod tests {
         assert_eq!(faults("a.toml", "a = 1"), ["a.toml:1: no newline at the end"]);
         assert_eq!(faults("a.rs", "fn main() {}\n"), ["a.rs:1: no module doc"]);
         assert_eq!(faults("a.txt", &"x\n".repeat(MOST_LINES + 1)).len(), 1);
+    }
+
+    #[test]
+    fn a_library_crate_names_no_file_outside() {
+        let found = |path: &str, line: &str| faults(path, &format!("//! Doc.\n{line}\n")).len();
+        assert_eq!(found("crates/wire/src/a/b.rs", "include_str!(\"../../README.md\")"), 0);
+        assert_eq!(found("crates/wire/src/a/b.rs", "include_str!(\"../../../README.md\")"), 1);
+        assert_eq!(found("crates/wire/tests/a.rs", "#[path = \"../../feed/tests/a.rs\"]"), 1);
+        assert_eq!(
+            found("crates/wire/tests/a.rs", "env!(\"CARGO_MANIFEST_DIR\").join(\"../../testdata\")"),
+            1
+        );
+        assert_eq!(
+            found("crates/wire/tests/a.rs", "env!(\"CARGO_MANIFEST_DIR\").join(\"tests/testdata\")"),
+            0
+        );
+        assert_eq!(found("crates/wire/tests/a.rs", "let text = \"../../..\";"), 0);
+        assert_eq!(found("crates/cli/tests/a.rs", "env!(\"CARGO_MANIFEST_DIR\").join(\"../..\")"), 0);
     }
 
     #[test]

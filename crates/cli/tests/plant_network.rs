@@ -73,15 +73,15 @@ fn send(namespace: &Namespace, folder: &Folder, capture: &str) {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 
-/// A session of Nasdaq on both lines: the capture, and how many messages it has.
-fn session(folder: &Folder, messages: u64) -> (String, u64) {
+/// Nasdaq around the close on both lines, up to the session's end: the capture, and how many messages it has.
+fn close(folder: &Folder, messages: u64) -> (String, u64) {
     let capture = folder.path(&format!("{messages}.pcap"));
     let messages = messages.to_string();
     let made = run(&[
         "exchange",
         "generate",
         "--scenario",
-        "session",
+        "close",
         "--messages",
         &messages,
         "--symbols",
@@ -91,20 +91,21 @@ fn session(folder: &Folder, messages: u64) -> (String, u64) {
         &capture,
     ]);
     assert_eq!(made.status.code(), Some(0), "{}", stderr(&made));
-    let replayed = run(&["replay", "--json", &capture]);
-    let report: Value = serde_json::from_str(&stdout(&replayed)).unwrap();
-    (capture, report["messages"].as_u64().unwrap())
+    let replay = run(&["replay", "--json", &capture]);
+    let summary: Value = serde_json::from_str(&stdout(&replay)).unwrap();
+    (capture, summary["messages"].as_u64().unwrap())
 }
 
-fn takes_frames(test: &str, way: &str, receive: &str) {
+/// `all` has room for each frame of the first capture, `few` has no room for those of the second.
+fn takes_frames(test: &str, way: &str, all: &str, few: &str) {
     let Some(namespace) = Namespace::new(test) else { return };
     namespace.ip("addr add 10.9.0.1/24 dev out");
     namespace.ip("route add 224.0.0.0/4 dev out");
     let folder = Folder::new(test);
-    let (capture, messages) = session(&folder, 3_000);
-    let plant = Plant::start(&namespace, &folder, way, receive);
+    let (capture, messages) = close(&folder, 3_000);
+    let plant = Plant::start(&namespace, &folder, way, all);
     send(&namespace, &folder, &capture);
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    wait_for(|| plant.log().contains("the session ended"));
     let status = plant.end();
     let venue = &status["venues"][0];
     assert_eq!(status["messages"], messages, "{status:#}");
@@ -112,9 +113,9 @@ fn takes_frames(test: &str, way: &str, receive: &str) {
     assert_eq!((of(0, "won") + of(1, "won"), of(0, "lost") + of(1, "lost")), (messages, 0), "{venue:#}");
     let interface = &status["interface"];
     assert_eq!((&interface["device"], &interface["kernel_drops"]), (&"out".into(), &0.into()), "{interface}");
-    // What comes while the plant stands still, and has no room, is counted.
-    let (capture, _) = session(&folder, 60_000);
-    let plant = Plant::start(&namespace, &folder, way, receive);
+    // The kernel counts the frames that come while the plant stands still and the ring is full.
+    let (capture, _) = close(&folder, 60_000);
+    let plant = Plant::start(&namespace, &folder, way, few);
     signal(&plant.child, "-STOP");
     send(&namespace, &folder, &capture);
     signal(&plant.child, "-CONT");
@@ -125,11 +126,13 @@ fn takes_frames(test: &str, way: &str, receive: &str) {
 
 #[test]
 fn frames_come_by_a_packet_socket() {
-    takes_frames("plant-packet", "packet", "from = \"packet\"");
+    let ring = |megabytes| format!("from = \"packet\"\nbuffer_mb = {megabytes}");
+    takes_frames("plant-packet", "packet", &ring(16), &ring(1));
 }
 
 #[cfg(feature = "af-xdp")]
 #[test]
 fn frames_come_by_xdp() {
-    takes_frames("plant-xdp", "xdp", "from = \"xdp\"\nqueue = 0\nframes = 4096");
+    let memory = |frames| format!("from = \"xdp\"\nqueue = 0\nframes = {frames}");
+    takes_frames("plant-xdp", "xdp", &memory(16_384), &memory(1_024));
 }

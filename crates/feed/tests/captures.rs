@@ -16,7 +16,7 @@ use tapeworks_wire::nasdaq::{itch50, moldudp64};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceMidnight};
 
 fn capture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/testdata").join(name)
 }
 
 /// All events of a capture.

@@ -388,17 +388,33 @@ impl NbboStage {
             return self.refresh_shared(feed, at, book, moved, heard);
         }
         let before = self.contributions[at];
+        let Some((contribution, moved)) = self.changed(feed, book, before, moved, heard) else {
+            return false;
+        };
+        self.contributions[at] = contribution;
+        self.compare(at - feed, book.instrument(), moved)
+    }
+
+    /// What a feed contributes now, and the sides that it can move; `None` if that is what it contributed before.
+    #[inline(always)]
+    fn changed(
+        &mut self,
+        feed: usize,
+        book: BookRef<'_>,
+        before: Contribution,
+        moved: BestMoved,
+        heard: Heard,
+    ) -> Option<(Contribution, BestMoved)> {
         // A book that was excluded for being stale and no longer is counts with both sides again.
         let moved = if book.is_stale() == before.is_stale() { moved } else { BestMoved::Both };
         let contribution = self.contribution(book, before, moved, heard);
         if contribution == before {
-            return false;
+            return None;
         }
-        self.contributions[at] = contribution;
         if !contribution.is_stale() {
             self.all_stale &= !(1 << feed);
         }
-        self.compare(at - feed, book.instrument(), moved)
+        Some((contribution, moved))
     }
 
     /// [`NbboStage::refresh`] of a feed that shares its venue with others.
@@ -412,15 +428,8 @@ impl NbboStage {
         heard: Heard,
     ) -> bool {
         let Some(before) = self.shared.own.get(at).copied() else { return false };
-        let moved = if book.is_stale() == before.is_stale() { moved } else { BestMoved::Both };
-        let contribution = self.contribution(book, before, moved, heard);
-        if contribution == before {
-            return false;
-        }
+        let Some((contribution, _)) = self.changed(feed, book, before, moved, heard) else { return false };
         self.shared.own[at] = contribution;
-        if !contribution.is_stale() {
-            self.all_stale &= !(1 << feed);
-        }
         let first = at - feed;
         let Some(counting) = self.contributions.get_mut(first..first + self.venues.len()) else {
             return false;
@@ -494,7 +503,7 @@ impl NbboStage {
     }
 }
 
-/// What an event says of whether its feed is heard: see [`feeds`].
+/// Whether an event shows that its feed is heard: see [`feeds`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Heard {
     /// It changed the book.

@@ -114,16 +114,15 @@ pub(crate) fn catch_up<O: Output, W: WaitStrategy>(
         // A checkpoint of a moment ago may be ahead of the ring's reader.
         let missing = wanted.saturating_sub(next);
         let read = if missing > 0 { reader.read()? } else { Read::CaughtUp };
+        let most = usize::try_from(missing).unwrap_or(usize::MAX);
         match read {
             Read::Start { missed, start } => {
-                let most = usize::try_from(missing).unwrap_or(usize::MAX);
                 present.give(output, next, missed.get(..most).unwrap_or(missed))?;
                 next = start.first_event();
                 output.restore(*start);
                 progressed = Instant::now();
             }
             Read::Events(events) => {
-                let most = usize::try_from(missing).unwrap_or(usize::MAX);
                 let events = events.get(..most).unwrap_or(events);
                 present.give(output, next, events)?;
                 next += events.len() as u64;

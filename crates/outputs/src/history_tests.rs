@@ -12,7 +12,7 @@ use tapeworks_engine::replica::{Mode, Replica};
 use tapeworks_journal::{JournalOptions, Opened, segment_starts};
 use tapeworks_market::book::BooksImage;
 use tapeworks_market::{BookStage, Event, EventKind, InstrumentId, Nanos, Publisher};
-use tapeworks_ring::disruptor::{Builder, Failed};
+use tapeworks_ring::disruptor::Builder;
 use tapeworks_ring::wait::Backoff;
 use tapeworks_store::Schema;
 use tempfile::{TempDir, tempdir};
@@ -20,8 +20,9 @@ use tempfile::{TempDir, tempdir};
 use crate::begin::{Begin, Present, catch_up};
 use crate::clients::replay::tests::replayed;
 use crate::output::Output;
+use crate::output::tests::Ended;
 
-#[path = "../../engine/tests/support/mod.rs"]
+#[path = "../tests/engine_support/mod.rs"]
 mod support;
 
 use support::{SCHEMAS, keep, keep_with_loss, options, stage, without_heartbeats};
@@ -53,26 +54,6 @@ struct Following {
 impl Following {
     fn new() -> Self {
         Self { replica: Replica::new(&options().books), began: None }
-    }
-}
-
-/// Why a test's output ends.
-#[derive(Debug)]
-#[allow(dead_code, reason = "it is shown when a test fails")]
-enum Ended {
-    History(HistoryError),
-    Ring(Failed),
-}
-
-impl From<HistoryError> for Ended {
-    fn from(error: HistoryError) -> Self {
-        Self::History(error)
-    }
-}
-
-impl From<Failed> for Ended {
-    fn from(failed: Failed) -> Self {
-        Self::Ring(failed)
     }
 }
 

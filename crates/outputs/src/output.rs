@@ -57,3 +57,16 @@ pub(crate) trait Output: Send + 'static {
     /// Publishes its counters; `ring_lag` events in the ring are not taken yet.
     fn report(&mut self, _ring_lag: usize) {}
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::{Failed, HistoryError};
+
+    /// Why a test's output ends.
+    #[derive(PartialEq, Debug, thiserror::Error)]
+    #[error(transparent)]
+    pub(crate) enum Ended {
+        History(#[from] HistoryError),
+        Ring(#[from] Failed),
+    }
+}

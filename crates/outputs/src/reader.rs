@@ -206,30 +206,12 @@ mod tests {
     use std::sync::mpsc::{Sender, channel};
 
     use tapeworks_engine::Start;
-    use tapeworks_engine::history::HistoryError;
     use tapeworks_market::{EventKind, InstrumentId, Publisher};
-    use tapeworks_ring::disruptor::{Builder, Failed, Producer};
+    use tapeworks_ring::disruptor::{Builder, Producer};
     use tapeworks_ring::wait::Yielding;
 
     use super::*;
-
-    #[derive(PartialEq, Debug)]
-    enum Ended {
-        History(HistoryError),
-        Ring(Failed),
-    }
-
-    impl From<HistoryError> for Ended {
-        fn from(error: HistoryError) -> Self {
-            Self::History(error)
-        }
-    }
-
-    impl From<Failed> for Ended {
-        fn from(failed: Failed) -> Self {
-            Self::Ring(failed)
-        }
-    }
+    use crate::output::tests::Ended;
 
     /// What a call of [`Output::serve`] does to the world around the reader.
     enum Step {

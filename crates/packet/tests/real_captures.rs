@@ -8,7 +8,7 @@ use tapeworks_packet::capture::{self, CaptureReader, FileKind, LinkType};
 use tapeworks_packet::net::{self, TcpFlags, TcpHeader, Transport};
 
 fn captures(relative: &str) -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/captures")).join(relative)
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/testdata")).join(relative)
 }
 
 /// A packet's time, length, destination, VLAN, and the length of its UDP payload.

@@ -93,7 +93,7 @@ pub struct ReceiveOptions {
     pub source: Source,
     /// The address of the interface that multicast groups are joined on; the kernel's choice unless given.
     pub interface: Option<Ipv4Addr>,
-    /// Bytes of each socket's buffer that the plant requests of the kernel; its default unless given.
+    /// Bytes of each socket's buffer that the plant requests of the kernel, or of the ring of AF_PACKET; its default unless given.
     pub buffer_bytes: Option<usize>,
     /// `SO_BUSY_POLL`, in us.
     pub busy_poll_us: u32,

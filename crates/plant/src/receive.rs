@@ -139,6 +139,18 @@ impl Receivers {
                 .register(&mut SourceFd(&socket), Token(at), Interest::READABLE)
                 .map_err(waiting)?;
         }
+        let frames = open_frames(options)?;
+        if let Some(frames) = &frames {
+            let socket = match frames {
+                Frames::Packet(receiver) => receiver.as_fd().as_raw_fd(),
+                #[cfg(feature = "af-xdp")]
+                Frames::Xdp(receiver) => receiver.as_fd().as_raw_fd(),
+            };
+            // A number that no line has: a turn looks into the ring in any case.
+            poll.registry()
+                .register(&mut SourceFd(&socket), Token(lines.len()), Interest::READABLE)
+                .map_err(waiting)?;
+        }
         let receivers = Self {
             ready: vec![true; lines.len()],
             is_told: false,
@@ -146,7 +158,7 @@ impl Receivers {
             pool: Pool::new(options.receive.buffers.max(2 * MAX_BATCH), options.receive.datagram_bytes),
             poll,
             told: Events::with_capacity(MOST_TOLD),
-            frames: open_frames(options)?,
+            frames,
             by_address,
             frame_buffer: Vec::with_capacity(MAX_BATCH),
             _joined: joined,
@@ -160,9 +172,16 @@ impl Receivers {
         Ok((receivers, servers))
     }
 
-    /// Waits until a socket has something, at most so long. A ring of frames is not waited for: with one the wait is short.
+    /// Waits until a socket or the ring of frames has something, at most so long. The kernel reports a frame once: the wait is short
+    /// while frames are left in the ring because no packet buffer is free.
     pub(super) fn wait(&mut self, longest: Duration) {
-        let longest = if self.frames.is_some() { longest.min(Duration::from_micros(50)) } else { longest };
+        let is_ready = match &mut self.frames {
+            None => false,
+            Some(Frames::Packet(receiver)) => receiver.is_ready(),
+            #[cfg(feature = "af-xdp")]
+            Some(Frames::Xdp(receiver)) => receiver.is_ready(),
+        };
+        let longest = if is_ready { longest.min(Duration::from_micros(50)) } else { longest };
         self.ask(longest);
         self.is_told = true;
     }
@@ -325,7 +344,10 @@ fn open_frames(options: &PlantOptions) -> Result<Option<Frames>, PlantError> {
     Ok(match &options.receive.source {
         Source::Sockets => None,
         Source::Packet { device } => {
-            let wanted = PacketOptions { block_timeout_ms: 1, ..PacketOptions::new(device) };
+            let mut wanted = PacketOptions::new(device);
+            if let Some(bytes) = options.receive.buffer_bytes {
+                wanted.blocks = (bytes / wanted.block_bytes).max(2);
+            }
             Some(Frames::Packet(PacketReceiver::open(&wanted).map_err(failed)?))
         }
         #[cfg(feature = "af-xdp")]

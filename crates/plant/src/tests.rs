@@ -4,7 +4,7 @@ use tapeworks_engine::EngineOptions;
 
 use crate::{PlantOptions, ReceiveOptions, VenueOptions};
 
-#[path = "../../engine/tests/support/mod.rs"]
+#[path = "../tests/engine_support/mod.rs"]
 pub(crate) mod support;
 
 /// A plant with the engine of the shared tests.

@@ -7,7 +7,7 @@
 
 #[path = "../tests/session/served.rs"]
 mod served;
-#[path = "../../outputs/tests/session/mod.rs"]
+#[path = "../tests/session/mod.rs"]
 mod session;
 
 use std::io::{Read, Write};

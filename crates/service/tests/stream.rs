@@ -5,7 +5,6 @@
 
 #[path = "session/served.rs"]
 mod served;
-#[path = "../../outputs/tests/session/mod.rs"]
 mod session;
 
 use std::collections::BTreeMap;

@@ -451,7 +451,7 @@ fn every_metric_of_the_dashboard_exists() {
     for line in shown.get("/metrics").body.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
         client.entry(line.split(' ').next().unwrap().to_owned()).or_default();
     }
-    let dashboard = include_str!("../../../deploy/grafana/tapeworks.json");
+    let dashboard = include_str!("grafana.json");
     let parsed: Value = serde_json::from_str(dashboard).unwrap();
     let mut expressions = Vec::new();
     fn collect(value: &Value, to: &mut Vec<String>) {

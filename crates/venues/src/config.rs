@@ -510,7 +510,7 @@ mod tests {
 
     #[test]
     fn the_examples_are_sound() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/exchange");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/examples");
         for (name, venues) in [("loopback.toml", 4), ("twenty_five_feeds.toml", 25)] {
             assert_eq!(Config::load(&folder.join(name)).unwrap().venues.len(), venues);
         }

@@ -56,7 +56,7 @@ pub(crate) struct Arguments {
 
 macro_rules! capture {
     ($name:literal) => {
-        ($name, include_bytes!(concat!("../../../../testdata/captures/", $name)).as_slice())
+        ($name, include_bytes!(concat!("../../embedded/captures/", $name)).as_slice())
     };
 }
 

@@ -277,7 +277,7 @@ mod tests {
 
     /// The messages of the declaration, with the fields of oneofs as fields of their own, and the values of enums.
     fn declared() -> BTreeMap<String, Fields> {
-        let text = include_str!("../../../../clients/proto/tapeworks.proto");
+        let text = include_str!("../../tests/tapeworks.proto");
         let (mut all, mut current) = (BTreeMap::<String, Fields>::new(), None);
         for line in text.lines().map(|line| line.split("//").next().unwrap().trim()) {
             let words: Vec<_> = line.trim_end_matches(';').split_whitespace().collect();

@@ -14,6 +14,7 @@
 //! where traffic does not fill a block sooner.
 
 use std::mem::offset_of;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{io, ptr, slice};
 
@@ -89,6 +90,13 @@ pub struct PacketReceiver {
     left: u32,
     completed_checksums: u64,
     statistics: PacketStatistics,
+}
+
+impl AsFd for PacketReceiver {
+    /// To wait by: the kernel reports it readable when it hands over a block.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.raw.socket.as_fd()
+    }
 }
 
 impl PacketReceiver {

@@ -1,10 +1,10 @@
-//! Reads the captures in `testdata`: just enough of pcap, Ethernet and IPv4.
+//! Reads the captures in `tests/testdata`: just enough of pcap, Ethernet and IPv4.
 
 use std::path::{Path, PathBuf};
 
 /// The files in a folder of the captures, by name.
 pub(crate) fn captures(folder: &str) -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures").join(folder);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/testdata").join(folder);
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     files

@@ -21,8 +21,8 @@ use crate::terminal::complain;
 use crate::{interrupt, output, terminal};
 
 /// The configurations of `examples/`, in the program.
-const VENUES: &str = include_str!("../../../../../examples/exchange/loopback.toml");
-const PLANT: &str = include_str!("../../../../../examples/plant/loopback.toml");
+const VENUES: &str = include_str!("../../../embedded/venues.toml");
+const PLANT: &str = include_str!("../../../embedded/plant.toml");
 
 /// The user's options.
 pub(super) struct Choice {

@@ -10,6 +10,7 @@ use std::error::Error;
 use std::ffi::CString;
 use std::io;
 use std::num::NonZeroU32;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::sync::Once;
 use std::time::Duration;
 
@@ -65,6 +66,14 @@ fn silence_the_libraries() {
             libbpf_sys::libbpf_set_print(None);
         }
     });
+}
+
+impl AsFd for XdpReceiver {
+    /// To wait by: the kernel reports it readable when a frame has come.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor is open as long as the socket is borrowed.
+        unsafe { BorrowedFd::borrow_raw(self.came.fd().as_raw_fd()) }
+    }
 }
 
 impl XdpReceiver {

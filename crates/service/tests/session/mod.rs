@@ -1,0 +1,1 @@
+../../../outputs/tests/session/mod.rs
