@@ -139,7 +139,7 @@ impl Record<'_> {
 pub(crate) enum Found<'b> {
     /// The record numbered as expected, and its bytes with the header.
     Record(Record<'b>, usize),
-    /// More bytes are needed to tell.
+    /// More bytes are needed to decide.
     Cut { needed: usize },
     /// Zeros: nothing was written here.
     Nothing,

@@ -390,8 +390,8 @@ impl JournalWriter {
     /// Writes the buffer and waits until the disk has it.
     ///
     /// # Errors
-    /// A disk that fails. When it fails to sync, what it has of the records since the last sync is not known, and no later sync
-    /// tells: they are counted ([`JournalWriter::unconfirmed`]), and the next record begins a segment.
+    /// A disk that fails. When it fails to sync, it may or may not have the records since the last sync, and no later sync
+    /// reports it: they are counted ([`JournalWriter::unconfirmed`]), and the next record begins a segment.
     pub fn sync(&mut self) -> Result<(), JournalError> {
         match self.begin_sync()? {
             Some(io_task) => self.finish(io_task.run()),

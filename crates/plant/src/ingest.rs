@@ -26,7 +26,7 @@ use crate::checkpoint::{Coordinator, Taken, nanos};
 use crate::error::{PlantError, PlantFailure};
 use crate::options::{PlantOptions, Topology};
 use crate::queued::{Owned, Queued};
-use crate::receive::{Arrived, Asker, LineReceiver, Receivers};
+use crate::receive::{Arrived, LineReceiver, Receivers, RecoveryServer};
 use crate::snapshots::{Requests, Wanted};
 use crate::status::{ChannelStatus, DelayBuckets, DelayPoint, LineStatus, Status};
 use crate::warm::Warmer;
@@ -117,7 +117,7 @@ impl Delays {
 pub(super) struct Ingest {
     receivers: Receivers,
     /// The server of each channel's requests, and the line whose socket sends them.
-    servers: Vec<Asker>,
+    servers: Vec<RecoveryServer>,
     arrived: Vec<Arrived>,
     events: Vec<Event>,
     /// Events in the ring that the books of this thread do not have yet.
