@@ -149,7 +149,7 @@ impl std::fmt::Display for Trouble {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Headers(error) => write!(f, "{error}"),
-            Self::NotOurs(error) => write!(f, "passed over: {error}"),
+            Self::NotOurs(error) => write!(f, "skipped: {error}"),
             Self::UnknownProtocol { source, destination, is_stream, bytes } => {
                 let transport = if *is_stream { "TCP" } else { "UDP" };
                 write!(f, "no known protocol: {bytes} bytes of {transport} from {source} to {destination}")

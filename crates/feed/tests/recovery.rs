@@ -110,7 +110,7 @@ impl Server {
     }
 }
 
-/// What came of it.
+/// The result of a run.
 struct Outcome {
     /// The numbers handed on, in order.
     delivered: Vec<u64>,
@@ -134,7 +134,7 @@ impl Run {
             Delivery::Packet { payload, header, .. } => {
                 let blocks = Blocks::counted(&payload[20..], header.count, BigEndian);
                 for (number, block) in (header.first..).zip(blocks) {
-                    // What was there already is passed over, as a consumer does.
+                    // Skips messages that it had before, as a consumer does.
                     if delivered.last().is_none_or(|last| *last < number) {
                         assert_eq!(u64::from_be_bytes(block.unwrap().try_into().unwrap()), number);
                         delivered.push(number);

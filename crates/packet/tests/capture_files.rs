@@ -138,7 +138,7 @@ fn sections_interfaces_and_every_kind_of_packet_block_are_read() {
         section(false),
         interface(false, 1, 0, &[]),            // microseconds
         interface(false, 101, 0, &nanoseconds), // after an option of another kind
-        block(false, 5, &[0; 20]),              // interface statistics: passed over
+        block(false, 5, &[0; 20]),              // interface statistics: skipped
         enhanced(false, 1, 7, b"nano"),
         enhanced(false, 0, 8, b"micro"),
         block(false, 0x0bad, b"unheard of"),

@@ -72,8 +72,8 @@ impl JournalSetting {
     }
 }
 
-/// The thread that keeps the journal. It stands in the ring before the clients' servers, and lets an event pass when the input
-/// that it came of is written.
+/// The thread that keeps the journal. It stands in the ring before the clients' servers, and lets an event pass when its input
+/// is written.
 pub(super) struct JournalThread {
     writer: JournalWriter,
     sync: SyncPolicy,

@@ -235,7 +235,7 @@ fn received(from: &Path, to: &Path, schema: Schema) -> u64 {
         tapeworks_store::RecordWriter::create(to, Some(schema), &metadata, &Options::default()).unwrap();
     for mapping in &metadata.mappings {
         let number = mapping.intervals[0].symbol.parse().unwrap();
-        let told = dbn::SymbolMappingMsg::new(
+        let mapping = dbn::SymbolMappingMsg::new(
             number,
             0,
             dbn::SType::RawSymbol,
@@ -245,7 +245,7 @@ fn received(from: &Path, to: &Path, schema: Schema) -> u64 {
             0,
             0,
         );
-        writer.put(dbn::RecordRef::from(&told.unwrap())).unwrap();
+        writer.put(dbn::RecordRef::from(&mapping.unwrap())).unwrap();
     }
     while let Some(record) = decoder.decode_record_ref().unwrap() {
         writer.put(record).unwrap();

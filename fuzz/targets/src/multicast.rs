@@ -53,7 +53,7 @@ fn client(piece: usize, bytes: &[u8]) {
     }
 }
 
-/// Every message that comes of packets is a record, or counted as none.
+/// Every message of the packets is a record, or counted as invalid.
 fn receiver(piece: usize, bytes: &[u8]) {
     let options = ArbiterOptions {
         retransmission: Some(RetransmissionOptions::default()),

@@ -699,7 +699,7 @@ mod tests {
         let mut other = session();
         let line = authentication(&other, "").replace("TAPEWORKS.DEMO", "XNAS.ITCH");
         assert_eq!(receive(&mut other, &line).unwrap_err().reason(), Reason::Entitlement);
-        assert_eq!(receive(&mut other, "anything\n"), Ok(vec![]), "what comes after the end is passed over");
+        assert_eq!(receive(&mut other, "anything\n"), Ok(vec![]), "lines after the end are skipped");
     }
 
     #[test]

@@ -157,20 +157,20 @@ impl<R: Row> ParquetApart<R> {
             }
             if group.is_closed && group.taken == group.given {
                 // An error counts the records before the batch that filled the row group.
-                let told = group.records - group.last;
-                self.write_group(told, summary)?;
+                let counted = group.records - group.last;
+                self.write_group(counted, summary)?;
             }
         }
         Ok(())
     }
 
-    /// Writes the first row group. An error counts `told` of its records as written.
-    fn write_group(&mut self, told: u64, summary: &mut Summary) -> Result<(), Failure> {
+    /// Writes the first row group. An error counts `counted` of its records as written.
+    fn write_group(&mut self, counted: u64, summary: &mut Summary) -> Result<(), Failure> {
         let Some(mut group) = self.groups.pop_front() else { return Ok(()) };
         let ended = group.chunks.iter_mut().map(|chunk| chunk.take(&mut self.compressor));
         let ended: Result<Vec<_>, _> = ended.collect();
         if let Err(error) = ended.and_then(|columns| append(&mut self.writer, columns)) {
-            summary.records += told;
+            summary.records += counted;
             return Err(error.into());
         }
         summary.records += group.records;
@@ -211,8 +211,8 @@ impl<R: Row> Encode<R> for ParquetApart<R> {
             return Err(Failure::Encode(format!("{lost} batches were not encoded")).into());
         }
         // The last row group, which is not full.
-        let told = self.groups.front().map_or(0, |group| group.records);
-        self.write_group(told, summary)?;
+        let counted = self.groups.front().map_or(0, |group| group.records);
+        self.write_group(counted, summary)?;
         Ok(self.writer.into_inner().map_err(Failure::from)?.finish().map_err(Failure::from)?)
     }
 }
