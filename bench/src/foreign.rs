@@ -7,7 +7,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers")
 }
 
-/// Runs a program; what it prints, or the first line of why not.
+/// Runs a program; returns its output, or the first line of its error.
 fn output(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let ran = command.output().map_err(|error| format!("{name}: {error}"))?;

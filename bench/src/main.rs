@@ -76,7 +76,7 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// What to measure.
+/// The benchmark to run.
 pub struct Options {
     /// Messages in the file.
     pub messages: u64,
@@ -84,7 +84,7 @@ pub struct Options {
     pub symbols: u32,
     /// How often each variant runs.
     pub rounds: usize,
-    /// Where files are read from and written to.
+    /// The folder of files to read and write.
     pub folder: PathBuf,
     /// Which part of a benchmark, when not all.
     pub part: Option<String>,
@@ -92,7 +92,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        // A folder in memory where there is one: what is measured is the program, not the disk.
+        // A folder in memory where there is one: the benchmark measures the program, not the disk.
         let memory = PathBuf::from("/dev/shm");
         let folder = if memory.is_dir() { memory } else { std::env::temp_dir() };
         Self { messages: 20_000_000, symbols: 8_000, rounds: 5, folder, part: None }

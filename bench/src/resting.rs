@@ -1,5 +1,5 @@
-//! What a message costs a book in which many orders rest: additions, and removals of orders of any age, which is the worst for
-//! caches. A market removes young orders for the most part.
+//! The cost of a message for a book with many resting orders: additions, and removals of orders of any age, which is the worst
+//! for caches. A market removes young orders for the most part.
 
 use tapeworks_market::book::BATCH;
 use tapeworks_market::{

@@ -1,4 +1,4 @@
-//! What machines cost before they run: the build of a crate of ten, and the same machine with Boost.MSM.
+//! Build times of machines: a crate of ten, and the same machine with Boost.MSM.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

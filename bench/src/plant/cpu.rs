@@ -1,4 +1,4 @@
-//! What the plant's threads take of the processor when little or nothing comes.
+//! The processor time of the plant's threads when few or no messages come.
 
 use std::collections::BTreeMap;
 use std::fs;

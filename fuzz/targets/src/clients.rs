@@ -1,4 +1,4 @@
-//! What live clients say.
+//! The lines of live clients.
 
 use tapeworks_market::{Nanos, Symbol};
 use tapeworks_outputs::clients::control::{Authenticator, Limits, Refusal, Request, Session, Wanted};

@@ -1,4 +1,4 @@
-//! The plant's multicast: what TCP clients send, and what a receiver gets.
+//! The plant's multicast: the bytes of TCP clients, and the packets of a receiver.
 
 use tapeworks_feed::arbitration::{Arbiter, ArbiterOptions, RetransmissionOptions};
 use tapeworks_market::{Line, Nanos};
@@ -18,8 +18,8 @@ pub fn multicast(bytes: &[u8]) {
     }
 }
 
-/// A client gets no more than a rejection without a login, every message once with one, and is not kept when it does
-/// nothing. Requests for messages are answered with what is kept, or refused.
+/// A client gets no more than a rejection without a login, every message once with one, and is not kept when it does nothing.
+/// Requests for messages are answered with kept messages, or refused.
 fn client(piece: usize, bytes: &[u8]) {
     let mut sequence = Sequence::new(*b"2511140000", 4_000);
     (0..200u64).for_each(|number| sequence.put(&number.to_be_bytes()));

@@ -34,7 +34,7 @@ pub fn net(bytes: &[u8]) {
     }
 }
 
-/// What is known of one flow by what was reported of it.
+/// The state of one flow, from its events.
 #[derive(Default)]
 struct State {
     is_open: bool,

@@ -1,4 +1,4 @@
-//! What simulated venues hear from clients.
+//! The bytes that simulated venues get from clients.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,4 +1,4 @@
-//! Decoders: what can be decoded encodes to the same bytes, and the schema agrees with the typed view.
+//! Decoders: a decoded message encodes to the same bytes, and the schema agrees with the typed view.
 
 use tapeworks_session::{Memoir, Request, Transport as _};
 use tapeworks_wire::framing::{BigEndian, Blocks, LittleEndian};
@@ -85,7 +85,7 @@ mod glimpse {
     );
 }
 
-/// A stream of SoupBinTCP: its packets and what is left are the stream, and each packet decodes as a message does.
+/// A stream of SoupBinTCP: its packets and the rest are the stream, and each packet decodes as a message does.
 pub fn soupbintcp(bytes: &[u8]) {
     soup::packet(bytes);
     glimpse::message(bytes);

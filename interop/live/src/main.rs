@@ -1,10 +1,10 @@
-//! The live server under the official client: what it delivers, against the files of the same session.
+//! The live server under the official client: its records against the files of the same session.
 //!
-//! `tapeworks-interop-live SERVER FOLDER`: the example `live_server`, and a folder to write to. It prints what it compared,
-//! and exits with 1 and a line for the first difference.
+//! `tapeworks-interop-live SERVER FOLDER`: the example `live_server`, and a folder to write to. It prints the number of
+//! compared records, and exits with 1 and a line for the first difference.
 //!
-//! `tapeworks-interop-live --plant PORT FOLDER START`: what a plant on that port gives to the end, from `START` on (ns since the
-//! epoch, UTC; 0: from now on), as files for `with_databento_plant.py`, which compares.
+//! `tapeworks-interop-live --plant PORT FOLDER START`: writes the records of a plant on that port to the end, from `START` on
+//! (ns since the epoch, UTC; 0: from now on), as files for `with_databento_plant.py`, which compares.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -107,7 +107,7 @@ fn is_message(kind: u8) -> bool {
     [rtype::SYMBOL_MAPPING, rtype::SYSTEM, rtype::ERROR].contains(&kind)
 }
 
-/// What a client was given.
+/// The records, symbols and messages of a client.
 #[derive(Default)]
 struct Received {
     records: Vec<Vec<u8>>,
@@ -236,7 +236,7 @@ async fn lists(mut server: Server) -> Result<usize> {
     Ok(same("mbo by number", &orders, &expected[from..])? + same("mbp-1 by name", &quotes, quotes_expected)?)
 }
 
-/// A snapshot of orders, then what follows.
+/// A snapshot of orders, then the records behind it.
 async fn snapshots(mut server: Server) -> Result<usize> {
     server.publish("10000")?;
     let mut client = server.client(Compression::None).await?;
