@@ -34,7 +34,7 @@ pub enum InputError {
     OtherProtocol {
         /// The file.
         file: String,
-        /// The caller's settings.
+        /// The protocol that the caller set.
         protocol: &'static str,
     },
     /// An output is an input.
@@ -48,7 +48,7 @@ pub enum InputError {
     NoDay {
         /// The file.
         file: String,
-        /// Its reader, which needs the day.
+        /// The reason that needs the day.
         why: &'static str,
     },
     /// Message files of different days where only times of day are compared.
@@ -75,7 +75,7 @@ pub enum Source {
     Framed {
         /// The messages.
         reader: FramedReader,
-        /// Their protocol.
+        /// The format.
         format: FileFormat,
         /// Midnight of the day in the file's name, if it has one.
         midnight: Option<Nanos>,

@@ -506,7 +506,7 @@ mod file {
                 capacity.checked_mul(stride::<T>())?.checked_add(HEADER)?.checked_mul(8)
             });
             if bytes < expected || needed.is_none_or(|needed| needed as u64 != expected) {
-                return Err(AttachError::Damaged { path: at(), bytes, expected: expected });
+                return Err(AttachError::Damaged { path: at(), bytes, expected });
             }
             let writer = header(WRITER);
             let mut reader = Self { words, next: 0, mask: capacity - 1, lost: 0, file, items: PhantomData };
