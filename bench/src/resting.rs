@@ -1,5 +1,7 @@
-//! The cost of a message for a book with many resting orders: additions, and removals of orders of any age, which is the worst
-//! for caches. A market removes young orders for the most part.
+//! The cost of a message for a book with many resting orders: additions, and removals.
+//!
+//! In a market most orders are removed soon and some rest all day: here an order's age at its removal is as likely between 1,000 and
+//! 2,000 additions as between a million and two. Removals of orders of any age, each as likely as any other, are the worst for caches.
 
 use tapeworks_market::book::BATCH;
 use tapeworks_market::{
@@ -12,8 +14,20 @@ use crate::itch::Tops;
 
 /// Messages made at a time, before the clock starts.
 const CHUNK: usize = 1 << 16;
-/// Messages measured.
+/// Messages measured of each kind of ages.
 const MEASURED: usize = 4 << 20;
+
+/// Which orders are removed.
+#[derive(Clone, Copy)]
+enum Ages {
+    /// Each doubling of the age is as likely.
+    AsInAMarket,
+    /// Each order is as likely.
+    Any,
+}
+
+/// What is measured one after the other in a book, and its name.
+const AGES: [(Ages, &str); 2] = [(Ages::AsInAMarket, "as in a market"), (Ages::Any, "any age")];
 
 /// Numbers at random (xorshift), the same in each run.
 struct Numbers(u64);
@@ -51,13 +65,28 @@ impl Orders {
         (event, (event.order_id, instrument))
     }
 
+    /// The place of the order that is removed. The new order takes its place: an order at place `n` from the end is replaced, of
+    /// [`Ages::AsInAMarket`], once in about `n` additions.
+    fn removed(&mut self, ages: Ages) -> usize {
+        let random = self.numbers.next() as usize;
+        let count = self.resting.len();
+        match ages {
+            Ages::Any => random % count,
+            Ages::AsInAMarket => {
+                let doublings = count.ilog2() as usize;
+                let least = 1 << ((random >> 40) % doublings);
+                count - (least + random % least)
+            }
+        }
+    }
+
     /// Half of them additions, half removals.
-    fn fill(&mut self, events: &mut Vec<Event>) {
+    fn fill(&mut self, events: &mut Vec<Event>, ages: Ages) {
         events.clear();
         while events.len() < CHUNK {
             let (event, order) = self.addition();
             events.push(event);
-            let at = self.numbers.next() as usize % self.resting.len();
+            let at = self.removed(ages);
             let (id, instrument) = std::mem::replace(&mut self.resting[at], order);
             let mut event = Event::new(EventKind::Delete, Publisher::XNAS_ITCH, instrument);
             event.order_id = id;
@@ -70,8 +99,8 @@ fn apply<S: for<'a> Sink<BookUpdate<'a>>>(books: &mut BookStage, events: &[Event
     events.chunks(BATCH).for_each(|batch| books.process(batch, sink));
 }
 
-/// Nanoseconds of the median chunk, by messages, with so many orders at rest.
-fn measure(orders: usize, symbols: u32) -> f64 {
+/// Nanoseconds of the median chunk, by messages, with so many orders at rest, of each kind of ages.
+fn measure(orders: usize, symbols: u32) -> [f64; AGES.len()] {
     let capacity = Capacity { orders: orders + CHUNK, levels: 1 << 22, instruments: symbols as usize };
     let mut books = BookStage::new([(Publisher::XNAS_ITCH, capacity)]);
     let mut made = Orders {
@@ -91,18 +120,21 @@ fn measure(orders: usize, symbols: u32) -> f64 {
         }
         apply(&mut books, &events, &mut tops);
     }
-    let mut chunks = Vec::new();
-    for _ in 0..MEASURED / CHUNK {
-        made.fill(&mut events);
-        let started = std::time::Instant::now();
-        apply(&mut books, &events, &mut tops);
-        chunks.push(started.elapsed().as_nanos() as f64 / CHUNK as f64);
-    }
+    let medians = AGES.map(|(ages, _)| {
+        let mut chunks = Vec::new();
+        for _ in 0..MEASURED / CHUNK {
+            made.fill(&mut events, ages);
+            let started = std::time::Instant::now();
+            apply(&mut books, &events, &mut tops);
+            chunks.push(started.elapsed().as_nanos() as f64 / CHUNK as f64);
+        }
+        chunks.sort_by(f64::total_cmp);
+        chunks[chunks.len() / 2]
+    });
     let feed = &books.feeds()[0];
     assert_eq!((feed.order_count(), feed.counters().rejected()), (orders, 0), "the events are sound");
     assert!(tops.0 > 0, "the best prices move");
-    chunks.sort_by(f64::total_cmp);
-    chunks[chunks.len() / 2]
+    medians
 }
 
 pub fn run(options: &Options) {
@@ -111,24 +143,25 @@ pub fn run(options: &Options) {
         .filter(|count| *count as u64 <= options.messages.max(1_000_000))
         .collect();
     println!(
-        "{} symbols; an addition, then a removal of an order of any age; medians of {} rounds",
+        "{} symbols; an addition, then a removal; medians of {} rounds",
         options.symbols, options.rounds
     );
-    let mut rounds: Vec<Vec<f64>> = Vec::new();
-    for _ in 0..options.rounds {
-        rounds.push(counts.iter().map(|count| measure(*count, options.symbols)).collect());
-    }
-    println!("{:>16} {:>12} {:>8}", "resting orders", "ns/message", "ratio");
-    for (at, count) in counts.iter().enumerate() {
-        let median = |of: &dyn Fn(&Vec<f64>) -> f64| {
-            let mut values: Vec<f64> = rounds.iter().map(of).collect();
-            values.sort_by(f64::total_cmp);
-            values[values.len() / 2]
-        };
-        println!(
-            "{count:>16} {:>12.1} {:>7.2}x",
-            median(&|round| round[at]),
-            median(&|round| round[at] / round[0])
-        );
+    let rounds: Vec<Vec<_>> = (0..options.rounds)
+        .map(|_| counts.iter().map(|count| measure(*count, options.symbols)).collect())
+        .collect();
+    println!("{:>16} {:>16} {:>12} {:>8}", "removals", "resting orders", "ns/message", "ratio");
+    for (kind, (_, name)) in AGES.iter().enumerate() {
+        for (at, count) in counts.iter().enumerate() {
+            let median = |of: &dyn Fn(&Vec<[f64; AGES.len()]>) -> f64| {
+                let mut values: Vec<f64> = rounds.iter().map(of).collect();
+                values.sort_by(f64::total_cmp);
+                values[values.len() / 2]
+            };
+            println!(
+                "{name:>16} {count:>16} {:>12.1} {:>7.2}x",
+                median(&|round| round[at][kind]),
+                median(&|round| round[at][kind] / round[0][kind])
+            );
+        }
     }
 }

@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use tapeworks_store::apart::{Encoded, Encoders, Lost, Work};
+use tapeworks_store::apart::{Encoders, Lost, Work};
 
 /// Units that may wait for each thread before a writer encodes one itself: few enough to stay in the caches.
 const AHEAD: usize = 4;
@@ -21,7 +21,7 @@ const AHEAD: usize = 4;
 const MOST_OUT: usize = 32;
 
 /// A unit, and where its writer waits for it.
-type Item = (Work, Sender<Encoded>);
+type Item = (Work, Sender<()>);
 
 #[derive(Default)]
 struct Queue {
@@ -55,8 +55,9 @@ impl Shared {
                 }
             };
             drop(queue);
+            work.encode();
             // A writer that failed waits for nothing.
-            let _unwanted = to.send(work.encode());
+            let _unwanted = to.send(());
         }
     }
 }
@@ -104,7 +105,7 @@ struct Share {
     shared: Arc<Shared>,
     threads: usize,
     /// Where each unit that is given away comes back, the oldest first.
-    out: VecDeque<Receiver<Encoded>>,
+    out: VecDeque<Receiver<()>>,
 }
 
 impl Share {
@@ -114,30 +115,29 @@ impl Share {
         let item = if queue.items.len() > most { queue.items.pop_front() } else { None };
         drop(queue);
         let Some((work, to)) = item else { return false };
-        let _unwanted = to.send(work.encode());
+        work.encode();
+        let _unwanted = to.send(());
         true
     }
 
-    /// Returns what is done, in order, until at most `most` units are out: helps, or waits, for as long as there are more.
-    fn collect(&mut self, most: usize) -> Result<Vec<Encoded>, Lost> {
-        let mut done = Vec::new();
+    /// Forgets what is done, in order, until at most `most` units are out: helps, or waits, for as long as there are more.
+    fn collect(&mut self, most: usize) -> Result<(), Lost> {
         while let Some(oldest) = self.out.front() {
-            let returned = match oldest.try_recv() {
+            match oldest.try_recv() {
                 Err(TryRecvError::Empty) if self.out.len() <= most => break,
                 Err(TryRecvError::Empty) if self.help(0) => continue,
                 Err(TryRecvError::Empty) => oldest.recv().map_err(|_| Lost)?,
                 // Its thread has panicked.
                 returned => returned.map_err(|_| Lost)?,
             };
-            done.push(returned);
             self.out.pop_front();
         }
-        Ok(done)
+        Ok(())
     }
 }
 
 impl Encoders for Share {
-    fn give(&mut self, work: Work) -> Result<Vec<Encoded>, Lost> {
+    fn give(&mut self, work: Work) -> Result<(), Lost> {
         let (to, from) = mpsc::channel();
         self.shared.queue().items.push_back((work, to));
         self.shared.change.notify_one();
@@ -147,7 +147,7 @@ impl Encoders for Share {
         self.collect(MOST_OUT * self.threads)
     }
 
-    fn rest(&mut self) -> Result<Vec<Encoded>, Lost> {
+    fn rest(&mut self) -> Result<(), Lost> {
         self.collect(0)
     }
 }

@@ -9,6 +9,8 @@ use tapeworks_packet::capture::{CaptureReader, FileKind};
 use tapeworks_packet::framed::FramedReader;
 use tapeworks_packet::source::ByteSource;
 
+use crate::ahead::Ahead;
+
 /// How much of a file is looked at to recognise it, in bytes.
 const PROBE_BYTES: usize = 4096;
 
@@ -61,6 +63,14 @@ pub enum InputError {
         /// The first file.
         other: String,
     },
+    /// The system gives no thread to decompress the file.
+    #[error("{file}: cannot start a thread that decompresses it: {cause}")]
+    Thread {
+        /// The file.
+        file: String,
+        /// What the system says.
+        cause: std::io::Error,
+    },
     /// More files than there are numbers for.
     #[error("{0} files are too many; up to 65,535 can be read at once")]
     TooMany(usize),
@@ -102,8 +112,16 @@ impl Input {
     /// # Errors
     /// [`InputError`] when the file cannot be read, is empty, or holds nothing we know.
     pub fn open(file: u16, path: &Path, application: Option<Application>) -> Result<Self, InputError> {
+        Self::of_bytes(file, path, ByteSource::open(path)?, application)
+    }
+
+    fn of_bytes(
+        file: u16,
+        path: &Path,
+        mut bytes: ByteSource,
+        application: Option<Application>,
+    ) -> Result<Self, InputError> {
         let name = path.display().to_string();
-        let mut bytes = ByteSource::open(path)?;
         let start = bytes.fill(PROBE_BYTES);
         let source = match FileKind::detect(start) {
             FileKind::Pcap | FileKind::PcapNg => Source::Capture(CaptureReader::new(bytes)?),
@@ -238,12 +256,32 @@ pub fn open_all<P: AsRef<Path>>(
     paths: &[P],
     application: Option<Application>,
 ) -> Result<Vec<Input>, InputError> {
+    open_all_ahead(paths, application, 0)
+}
+
+/// Opens every file, and starts a thread for each of the first `threads` compressed files, which decompresses it ahead of its
+/// reader.
+///
+/// # Errors
+/// As [`open_all`], and [`InputError::Thread`].
+pub fn open_all_ahead<P: AsRef<Path>>(
+    paths: &[P],
+    application: Option<Application>,
+    threads: usize,
+) -> Result<Vec<Input>, InputError> {
     if paths.len() > usize::from(u16::MAX) {
         return Err(InputError::TooMany(paths.len()));
     }
-    paths
-        .iter()
-        .enumerate()
-        .map(|(file, path)| Input::open(file as u16, path.as_ref(), application))
-        .collect()
+    let mut left = threads;
+    let open = |(file, path): (usize, &P)| {
+        let path = path.as_ref();
+        let mut bytes = ByteSource::open(path)?;
+        if left > 0 {
+            let started = bytes.decompress_by(|decoder| Ok(Box::new(Ahead::start(decoder)?)));
+            let file = || path.display().to_string();
+            left -= usize::from(started.map_err(|cause| InputError::Thread { file: file(), cause })?);
+        }
+        Input::of_bytes(file as u16, path, bytes, application)
+    };
+    paths.iter().enumerate().map(open).collect()
 }

@@ -5,6 +5,7 @@
 //! summary. [`analyser`] reads the same files by protocol alone: [`dump`] prints each message, [`stats`] counts by channel, [`study`]
 //! draws how long a queue would have been.
 
+mod ahead;
 pub mod analyser;
 pub mod dump;
 mod encoders;

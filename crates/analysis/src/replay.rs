@@ -76,8 +76,9 @@ pub struct Options {
     pub measure: bool,
     /// The files to write.
     pub outputs: Vec<Output>,
-    /// Threads that work at it, this one included, at most [`MAX_THREADS`]; 0 is 1. Those beside this one encode Parquet. The
-    /// files' bytes are the same.
+    /// Threads for each kind of work, at most [`MAX_THREADS`]; 0 is 1. With 1, this thread does all. With more, this thread
+    /// applies the messages; up to `threads` - 1 others encode Parquet, and up to `threads` - 1 others decompress inputs, one
+    /// each. The files' bytes are the same.
     pub threads: usize,
 }
 
@@ -293,11 +294,11 @@ pub fn replay(
     options: &Options,
     observe: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
 ) -> Result<Summary, ReplayError> {
-    let mut inputs = input::open_all(&options.inputs, options.application)?;
+    let beside = options.threads.clamp(1, MAX_THREADS) - 1;
+    let mut inputs = input::open_all_ahead(&options.inputs, options.application, beside)?;
     let outputs = options.outputs.iter().map(|output| output.path.as_path());
     input::refuse_inputs(&options.inputs, outputs)?;
     let without_day = without_day(&inputs, options)?;
-    let beside = options.threads.clamp(1, MAX_THREADS) - 1;
     let has_work = options.outputs.iter().any(Output::is_encoded_apart);
     let pool = (beside > 0 && has_work).then(|| Pool::start(beside)).transpose();
     let pool = pool.map_err(ReplayError::Threads)?;

@@ -287,7 +287,107 @@ fn parquet_has_the_same_bytes_with_any_number_of_threads() {
     };
     let alone = made(1);
     assert!(alone.0[0] > 1 << 18, "several row groups: {:?}", alone.0);
-    for threads in [2, 5] {
+    for threads in [2, 3, 8] {
         assert!(made(threads) == alone, "{threads} threads");
+    }
+}
+
+/// Writes the packets of a capture anew, compressed as the name says.
+fn compress(plain: &Path, name: &str) -> PathBuf {
+    let path = plain.with_file_name(name);
+    let mut reader = tapeworks_packet::capture::CaptureReader::open(plain).unwrap();
+    let mut writer = tapeworks_packet::capture::Writer::create(&path).unwrap();
+    while let Some(packet) = reader.next_packet().unwrap() {
+        writer.write_packet(packet.timestamp_ns, packet.bytes).unwrap();
+    }
+    writer.close().unwrap();
+    path
+}
+
+#[test]
+fn inputs_that_other_threads_decompress_give_the_same_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = [("one.pcap", VenueKind::Nasdaq, 3), ("two.pcap", VenueKind::IexDeep, 4)].map(
+        |(name, kind, seed)| {
+            let path = folder.path().join(name);
+            session(&path, &[kind], seed);
+            path
+        },
+    );
+    let compressed = [compress(&plain[0], "one.pcap.gz"), compress(&plain[1], "two.pcap.zst")];
+    let made = |name: &str, inputs: &[PathBuf], threads: usize| {
+        let path = folder.path().join(format!("{name}-{threads}.parquet"));
+        let options = tapeworks_store::Options::default();
+        let outputs = vec![Output { path: path.clone(), schema: Schema::Mbo, options }];
+        let summary = run(&Options { inputs: inputs.to_vec(), outputs, threads, ..Options::default() });
+        assert!(summary.is_clean(), "{threads} threads: {:?}", summary.file_errors);
+        (summary.messages, std::fs::read(path).unwrap())
+    };
+    let expected = made("plain", &plain, 1);
+    assert!(expected.0 > 30_000, "{} messages", expected.0);
+    for threads in [1, 2, 3, 8] {
+        assert!(made("compressed", &compressed, threads) == expected, "{threads} threads");
+    }
+}
+
+#[test]
+fn a_damaged_input_is_the_same_error_whichever_thread_decompresses_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = folder.path().join("whole.pcap");
+    session(&plain, &[VenueKind::Nasdaq], 5);
+    for name in ["cut.pcap.gz", "cut.pcap.zst"] {
+        let path = compress(&plain, name);
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() * 2 / 3]).unwrap();
+        let read = |threads: usize| {
+            let summary = run(&Options { inputs: vec![path.clone()], threads, ..Options::default() });
+            let errors: Vec<_> = summary.file_errors.iter().map(ToString::to_string).collect();
+            (summary.messages, errors)
+        };
+        let alone = read(1);
+        assert!(alone.0 > 1_000, "{name}: {} messages", alone.0);
+        assert!(alone.1.len() == 1 && alone.1[0].contains(name), "{:?}", alone.1);
+        for threads in [2, 3] {
+            assert_eq!(read(threads), alone, "{name}, {threads} threads");
+        }
+    }
+}
+
+#[test]
+fn a_replay_that_is_interrupted_ends_its_threads_and_keeps_what_came_so_far() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = folder.path().join("whole.pcap");
+    session(&plain, &[VenueKind::Nasdaq], 6);
+    let path = folder.path().join("orders.parquet");
+    let options = tapeworks_store::Options::default();
+    let options = Options {
+        inputs: vec![compress(&plain, "whole.pcap.gz")],
+        outputs: vec![Output { path: path.clone(), schema: Schema::Mbo, options }],
+        threads: 3,
+        ..Options::default()
+    };
+    let summary = replay::replay(&options, &mut |_| ControlFlow::Break(())).unwrap();
+    assert!(summary.is_interrupted);
+    assert!(std::fs::read(&path).unwrap().ends_with(b"PAR1"));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_is_the_same_error_with_any_number_of_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("session.pcap");
+    session(&input, &[VenueKind::Nasdaq], 7);
+    let fails = |threads: usize| {
+        let format = Some(tapeworks_store::Format::Parquet);
+        let options = tapeworks_store::Options { format, ..Default::default() };
+        let outputs = vec![Output { path: "/dev/full".into(), schema: Schema::Mbo, options }];
+        let options = Options { inputs: vec![input.clone()], outputs, threads, ..Options::default() };
+        let error = replay::replay(&options, &mut |_| ControlFlow::Continue(())).unwrap_err();
+        error.to_string()
+    };
+    let alone = fails(1);
+    assert!(alone.starts_with("/dev/full: writing failed after ") && !alone.contains('\n'), "{alone}");
+    for threads in [2, 3, 8] {
+        assert_eq!(fails(threads), alone, "{threads} threads");
     }
 }

@@ -27,6 +27,8 @@ use std::os::fd::AsFd as _;
 #[cfg(unix)]
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::bufread::MultiGzDecoder;
 use memmap2::{Advice, Mmap};
@@ -175,22 +177,18 @@ impl ByteSource {
             return Err(CaptureError::Empty { file: name.into() });
         }
         let compression = Compression::detect(&magic[..magic_len]);
-        let counted = Counted { magic: Cursor::new(magic).take(magic_len as u64), reader, count: 0 };
-        let decoder = match compression {
-            Compression::None => Decoder::Plain(counted),
-            Compression::Gzip => Decoder::Gzip(Box::new(MultiGzDecoder::new(BufReader::with_capacity(
-                COMPRESSED_READ_BYTES,
-                counted,
-            )))),
-            Compression::Zstd => Decoder::Zstd(
-                zstd::stream::read::Decoder::with_buffer(BufReader::with_capacity(
-                    COMPRESSED_READ_BYTES,
-                    counted,
-                ))
-                .map_err(failed)?,
-            ),
+        let count = Arc::new(AtomicU64::new(0));
+        let magic = Cursor::new(magic).take(magic_len as u64);
+        let counted = Counted { magic, reader, count: count.clone() };
+        let buffered = |counted| BufReader::with_capacity(COMPRESSED_READ_BYTES, counted);
+        let decoder: Box<dyn Read + Send> = match compression {
+            Compression::None => Box::new(counted),
+            Compression::Gzip => Box::new(MultiGzDecoder::new(buffered(counted))),
+            Compression::Zstd => {
+                Box::new(zstd::stream::read::Decoder::with_buffer(buffered(counted)).map_err(failed)?)
+            }
         };
-        let stream = Stream { decoder, buffer: vec![0; STREAM_BUFFER_BYTES], filled: 0, ended: false };
+        let stream = Stream { decoder, count, buffer: vec![0; STREAM_BUFFER_BYTES], filled: 0, ended: false };
         Ok(Self {
             name: name.into(),
             backing: Backing::Streamed(Box::new(stream)),
@@ -200,6 +198,25 @@ impl ByteSource {
             total_len,
             failure: None,
         })
+    }
+
+    /// Lets `read_by` put a reader of its own, such as one that reads ahead on another thread, before the one that decompresses
+    /// this file. It gives the same bytes and errors in the same order. Returns whether it was called: only for a compressed
+    /// file, and not for a pipe or standard input, where a read may wait for ever.
+    ///
+    /// # Errors
+    /// That of `read_by`; the source is at its end then.
+    pub fn decompress_by(
+        &mut self,
+        read_by: impl FnOnce(Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>>,
+    ) -> io::Result<bool> {
+        let Backing::Streamed(stream) = &mut self.backing else { return Ok(false) };
+        if self.compression == Compression::None || self.total_len.is_none() {
+            return Ok(false);
+        }
+        let decoder = std::mem::replace(&mut stream.decoder, Box::new(io::empty()));
+        stream.decoder = read_by(decoder)?;
+        Ok(true)
     }
 
     /// Makes at least `min_bytes` bytes available and returns all that are, without consuming them.
@@ -278,7 +295,7 @@ impl ByteSource {
     pub fn bytes_read(&self) -> u64 {
         match &self.backing {
             Backing::Mapped(_) | Backing::Memory(_) => self.position(),
-            Backing::Streamed(stream) => stream.decoder.bytes_read(),
+            Backing::Streamed(stream) => stream.count.load(Ordering::Relaxed),
         }
     }
 
@@ -444,7 +461,10 @@ impl Mapped {
 
 /// A stream and the buffer between it and the window.
 struct Stream {
-    decoder: Decoder,
+    /// Gives the decompressed bytes.
+    decoder: Box<dyn Read + Send>,
+    /// Undecoded bytes read.
+    count: Arc<AtomicU64>,
     buffer: Vec<u8>,
     /// How much of `buffer` holds bytes of the stream.
     filled: usize,
@@ -452,37 +472,11 @@ struct Stream {
     ended: bool,
 }
 
-enum Decoder {
-    Plain(Counted),
-    Gzip(Box<MultiGzDecoder<BufReader<Counted>>>),
-    Zstd(zstd::stream::read::Decoder<'static, BufReader<Counted>>),
-}
-
-impl Decoder {
-    fn bytes_read(&self) -> u64 {
-        match self {
-            Self::Plain(counted) => counted.count,
-            Self::Gzip(decoder) => decoder.get_ref().get_ref().count,
-            Self::Zstd(decoder) => decoder.get_ref().get_ref().count,
-        }
-    }
-}
-
-impl Read for Decoder {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(counted) => counted.read(buffer),
-            Self::Gzip(decoder) => decoder.read(buffer),
-            Self::Zstd(decoder) => decoder.read(buffer),
-        }
-    }
-}
-
 /// The undecoded bytes: those looked at to find the compression, then the rest; counted for progress.
 struct Counted {
     magic: io::Take<Cursor<[u8; 4]>>,
     reader: Box<dyn Read + Send>,
-    count: u64,
+    count: Arc<AtomicU64>,
 }
 
 impl Read for Counted {
@@ -491,7 +485,7 @@ impl Read for Counted {
         if count == 0 {
             count = self.reader.read(buffer)?;
         }
-        self.count += count as u64;
+        self.count.fetch_add(count as u64, Ordering::Relaxed);
         Ok(count)
     }
 }

@@ -1,14 +1,20 @@
-//! A column of the row group that is being written: its pages, encoded, and its dictionary.
+//! Column chunks: the encoded pages of a batch, the dictionaries of a row group, and what the file's footer says of a column.
+//!
+//! A batch gives one page of each column, one behind the other in one array ([`Pages`]). A row group keeps the arrays of its
+//! batches, and a column chunk is gathered from them when the group is written ([`ColumnChunk`]), so encoded bytes are not
+//! copied between. [`Press`] and [`Pages`] are used again: a batch allocates next to nothing.
 
 use std::collections::HashMap;
-use std::io::Write as _;
+use std::io::{self, Read};
+use std::ops::Range;
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use parquet::basic::{Compression as Codec, Encoding};
-use parquet::column::page::{CompressedPage, Page, PageWriter};
+use parquet::column::page::{CompressedPage, Page as DataOrDictionary, PageWriter};
 use parquet::column::writer::ColumnCloseResult;
-use parquet::errors::Result;
+use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::statistics::Statistics;
 use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
@@ -26,7 +32,7 @@ pub(crate) enum Compressor {
 }
 
 impl Compressor {
-    pub(crate) fn codec(&self) -> Codec {
+    fn codec(&self) -> Codec {
         match self {
             Self::None => Codec::UNCOMPRESSED,
             Self::Snappy(_) => Codec::SNAPPY,
@@ -35,14 +41,40 @@ impl Compressor {
         }
     }
 
-    fn compress(&mut self, page: Vec<u8>) -> Result<Vec<u8>> {
-        Ok(match self {
-            Self::None => page,
-            Self::Snappy(encoder) => encoder
-                .compress_vec(&page)
-                .map_err(|error| parquet::errors::ParquetError::External(Box::new(error)))?,
-            Self::Zstd(compressor) => compressor.compress(&page)?,
-        })
+    /// Compresses `plain` by way of `room`, which is used again.
+    fn compress<'p>(&mut self, plain: &'p [u8], room: &'p mut Vec<u8>) -> Result<&'p [u8]> {
+        match self {
+            Self::None => Ok(plain),
+            Self::Snappy(encoder) => {
+                let most = snap::raw::max_compress_len(plain.len());
+                if room.len() < most {
+                    room.resize(most, 0);
+                }
+                let length =
+                    encoder.compress(plain, room).map_err(|error| ParquetError::External(Box::new(error)))?;
+                Ok(&room[..length])
+            }
+            Self::Zstd(compressor) => {
+                room.clear();
+                room.reserve(zstd::zstd_safe::compress_bound(plain.len()));
+                compressor.compress_to_buffer(plain, room)?;
+                Ok(room)
+            }
+        }
+    }
+}
+
+/// What pages are encoded and compressed with.
+pub(crate) struct Press {
+    compressor: Compressor,
+    /// A page before and after compression.
+    plain: Vec<u8>,
+    compressed: Vec<u8>,
+}
+
+impl Press {
+    pub(crate) fn new(compressor: Compressor) -> Self {
+        Self { compressor, plain: Vec::new(), compressed: Vec::new() }
     }
 }
 
@@ -119,12 +151,12 @@ impl Dictionary {
     }
 }
 
-/// A column of the row group that is being written.
-pub(crate) struct Chunk {
-    column: ColumnDescPtr,
-    pages: TrackedWrite<Vec<u8>>,
-    pub(crate) dictionary: Dictionary,
+/// What is known of a page of a column.
+pub(crate) struct Page {
+    /// Where it is in the bytes of its batch.
+    bytes: Range<usize>,
     encoding: Encoding,
+    /// With its header.
     uncompressed_bytes: i64,
     rows: u64,
     nulls: u64,
@@ -132,135 +164,176 @@ pub(crate) struct Chunk {
     range: Option<(i64, i64)>,
 }
 
-impl Chunk {
-    pub(crate) fn new(column: ColumnDescPtr) -> Self {
-        Self {
-            column,
-            pages: TrackedWrite::new(Vec::new()),
-            dictionary: Dictionary::default(),
-            encoding: Encoding::PLAIN,
-            uncompressed_bytes: 0,
-            rows: 0,
-            nulls: 0,
-            range: None,
-        }
+/// The encoded pages of a batch: one of each column, in their order.
+#[derive(Default)]
+pub(crate) struct Pages {
+    bytes: Vec<u8>,
+    pages: Vec<Page>,
+}
+
+impl Pages {
+    /// Makes room for the pages of another batch.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.pages.clear();
     }
 
-    /// Keeps the least and the greatest of `values`.
-    pub(crate) fn note_range(&mut self, values: &[i64]) {
-        for value in values {
-            let (least, greatest) = self.range.unwrap_or((*value, *value));
-            self.range = Some((least.min(*value), greatest.max(*value)));
-        }
-    }
-
-    /// Writes a page of `rows` values, of which those that `defined` (one for each, 1 or 0) says are in `values`;
-    /// None means all.
-    pub(crate) fn write_page(
+    /// Appends the page of a column of `rows` values, of which those that `defined` (one for each, 1 or 0) says are in
+    /// `values`; None means all. `range` is the least and the greatest of them, if the footer is to have it.
+    pub(crate) fn push(
         &mut self,
-        rows: usize,
-        defined: Option<&[u32]>,
+        column: &ColumnDescPtr,
+        (rows, defined): (usize, Option<&[u32]>),
         values: &Values<'_>,
-        compressor: &mut Compressor,
+        range: Option<(i64, i64)>,
+        press: &mut Press,
     ) -> Result<()> {
-        let mut page = Vec::with_capacity(8 * rows + 64);
-        if self.column.max_def_level() > 0 {
-            bits::definition_levels(rows, defined, &mut page);
+        let Press { compressor, plain, compressed } = press;
+        plain.clear();
+        if column.max_def_level() > 0 {
+            bits::definition_levels(rows, defined, plain);
         }
         let (encoding, count) = match values {
             Values::Narrow(values) => {
-                bits::delta_i32(values, &mut page);
+                bits::delta_i32(values, plain);
                 (Encoding::DELTA_BINARY_PACKED, values.len())
             }
             Values::Wide(values) => {
-                bits::delta_i64(values, &mut page);
+                bits::delta_i64(values, plain);
                 (Encoding::DELTA_BINARY_PACKED, values.len())
             }
             Values::Floating(values) => {
-                values.iter().for_each(|value| page.extend_from_slice(&value.to_le_bytes()));
+                values.iter().for_each(|value| plain.extend_from_slice(&value.to_le_bytes()));
                 (Encoding::PLAIN, values.len())
             }
             Values::Keys(keys) => {
-                bits::keys(keys, &mut page);
+                bits::keys(keys, plain);
                 (Encoding::RLE_DICTIONARY, keys.len())
             }
         };
-        self.encoding = encoding;
-        self.rows += rows as u64;
-        self.nulls += (rows - count) as u64;
-        let uncompressed = page.len();
-        let page = Page::DataPage {
-            buf: Bytes::from(compressor.compress(page)?),
+        let page = DataOrDictionary::DataPage {
+            buf: Bytes::copy_from_slice(compressor.compress(plain, compressed)?),
             num_values: rows as u32,
             encoding,
             def_level_encoding: Encoding::RLE,
             rep_level_encoding: Encoding::RLE,
             statistics: None,
         };
-        self.uncompressed_bytes += write(&mut self.pages, page, uncompressed)?;
+        let start = self.bytes.len();
+        let uncompressed_bytes = write(&mut self.bytes, page, plain.len())?;
+        let (bytes, rows, nulls) = (start..self.bytes.len(), rows as u64, (rows - count) as u64);
+        self.pages.push(Page { bytes, encoding, uncompressed_bytes, rows, nulls, range });
         Ok(())
     }
+}
 
-    /// Appends the pages of `next`, whose keys are this chunk's.
-    pub(crate) fn absorb(&mut self, next: Self) -> Result<()> {
-        self.pages.write_all(&next.pages.into_inner()?)?;
-        self.encoding = next.encoding;
-        self.uncompressed_bytes += next.uncompressed_bytes;
-        self.rows += next.rows;
-        self.nulls += next.nulls;
-        if let Some((least, greatest)) = next.range {
-            self.note_range(&[least, greatest]);
+/// A column of a row group, to be written: the page of its dictionary, if it has one, and its pages.
+pub(crate) struct ColumnChunk<'p> {
+    dictionary: Bytes,
+    pages: Vec<&'p [u8]>,
+}
+
+/// Reads pages one behind the other.
+pub(crate) struct Gather<'p> {
+    page: &'p [u8],
+    rest: std::vec::IntoIter<&'p [u8]>,
+}
+
+impl Read for Gather<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        while self.page.is_empty() {
+            match self.rest.next() {
+                Some(page) => self.page = page,
+                None => return Ok(0),
+            }
         }
-        Ok(())
+        self.page.read(to)
     }
+}
 
-    /// Ends the column chunk: its bytes, and what the file's footer says of it. The next one begins.
-    pub(crate) fn take(&mut self, compressor: &mut Compressor) -> Result<(Bytes, ColumnCloseResult)> {
-        let mut chunk = std::mem::replace(self, Self::new(self.column.clone()));
-        let mut bytes = TrackedWrite::new(Vec::new());
-        let mut dictionary_bytes = None;
-        let mut encodings = vec![chunk.encoding, Encoding::RLE];
-        if chunk.encoding == Encoding::RLE_DICTIONARY {
+impl<'p> ColumnChunk<'p> {
+    /// The column in the place `place` of the batches of a row group, with what the file's footer says of it.
+    pub(crate) fn gather(
+        column: &ColumnDescPtr,
+        place: usize,
+        batches: &'p [Pages],
+        dictionary: Dictionary,
+        press: &mut Press,
+    ) -> Result<(Self, ColumnCloseResult)> {
+        let of_column = || batches.iter().filter_map(|batch| Some((batch, batch.pages.get(place)?)));
+        let pages: Vec<_> = of_column().map(|(batch, page)| &batch.bytes[page.bytes.clone()]).collect();
+        let encoding = of_column().next_back().map_or(Encoding::PLAIN, |(_, page)| page.encoding);
+        let sum = |of: fn(&Page) -> u64| of_column().map(|(_, page)| of(page)).sum::<u64>();
+        let (rows, nulls) = (sum(|page| page.rows), sum(|page| page.nulls));
+        let mut uncompressed_bytes: i64 = of_column().map(|(_, page)| page.uncompressed_bytes).sum();
+        let ranges = of_column().filter_map(|(_, page)| page.range);
+        let range = ranges.reduce(|(least, greatest), (l, g)| (least.min(l), greatest.max(g)));
+        let mut dictionary_page = Vec::new();
+        let mut encodings = vec![encoding, Encoding::RLE];
+        if encoding == Encoding::RLE_DICTIONARY {
             encodings.push(Encoding::PLAIN);
-            let plain = std::mem::take(&mut chunk.dictionary.plain);
-            let uncompressed = plain.len();
-            let page = Page::DictionaryPage {
-                buf: Bytes::from(compressor.compress(plain)?),
-                num_values: chunk.dictionary.count,
+            let Press { compressor, compressed, .. } = press;
+            let page = DataOrDictionary::DictionaryPage {
+                buf: Bytes::copy_from_slice(compressor.compress(&dictionary.plain, compressed)?),
+                num_values: dictionary.count,
                 encoding: Encoding::PLAIN,
                 is_sorted: false,
             };
-            chunk.uncompressed_bytes += write(&mut bytes, page, uncompressed)?;
-            dictionary_bytes = Some(bytes.bytes_written() as i64);
+            uncompressed_bytes += write(&mut dictionary_page, page, dictionary.plain.len())?;
         }
-        let mut bytes = bytes.into_inner()?;
-        bytes.extend_from_slice(&chunk.pages.into_inner()?);
-        let mut metadata = ColumnChunkMetaData::builder(chunk.column)
+        let dictionary_bytes = (!dictionary_page.is_empty()).then_some(dictionary_page.len() as i64);
+        let chunk = Self { dictionary: dictionary_page.into(), pages };
+        let mut metadata = ColumnChunkMetaData::builder(column.clone())
             .set_encodings(encodings)
-            .set_compression(compressor.codec())
-            .set_num_values(chunk.rows as i64)
-            .set_total_compressed_size(bytes.len() as i64)
-            .set_total_uncompressed_size(chunk.uncompressed_bytes)
+            .set_compression(press.compressor.codec())
+            .set_num_values(rows as i64)
+            .set_total_compressed_size(chunk.len() as i64)
+            .set_total_uncompressed_size(uncompressed_bytes)
             .set_data_page_offset(dictionary_bytes.unwrap_or(0))
             .set_dictionary_page_offset(dictionary_bytes.map(|_| 0));
-        if let Some((least, greatest)) = chunk.range {
-            let statistics = Statistics::int64(Some(least), Some(greatest), None, Some(chunk.nulls), false);
+        if let Some((least, greatest)) = range {
+            let statistics = Statistics::int64(Some(least), Some(greatest), None, Some(nulls), false);
             metadata = metadata.set_statistics(statistics);
         }
         let close = ColumnCloseResult {
-            bytes_written: bytes.len() as u64,
-            rows_written: chunk.rows,
+            bytes_written: chunk.len(),
+            rows_written: rows,
             metadata: metadata.build()?,
             bloom_filter: None,
             column_index: None,
             offset_index: None,
         };
-        Ok((Bytes::from(bytes), close))
+        Ok((chunk, close))
+    }
+}
+
+impl Length for ColumnChunk<'_> {
+    fn len(&self) -> u64 {
+        (self.dictionary.len() + self.pages.iter().map(|page| page.len()).sum::<usize>()) as u64
+    }
+}
+
+impl<'p> ChunkReader for ColumnChunk<'p> {
+    type T = io::Chain<bytes::buf::Reader<Bytes>, Gather<'p>>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T> {
+        let pages = Gather { page: &[], rest: self.pages.clone().into_iter() };
+        let mut all = self.dictionary.clone().reader().chain(pages);
+        io::copy(&mut all.by_ref().take(start), &mut io::sink())?;
+        Ok(all)
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
+        let mut bytes = vec![0; length];
+        self.get_read(start)?.read_exact(&mut bytes)?;
+        Ok(bytes.into())
     }
 }
 
 /// Writes a page with its header; returns its length before compression, header included.
-fn write(pages: &mut TrackedWrite<Vec<u8>>, page: Page, uncompressed: usize) -> Result<i64> {
-    let spec = SerializedPageWriter::new(pages).write_page(CompressedPage::new(page, uncompressed))?;
+fn write(to: &mut Vec<u8>, page: DataOrDictionary, uncompressed: usize) -> Result<i64> {
+    let mut to = TrackedWrite::new(to);
+    let spec = SerializedPageWriter::new(&mut to).write_page(CompressedPage::new(page, uncompressed))?;
+    to.into_inner()?;
     Ok(spec.uncompressed_size as i64)
 }

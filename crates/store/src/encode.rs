@@ -12,7 +12,7 @@ use crate::summary::Summary;
 use crate::target::Target;
 
 pub(crate) use binary::Binary;
-pub(crate) use parquet::{Parquet, ParquetApart, begin};
+pub(crate) use parquet::{Parquet, ParquetApart};
 pub(crate) use text::{Csv, Json};
 
 /// Writes batches of records to a file.

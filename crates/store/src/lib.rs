@@ -73,7 +73,7 @@
 //! [`Writer::put`] is one call through a table of methods, the making of the records (56 bytes each for `mbo`), and
 //! every 8,192 records the encoding of a batch. Per `mbo` record on a 2-core cloud machine, the writing to memory
 //! included: DBN 115 ns, most of it the system's; Parquet 110 ns; DBN with Zstandard 170 ns; CSV 490 ns; JSON 920 ns
-//! (`examples/formats.rs`). Nothing is allocated per record: a batch of Parquet allocates its pages.
+//! (`examples/formats.rs`). Nothing is allocated per record, and the buffers of a batch of Parquet are used again.
 //!
 //! The same input gives the same bytes: no file holds the time of its making.
 

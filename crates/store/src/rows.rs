@@ -87,7 +87,9 @@ impl<R: Row> Rows<R> {
         }
     }
 
-    #[inline]
+    /// Always inlined: the fields of a record go straight to its place. Built on the stack and copied from there, a record of
+    /// `mbo` costs four times as much, as the processor cannot forward narrow stores to wide loads.
+    #[inline(always)]
     pub(crate) fn push(&mut self, record: R, event: &Event) {
         self.records.push(record);
         self.sequences.push(event.channel_sequence);

@@ -5,7 +5,7 @@ use std::path::Path;
 use tapeworks_market::{Event, Instruments, NbboUpdate};
 
 use crate::apart::Encoders;
-use crate::encode::{self, Binary, Csv, Encode, Ending, Json, Parquet, ParquetApart};
+use crate::encode::{Binary, Csv, Encode, Ending, Json, Parquet, ParquetApart};
 use crate::error::{Failure, StoreError};
 use crate::format::Format;
 use crate::live::{Carried, State};
@@ -163,9 +163,9 @@ fn open<S: Shape + 'static>(shape: S, open: Open<'_>) -> Result<Box<dyn Table>, 
         Format::Parquet => match encoders {
             None => Parquet::new::<S::Row>(output, schema, options, S::Row::HAS_ORIGIN)
                 .map(|encoder| Box::new(encoder) as _),
-            Some(encoders) => encode::begin::<S::Row>(output, schema, options, S::Row::HAS_ORIGIN)
-                .and_then(|begun| ParquetApart::new(begun, options, encoders))
-                .map(|encoder| Box::new(encoder) as _),
+            Some(encoders) => {
+                ParquetApart::new(output, schema, options, encoders).map(|encoder| Box::new(encoder) as _)
+            }
         },
         Format::Csv | Format::CsvZstd => {
             Csv::new(output, schema, options).map(|encoder| Box::new(encoder) as _)
@@ -273,7 +273,7 @@ mod tests {
     use tapeworks_stage::Stage;
 
     use super::*;
-    use crate::apart::{Encoded, Lost as LostUnit, Work};
+    use crate::apart::{Lost as LostUnit, Work};
 
     /// A file on a disk with little room left.
     struct Limited {
@@ -330,12 +330,13 @@ mod tests {
     struct AtOnce;
 
     impl Encoders for AtOnce {
-        fn give(&mut self, work: Work) -> Result<Vec<Encoded>, LostUnit> {
-            Ok(vec![work.encode()])
+        fn give(&mut self, work: Work) -> Result<(), LostUnit> {
+            work.encode();
+            Ok(())
         }
 
-        fn rest(&mut self) -> Result<Vec<Encoded>, LostUnit> {
-            Ok(Vec::new())
+        fn rest(&mut self) -> Result<(), LostUnit> {
+            Ok(())
         }
     }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use session::*;
 use tapeworks_market::{Event, Side};
 use tapeworks_packet::new_file::NewFileError;
-use tapeworks_store::apart::{Encoded, Encoders, Lost as LostUnit, Work};
+use tapeworks_store::apart::{Encoders, Lost as LostUnit, Work};
 use tapeworks_store::{Compression, Format, Options, Prices, Schema, StoreError, Summary, Writer};
 
 fn names(directory: &Path) -> Vec<String> {
@@ -213,13 +213,14 @@ fn every_choice_for_parquet_gives_a_file() {
 struct Latest(Vec<Work>);
 
 impl Encoders for Latest {
-    fn give(&mut self, work: Work) -> Result<Vec<Encoded>, LostUnit> {
+    fn give(&mut self, work: Work) -> Result<(), LostUnit> {
         self.0.push(work);
-        Ok(Vec::new())
+        Ok(())
     }
 
-    fn rest(&mut self) -> Result<Vec<Encoded>, LostUnit> {
-        Ok(self.0.drain(..).rev().map(Work::encode).collect())
+    fn rest(&mut self) -> Result<(), LostUnit> {
+        self.0.drain(..).rev().for_each(Work::encode);
+        Ok(())
     }
 }
 
@@ -227,12 +228,13 @@ impl Encoders for Latest {
 struct AtOnce;
 
 impl Encoders for AtOnce {
-    fn give(&mut self, work: Work) -> Result<Vec<Encoded>, LostUnit> {
-        Ok(vec![work.encode()])
+    fn give(&mut self, work: Work) -> Result<(), LostUnit> {
+        work.encode();
+        Ok(())
     }
 
-    fn rest(&mut self) -> Result<Vec<Encoded>, LostUnit> {
-        Ok(Vec::new())
+    fn rest(&mut self) -> Result<(), LostUnit> {
+        Ok(())
     }
 }
 
@@ -240,12 +242,12 @@ impl Encoders for AtOnce {
 struct Lost;
 
 impl Encoders for Lost {
-    fn give(&mut self, _work: Work) -> Result<Vec<Encoded>, LostUnit> {
-        Ok(Vec::new())
+    fn give(&mut self, _work: Work) -> Result<(), LostUnit> {
+        Ok(())
     }
 
-    fn rest(&mut self) -> Result<Vec<Encoded>, LostUnit> {
-        Ok(Vec::new())
+    fn rest(&mut self) -> Result<(), LostUnit> {
+        Ok(())
     }
 }
 

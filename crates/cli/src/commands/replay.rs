@@ -80,8 +80,9 @@ pub(crate) struct Arguments {
     /// Count odd lots in the NBBO at their own prices.
     #[arg(long)]
     odd_lots: bool,
-    /// Threads that work at it; those beyond the first encode Parquet. Unless given, as many as there are processors, at most
-    /// 4. The files are the same with any number.
+    /// With 1, one thread does all the work. With more, that thread applies the messages, up to N - 1 others encode and write
+    /// Parquet, and up to N - 1 others decompress inputs, one for each gzip or zstd file. Unless given, as many as there are
+    /// processors, at most 4. The files are the same with any number.
     #[arg(long, value_name = "N", value_parser = values::threads)]
     threads: Option<usize>,
     /// Stop after so many messages.

@@ -14,17 +14,15 @@ mod apart;
 use std::sync::Arc;
 
 use ::parquet::basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type as Physical};
-use ::parquet::column::writer::ColumnCloseResult;
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::KeyValue;
 use ::parquet::file::properties::WriterProperties;
 use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::types::{ColumnDescPtr, Type};
-use bytes::Bytes;
 use tapeworks_market::{Instruments, Price};
 
 use super::{Encode, Ending};
-use crate::chunk::{Chunk, Compressor};
+use crate::chunk::{ColumnChunk, Compressor, Dictionary, Pages, Press};
 use crate::error::Failure;
 use crate::options::{Compression, Options, Prices};
 use crate::rows::columns::{self, Description, Kind, Scratch};
@@ -41,22 +39,31 @@ const ROW_GROUP: u64 = 1 << 18;
 
 /// Writes Parquet.
 pub(crate) struct Parquet {
-    writer: SerializedFileWriter<Output>,
-    encoder: Encoder,
-}
-
-/// Encodes one row group after the other.
-struct Encoder {
-    chunks: Vec<Chunk>,
-    compressor: Compressor,
-    scratch: Scratch,
     prices: Prices,
-    /// In the row group that is being written.
-    rows: u64,
+    dictionaries: Vec<Dictionary>,
+    keys: Vec<Vec<u32>>,
+    tools: Tools,
+    /// Records in the row group that is being written.
+    records: u64,
+    groups: RowGroups,
 }
 
-/// The columns of a row group: their bytes, and what the file's footer says of each.
-type Encoded = Vec<(Bytes, ColumnCloseResult)>;
+/// What a batch is encoded with, used again for the next.
+struct Tools {
+    press: Press,
+    scratch: Scratch,
+}
+
+/// Writes row groups to a file, of batches that are encoded.
+struct RowGroups {
+    writer: SerializedFileWriter<Output>,
+    columns: Arc<[ColumnDescPtr]>,
+    press: Press,
+    /// The batches of the row group that is not written yet.
+    batches: Vec<Pages>,
+    /// To be used again.
+    spare: Vec<Pages>,
+}
 
 fn field(column: &Description) -> Result<Type, ParquetError> {
     let (physical, logical) = match column.kind {
@@ -81,12 +88,12 @@ fn field(column: &Description) -> Result<Type, ParquetError> {
 }
 
 /// Begins a file. `has_origin`: whether the batches have sequences and lines.
-pub(crate) fn begin<R: Row>(
+fn begin<R: Row>(
     output: Output,
     schema: Schema,
     options: &Options,
     has_origin: bool,
-) -> Result<(SerializedFileWriter<Output>, Arc<[ColumnDescPtr]>), Failure> {
+) -> Result<RowGroups, Failure> {
     let description = columns::describe::<R>(options.prices, has_origin);
     let fields: Result<Vec<_>, _> = description.iter().map(|column| field(column).map(Arc::new)).collect();
     let record = Type::group_type_builder("schema").with_fields(fields?).build()?;
@@ -102,48 +109,49 @@ pub(crate) fn begin<R: Row>(
         .build();
     let writer = SerializedFileWriter::new(output, Arc::new(record), Arc::new(properties))?;
     let columns = writer.schema_descr().columns().into();
-    Ok((writer, columns))
+    let press = press(options)?;
+    Ok(RowGroups { writer, columns, press, batches: Vec::new(), spare: Vec::new() })
 }
 
-/// Writes a row group.
-fn append(writer: &mut SerializedFileWriter<Output>, columns: Encoded) -> Result<(), ParquetError> {
-    let mut row_group = writer.next_row_group()?;
-    for (bytes, close) in columns {
-        row_group.append_column(&bytes, close)?;
-    }
-    row_group.close().map(|_| ())
-}
-
-fn compressor(options: &Options) -> Result<Compressor, Failure> {
-    Ok(match options.compression {
+fn press(options: &Options) -> Result<Press, Failure> {
+    Ok(Press::new(match options.compression {
         Compression::None => Compressor::None,
         Compression::Snappy => Compressor::Snappy(Box::new(snap::raw::Encoder::new())),
         Compression::Zstd => Compressor::Zstd(Box::new(zstd::bulk::Compressor::new(options.zstd_level)?)),
-    })
+    }))
 }
 
-/// An empty chunk of each column.
-fn chunks_of(columns: &[ColumnDescPtr]) -> Vec<Chunk> {
-    columns.iter().map(|column| Chunk::new(column.clone())).collect()
+/// An empty dictionary for each column.
+fn dictionaries_of(columns: &[ColumnDescPtr]) -> Vec<Dictionary> {
+    columns.iter().map(|_| Dictionary::default()).collect()
 }
 
-impl Encoder {
-    fn new(columns: &[ColumnDescPtr], options: &Options) -> Result<Self, Failure> {
-        let (chunks, compressor) = (chunks_of(columns), compressor(options)?);
-        Ok(Self { chunks, compressor, scratch: Scratch::default(), prices: options.prices, rows: 0 })
+impl Tools {
+    fn new(options: &Options) -> Result<Self, Failure> {
+        Ok(Self { press: press(options)?, scratch: Scratch::default() })
+    }
+}
+
+impl RowGroups {
+    /// Writes the batches as a row group with these dictionaries, if there are some.
+    fn write(&mut self, dictionaries: Vec<Dictionary>) -> Result<(), Failure> {
+        if self.batches.is_empty() {
+            return Ok(());
+        }
+        let mut row_group = self.writer.next_row_group()?;
+        for (place, (column, dictionary)) in self.columns.iter().zip(dictionaries).enumerate() {
+            let (chunk, close) =
+                ColumnChunk::gather(column, place, &self.batches, dictionary, &mut self.press)?;
+            row_group.append_column(&chunk, close)?;
+        }
+        row_group.close()?;
+        self.spare.append(&mut self.batches);
+        Ok(())
     }
 
-    /// Encodes a batch. Returns how many values had to be written as null.
-    fn put<R: Row>(&mut self, rows: &Rows<R>, symbols: Symbols<'_>) -> Result<u64, ParquetError> {
-        let Self { chunks, compressor, scratch, prices, .. } = self;
-        self.rows += rows.len() as u64;
-        columns::encode(rows, symbols, *prices, chunks, compressor, scratch)
-    }
-
-    /// Ends the row group; the next one begins.
-    fn end(&mut self) -> Result<Encoded, ParquetError> {
-        self.rows = 0;
-        self.chunks.iter_mut().map(|chunk| chunk.take(&mut self.compressor)).collect()
+    /// Writes the footer.
+    fn end(self) -> Result<(), Failure> {
+        Ok(self.writer.into_inner()?.finish()?)
     }
 }
 
@@ -155,8 +163,10 @@ impl Parquet {
         options: &Options,
         has_origin: bool,
     ) -> Result<Self, Failure> {
-        let (writer, columns) = begin::<R>(output, schema, options, has_origin)?;
-        Ok(Self { writer, encoder: Encoder::new(&columns, options)? })
+        let groups = begin::<R>(output, schema, options, has_origin)?;
+        let dictionaries = dictionaries_of(&groups.columns);
+        let (prices, keys, tools) = (options.prices, Vec::new(), Tools::new(options)?);
+        Ok(Self { prices, dictionaries, keys, tools, records: 0, groups })
     }
 
     /// Writes a batch. Returns how many values had to be written as null.
@@ -164,19 +174,32 @@ impl Parquet {
         if rows.len() == 0 {
             return Ok(0);
         }
-        let out_of_range = self.encoder.put(rows, symbols)?;
-        if self.encoder.rows >= ROW_GROUP {
-            append(&mut self.writer, self.encoder.end()?)?;
+        let Self { dictionaries, keys, tools, groups, .. } = self;
+        let prices = self.prices;
+        columns::keys(rows, symbols, prices, dictionaries, keys);
+        let mut pages = groups.spare.pop().unwrap_or_default();
+        pages.clear();
+        let Tools { press, scratch } = tools;
+        let out_of_range =
+            columns::encode(rows, keys, prices, &groups.columns, &mut pages, (press, scratch))?;
+        groups.batches.push(pages);
+        self.records += rows.len() as u64;
+        if self.records >= ROW_GROUP {
+            self.write_group()?;
         }
         Ok(out_of_range)
     }
 
+    fn write_group(&mut self) -> Result<(), Failure> {
+        self.records = 0;
+        let empty = dictionaries_of(&self.groups.columns);
+        self.groups.write(std::mem::replace(&mut self.dictionaries, empty))
+    }
+
     /// Writes the footer.
     pub(crate) fn end(mut self) -> Result<(), Failure> {
-        if self.encoder.rows > 0 {
-            append(&mut self.writer, self.encoder.end()?)?;
-        }
-        Ok(self.writer.into_inner()?.finish()?)
+        self.write_group()?;
+        self.groups.end()
     }
 }
 

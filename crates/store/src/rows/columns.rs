@@ -10,10 +10,11 @@ use std::slice::{Iter, IterMut};
 
 use dbn::{UNDEF_PRICE, UNDEF_TIMESTAMP};
 use parquet::errors::ParquetError;
+use parquet::schema::types::ColumnDescPtr;
 use tapeworks_market::Price;
 
 use super::{Row, Rows};
-use crate::chunk::{Chunk, Compressor, Dictionary, NO_KEY, Values};
+use crate::chunk::{Dictionary, NO_KEY, Pages, Press, Values};
 use crate::options::Prices;
 use crate::symbols::Symbols;
 
@@ -56,17 +57,18 @@ pub(crate) struct Scratch {
 /// Where the columns go.
 enum To<'a> {
     Description(&'a mut Vec<Description>),
-    Chunks {
-        chunks: IterMut<'a, Chunk>,
-        /// The keys of the text columns, if they are known.
-        keys: Option<Iter<'a, Vec<u32>>>,
-        compressor: &'a mut Compressor,
+    Pages {
+        columns: Iter<'a, ColumnDescPtr>,
+        /// The keys of the text columns.
+        keys: Iter<'a, Vec<u32>>,
+        pages: &'a mut Pages,
+        press: &'a mut Press,
         scratch: &'a mut Scratch,
     },
-    /// The keys of the text columns, by the chunks' dictionaries.
+    /// The keys of the text columns, by the columns' dictionaries.
     Keys {
-        chunks: IterMut<'a, Chunk>,
-        keys: &'a mut Vec<Vec<u32>>,
+        dictionaries: IterMut<'a, Dictionary>,
+        keys: IterMut<'a, Vec<u32>>,
     },
 }
 
@@ -82,8 +84,9 @@ pub(crate) struct Columns<'a, R> {
 
 /// A page of one column to write.
 struct PageOf<'p> {
-    chunk: &'p mut Chunk,
-    compressor: &'p mut Compressor,
+    column: &'p ColumnDescPtr,
+    pages: &'p mut Pages,
+    press: &'p mut Press,
     scratch: &'p mut Scratch,
 }
 
@@ -119,43 +122,32 @@ pub(crate) fn describe<R: Row>(prices: Prices, has_origin: bool) -> Vec<Descript
     description
 }
 
-/// Writes a page of each column. Returns how many values had to be written as null.
+/// Writes a page of each column, with the keys that [`keys`] found. Returns how many values had to be written as null.
 pub(crate) fn encode<R: Row>(
-    rows: &Rows<R>,
-    symbols: Symbols<'_>,
-    prices: Prices,
-    chunks: &mut [Chunk],
-    compressor: &mut Compressor,
-    scratch: &mut Scratch,
-) -> Result<u64, ParquetError> {
-    let to = To::Chunks { chunks: chunks.iter_mut(), keys: None, compressor, scratch };
-    all(rows, symbols, prices, to)
-}
-
-/// [`encode`] with the keys that [`keys`] gave.
-pub(crate) fn encode_keyed<R: Row>(
     rows: &Rows<R>,
     keys: &[Vec<u32>],
     prices: Prices,
-    chunks: &mut [Chunk],
-    compressor: &mut Compressor,
-    scratch: &mut Scratch,
+    columns: &[ColumnDescPtr],
+    pages: &mut Pages,
+    (press, scratch): (&mut Press, &mut Scratch),
 ) -> Result<u64, ParquetError> {
-    let to = To::Chunks { chunks: chunks.iter_mut(), keys: Some(keys.iter()), compressor, scratch };
+    let to = To::Pages { columns: columns.iter(), keys: keys.iter(), pages, press, scratch };
     all(rows, Symbols::Listed(&[]), prices, to)
 }
 
-/// The keys of the text columns, which depend on the batches before: all else of a batch can be encoded without them.
+/// Finds the keys of the text columns, which depend on the batches before: all else of a batch can be encoded without them.
+/// `dictionaries` has one for each column, text or not, and `keys` gets an array for each text column.
 pub(crate) fn keys<R: Row>(
     rows: &Rows<R>,
     symbols: Symbols<'_>,
     prices: Prices,
-    chunks: &mut [Chunk],
-) -> Vec<Vec<u32>> {
-    let mut keys = Vec::new();
+    dictionaries: &mut [Dictionary],
+    keys: &mut Vec<Vec<u32>>,
+) {
+    keys.resize_with(dictionaries.len(), Vec::new);
+    let to = To::Keys { dictionaries: dictionaries.iter_mut(), keys: keys.iter_mut() };
     // Nothing is written, so nothing can fail.
-    let _nothing = all(rows, symbols, prices, To::Keys { chunks: chunks.iter_mut(), keys: &mut keys });
-    keys
+    let _nothing = all(rows, symbols, prices, to);
 }
 
 fn all<R: Row>(
@@ -183,13 +175,13 @@ impl<R: Row> Columns<'_, R> {
             To::Description(description) => {
                 description.push(Description { name: name.to_owned(), kind, is_optional });
             }
-            To::Chunks { chunks, compressor, scratch, .. } => {
-                if let (Some(chunk), Ok(())) = (chunks.next(), &self.result) {
-                    self.result = write(PageOf { chunk, compressor, scratch }, self.records);
+            To::Pages { columns, pages, press, scratch, .. } => {
+                if let (Some(column), Ok(())) = (columns.next(), &self.result) {
+                    self.result = write(PageOf { column, pages, press, scratch }, self.records);
                 }
             }
-            To::Keys { chunks, .. } => {
-                chunks.next();
+            To::Keys { dictionaries, .. } => {
+                dictionaries.next();
             }
         }
     }
@@ -205,24 +197,28 @@ impl<R: Row> Columns<'_, R> {
             To::Description(description) => {
                 description.push(Description { name: name.to_owned(), kind: Kind::Text, is_optional });
             }
-            To::Keys { chunks, keys } => {
-                let mut found = Vec::with_capacity(self.records.len());
-                if let Some(chunk) = chunks.next() {
-                    keys_of(&mut chunk.dictionary, self.records, &mut found);
+            To::Keys { dictionaries, keys } => {
+                if let (Some(dictionary), Some(keys)) = (dictionaries.next(), keys.next()) {
+                    keys.clear();
+                    keys_of(dictionary, self.records, keys);
                 }
-                keys.push(found);
             }
-            To::Chunks { chunks, keys: known, compressor, scratch } => {
-                let (Some(chunk), Ok(())) = (chunks.next(), &self.result) else { return };
-                let Scratch { keys, defined, .. } = &mut **scratch;
-                keys.clear();
-                match known.as_mut().and_then(Iter::next) {
-                    Some(known) => keys.extend_from_slice(known),
-                    None => keys_of(&mut chunk.dictionary, self.records, keys),
-                }
-                let defined =
-                    if is_optional { keep_defined(keys, defined, |key| key != NO_KEY) } else { None };
-                self.result = chunk.write_page(self.records.len(), defined, &Values::Keys(keys), compressor);
+            To::Pages { columns, keys, pages, press, scratch } => {
+                let (Some(column), Some(keys), Ok(())) = (columns.next(), keys.next(), &self.result) else {
+                    return;
+                };
+                let Scratch { keys: kept, defined, .. } = &mut **scratch;
+                let is_defined = |key| key != NO_KEY;
+                let (keys, defined) = if is_optional && !keys.iter().all(|key| is_defined(*key)) {
+                    kept.clear();
+                    kept.extend_from_slice(keys);
+                    let defined = keep_defined(kept, defined, is_defined);
+                    (&*kept, defined)
+                } else {
+                    (keys, None)
+                };
+                let rows = (self.records.len(), defined);
+                self.result = pages.push(column, rows, &Values::Keys(keys), None, press);
             }
         }
     }
@@ -232,7 +228,7 @@ impl<R: Row> Columns<'_, R> {
             let values = &mut page.scratch.narrow;
             values.clear();
             values.extend(records.iter().map(get));
-            page.chunk.write_page(records.len(), None, &Values::Narrow(values), page.compressor)
+            page.pages.push(page.column, (records.len(), None), &Values::Narrow(values), None, page.press)
         });
     }
 
@@ -243,7 +239,7 @@ impl<R: Row> Columns<'_, R> {
             values.clear();
             values.extend(records.iter().map(get));
             let defined = keep_defined(values, &mut page.scratch.defined, |value| value != none);
-            page.chunk.write_page(records.len(), defined, &Values::Narrow(values), page.compressor)
+            page.pages.push(page.column, (records.len(), defined), &Values::Narrow(values), None, page.press)
         });
     }
 
@@ -298,7 +294,7 @@ impl<R: Row> Columns<'_, R> {
             let values = &mut page.scratch.wide;
             values.clear();
             values.extend(records.iter().map(|row| get(row) as i64));
-            page.chunk.write_page(records.len(), None, &Values::Wide(values), page.compressor)
+            page.pages.push(page.column, (records.len(), None), &Values::Wide(values), None, page.press)
         });
     }
 
@@ -313,8 +309,10 @@ impl<R: Row> Columns<'_, R> {
             let is_defined = |value: i64| value >= 0;
             out_of_range = count_lost(values, is_defined, UNDEF_TIMESTAMP as i64);
             let defined = keep_defined(values, &mut page.scratch.defined, is_defined);
-            page.chunk.note_range(values);
-            page.chunk.write_page(records.len(), defined, &Values::Wide(values), page.compressor)
+            let least = values.iter().copied().min();
+            let range = least.zip(values.iter().copied().max());
+            let values = Values::Wide(values);
+            page.pages.push(page.column, (records.len(), defined), &values, range, page.press)
         });
         self.out_of_range += out_of_range;
     }
@@ -341,7 +339,7 @@ impl<R: Row> Columns<'_, R> {
             } else {
                 Values::Wide(values)
             };
-            page.chunk.write_page(records.len(), defined, &values, page.compressor)
+            page.pages.push(page.column, (records.len(), defined), &values, None, page.press)
         });
         self.out_of_range += out_of_range;
     }
@@ -375,7 +373,7 @@ impl<R: Row> Columns<'_, R> {
             let values = &mut page.scratch.wide;
             values.clear();
             values.extend(rows.sequences.iter().map(|sequence| *sequence as i64));
-            page.chunk.write_page(records.len(), None, &Values::Wide(values), page.compressor)
+            page.pages.push(page.column, (records.len(), None), &Values::Wide(values), None, page.press)
         });
         let line = |number: u32| LINES.get(number as usize).copied();
         self.keyed("line", false, |dictionary, _records, keys| {

@@ -42,7 +42,7 @@ struct Order {
     flags: u8,
 }
 
-#[inline]
+#[inline(always)]
 fn record(event: &Event, order: Order) -> MboMsg {
     MboMsg {
         hd: header::<MboMsg>(dbn::rtype::MBO, event),
@@ -74,13 +74,10 @@ impl Shape for Orders {
         let (side, size) = (event.side, event.size);
         let price = price_e9(event.price);
         match event.kind {
-            EventKind::Add => {
-                let order = Order { id: event.order_id, price, size, action: Action::Add, side, flags };
-                rows.push(record(event, order), event);
-            }
-            EventKind::Cancel | EventKind::Delete => {
+            EventKind::Add | EventKind::Cancel | EventKind::Delete => {
                 // The book has filled in the order's side and price, and the whole size of a deleted order.
-                let order = Order { id: event.order_id, price, size, action: Action::Cancel, side, flags };
+                let action = if event.kind == EventKind::Add { Action::Add } else { Action::Cancel };
+                let order = Order { id: event.order_id, price, size, action, side, flags };
                 rows.push(record(event, order), event);
             }
             EventKind::Replace => {

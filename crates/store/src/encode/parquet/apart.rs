@@ -1,181 +1,273 @@
 //! Parquet whose batches are encoded apart: see [`apart`](crate::apart).
+//!
+//! A batch goes through three stages on the thread that has it: its keys, in the order of the batches, as they depend on the
+//! dictionaries; its pages, in any order; its place in the file, in the order of the batches. No thread waits for another's
+//! batch: one that finds earlier batches without keys finds theirs too, and one that finds an earlier batch without pages
+//! leaves its own pages to the thread that has the earlier one.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::types::ColumnDescPtr;
-use tapeworks_market::Instruments;
+use tapeworks_market::{Instruments, Symbol};
 
-use super::{ROW_GROUP, append, chunks_of, compressor};
-use crate::apart::{Batch, Encoded, Encoders, Lost, Work};
-use crate::chunk::{Chunk, Compressor};
+use super::{ROW_GROUP, RowGroups, Tools, begin, dictionaries_of};
+use crate::apart::{Encoders, Lost, Work};
+use crate::chunk::{Dictionary, Pages};
 use crate::encode::{Encode, Ending};
 use crate::error::Failure;
 use crate::options::Options;
-use crate::rows::columns::{self, Scratch};
+use crate::rows::columns;
 use crate::rows::{Row, Rows};
+use crate::schema::Schema;
 use crate::summary::Summary;
 use crate::symbols::Symbols;
 use crate::target::{Output, Target};
 
 /// Writes Parquet, and has others encode it.
 pub(crate) struct ParquetApart<R> {
-    writer: SerializedFileWriter<Output>,
+    shared: Arc<Shared<R>>,
+    encoders: Box<dyn Encoders>,
+    /// Batches given away.
+    given: u64,
+    /// Records given away of the row group that is being collected.
+    records: u64,
+    /// Symbols that the batches given away can name.
+    symbols: usize,
+}
+
+/// What the threads share that encode a file.
+struct Shared<R> {
     columns: Arc<[ColumnDescPtr]>,
     options: Options,
-    encoders: Box<dyn Encoders>,
-    /// The row groups that are not written. The last one is being collected, unless it is closed.
-    groups: VecDeque<RowGroup>,
-    compressor: Compressor,
-    /// The numbers of the batches that are given away and taken back next.
-    next: u64,
-    taken: u64,
-    /// Batches that wait for an earlier one.
-    back: BTreeMap<u64, Batch>,
-    spare: Vec<Tools<R>>,
+    /// Batches without keys, in order.
+    given: Mutex<VecDeque<Given<R>>>,
+    keying: Mutex<Keying<R>>,
+    order: Mutex<Order>,
+    /// Taken away at the end. Only the thread that sets [`Order::is_writing`] uses it before.
+    groups: Mutex<Option<RowGroups>>,
+    spare: Mutex<Spare<R>>,
 }
 
-/// What a batch is made of and with.
-struct Tools<R> {
+/// To be used again.
+struct Spare<R> {
+    batches: Vec<Batch<R>>,
+    tools: Vec<Tools>,
+    pages: Vec<Pages>,
+}
+
+/// Records, and the keys of their texts.
+struct Batch<R> {
     rows: Rows<R>,
-    compressor: Compressor,
-    scratch: Scratch,
+    keys: Vec<Vec<u32>>,
 }
 
-/// A row group: its dictionaries are ahead of its pages.
-struct RowGroup {
-    chunks: Vec<Chunk>,
-    given: u64,
-    taken: u64,
-    /// Records given, and those of the last batch.
+/// A batch without keys.
+struct Given<R> {
+    batch: Batch<R>,
+    /// The symbols that it can name and the batches before it cannot.
+    symbols: Vec<Symbol>,
+    /// Whether it is the last of its row group.
+    ends_group: bool,
+}
+
+/// A batch with its keys, and, if it is the last of its row group, the group's dictionaries.
+type Keyed<R> = (Batch<R>, Option<Vec<Dictionary>>);
+
+/// Where the texts of the next batch get their keys.
+struct Keying<R> {
+    dictionaries: Vec<Dictionary>,
+    symbols: Vec<Symbol>,
+    next: u64,
+    /// Batches whose threads have not come for their keys yet.
+    keyed: BTreeMap<u64, Keyed<R>>,
+}
+
+/// A batch that is encoded.
+struct Encoded {
+    pages: Result<Pages, Failure>,
+    dictionaries: Option<Vec<Dictionary>>,
     records: u64,
-    last: u64,
-    /// Of the batches taken back.
-    records_taken: u64,
+    /// Values that had to be written as null.
     out_of_range: u64,
-    is_closed: bool,
+}
+
+/// What goes into the file next.
+#[derive(Default)]
+struct Order {
+    next: u64,
+    /// Batches that wait for an earlier one.
+    encoded: BTreeMap<u64, Encoded>,
+    /// Whether a thread puts batches into the file.
+    is_writing: bool,
+    /// Of the batches that are in the file, or in its next row group.
+    records: u64,
+    out_of_range: u64,
+    failure: Option<Failure>,
+    has_failed: bool,
+}
+
+/// No lock is held where a panic is not also the loss of a batch, which the writer reports.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<R: Row> Shared<R> {
+    /// Does all that there is to do for batch `number`.
+    fn encode(&self, number: u64) {
+        if lock(&self.order).has_failed {
+            return;
+        }
+        let Some((batch, dictionaries)) = self.keyed(number) else { return };
+        let encoded = self.pages(batch, dictionaries);
+        self.write(number, encoded);
+    }
+
+    /// Batch `number` with its keys. Those of the batches before are found first.
+    fn keyed(&self, number: u64) -> Option<Keyed<R>> {
+        let mut keying = lock(&self.keying);
+        while keying.next <= number {
+            let Given { mut batch, symbols, ends_group } = lock(&self.given).pop_front()?;
+            let Keying { dictionaries, symbols: known, .. } = &mut *keying;
+            known.extend(symbols);
+            let symbols = Symbols::Listed(known);
+            columns::keys(&batch.rows, symbols, self.options.prices, dictionaries, &mut batch.keys);
+            let empty = || dictionaries_of(&self.columns);
+            let ended = ends_group.then(|| std::mem::replace(dictionaries, empty()));
+            let next = keying.next;
+            keying.next += 1;
+            if next == number {
+                return Some((batch, ended));
+            }
+            keying.keyed.insert(next, (batch, ended));
+        }
+        keying.keyed.remove(&number)
+    }
+
+    fn pages(&self, batch: Batch<R>, dictionaries: Option<Vec<Dictionary>>) -> Encoded {
+        let mut spare = lock(&self.spare);
+        let (mut pages, tools) = (spare.pages.pop().unwrap_or_default(), spare.tools.pop());
+        drop(spare);
+        let records = batch.rows.len() as u64;
+        pages.clear();
+        let encoded = tools.map_or_else(|| Tools::new(&self.options), Ok).and_then(|mut tools| {
+            let Tools { press, scratch } = &mut tools;
+            let (Batch { rows, keys }, prices) = (&batch, self.options.prices);
+            let out_of_range =
+                columns::encode(rows, keys, prices, &self.columns, &mut pages, (press, scratch))?;
+            Ok((out_of_range, tools))
+        });
+        let mut spare = lock(&self.spare);
+        spare.batches.push(batch);
+        match encoded {
+            Ok((out_of_range, tools)) => {
+                spare.tools.push(tools);
+                Encoded { pages: Ok(pages), dictionaries, records, out_of_range }
+            }
+            Err(failure) => Encoded { pages: Err(failure), dictionaries, records, out_of_range: 0 },
+        }
+    }
+
+    /// Puts a batch into the file when its turn has come, and those behind it. While a thread does, the others leave theirs to
+    /// it.
+    fn write(&self, number: u64, encoded: Encoded) {
+        let mut order = lock(&self.order);
+        order.encoded.insert(number, encoded);
+        if order.is_writing || order.has_failed {
+            return;
+        }
+        order.is_writing = true;
+        loop {
+            let next = order.next;
+            let Some(batch) = order.encoded.remove(&next) else { break };
+            drop(order);
+            let (records, out_of_range) = (batch.records, batch.out_of_range);
+            let put = self.put(batch);
+            order = lock(&self.order);
+            if let Err(failure) = put {
+                // The batches of the row group are lost with it; its records before this batch count as written, as they
+                // do when one thread does all.
+                (order.failure, order.has_failed) = (Some(failure), true);
+                order.encoded.clear();
+                break;
+            }
+            order.next += 1;
+            order.records += records;
+            order.out_of_range += out_of_range;
+        }
+        order.is_writing = false;
+    }
+
+    fn put(&self, batch: Encoded) -> Result<(), Failure> {
+        // Taken away: the writer has given up.
+        let mut groups = lock(&self.groups);
+        let Some(groups) = groups.as_mut() else { return Ok(()) };
+        groups.batches.push(batch.pages?);
+        if let Some(dictionaries) = batch.dictionaries {
+            groups.write(dictionaries)?;
+            lock(&self.spare).pages.append(&mut groups.spare);
+        }
+        Ok(())
+    }
 }
 
 impl<R: Row> ParquetApart<R> {
     pub(crate) fn new(
-        (writer, columns): (SerializedFileWriter<Output>, Arc<[ColumnDescPtr]>),
+        output: Output,
+        schema: Schema,
         options: &Options,
         encoders: Box<dyn Encoders>,
     ) -> Result<Self, Failure> {
-        Ok(Self {
-            writer,
+        let groups = begin::<R>(output, schema, options, R::HAS_ORIGIN)?;
+        let columns = groups.columns.clone();
+        let dictionaries = dictionaries_of(&columns);
+        let keying = Keying { dictionaries, symbols: Vec::new(), next: 0, keyed: BTreeMap::new() };
+        let spare = Spare { batches: Vec::new(), tools: Vec::new(), pages: Vec::new() };
+        let shared = Shared {
             columns,
             options: *options,
-            encoders,
-            groups: VecDeque::new(),
-            compressor: compressor(options)?,
-            next: 0,
-            taken: 0,
-            back: BTreeMap::new(),
-            spare: Vec::new(),
-        })
-    }
-
-    /// The row group that is being collected, which begins if there is none.
-    fn collecting(&mut self) -> &mut RowGroup {
-        if self.groups.back().is_none_or(|group| group.is_closed) {
-            let chunks = chunks_of(&self.columns);
-            let (given, taken, records, last, records_taken) = (0, 0, 0, 0, 0);
-            let (out_of_range, is_closed) = (0, false);
-            self.groups.push_back(RowGroup {
-                chunks,
-                given,
-                taken,
-                records,
-                last,
-                records_taken,
-                out_of_range,
-                is_closed,
-            });
-        }
-        let last = self.groups.len() - 1;
-        &mut self.groups[last]
-    }
-
-    /// The batch in `rows`, as work: all but its keys.
-    fn work(&mut self, rows: &mut Rows<R>, instruments: &Instruments) -> Result<Work, Failure> {
-        let prices = self.options.prices;
-        let records = rows.len() as u64;
-        let group = self.collecting();
-        let keys = columns::keys(rows, Symbols::Listed(instruments.symbols()), prices, &mut group.chunks);
-        group.given += 1;
-        group.records += records;
-        group.last = records;
-        group.is_closed = group.records >= ROW_GROUP;
-        let tools = match self.spare.pop() {
-            Some(tools) => tools,
-            None => {
-                let compressor = compressor(&self.options)?;
-                Tools { rows: Rows::new(), compressor, scratch: Scratch::default() }
-            }
+            given: Mutex::default(),
+            keying: Mutex::new(keying),
+            order: Mutex::default(),
+            groups: Mutex::new(Some(groups)),
+            spare: Mutex::new(spare),
         };
-        let Tools { rows: empty, mut compressor, mut scratch } = tools;
-        let mut rows = rows.replace(empty);
-        let columns = self.columns.clone();
-        let number = self.next;
-        self.next += 1;
-        let encode = move || {
-            let mut pages = chunks_of(&columns);
-            let encoded =
-                columns::encode_keyed(&rows, &keys, prices, &mut pages, &mut compressor, &mut scratch);
-            rows.clear();
-            Batch {
-                out_of_range: encoded.as_ref().copied().unwrap_or(0),
-                pages: encoded.map(|_| pages).map_err(Failure::from),
-                records,
-                spare: Box::new(Tools { rows, compressor, scratch }),
-            }
-        };
-        Ok(Work { number, encode: Box::new(encode) })
+        Ok(Self { shared: Arc::new(shared), encoders, given: 0, records: 0, symbols: 0 })
     }
 
-    /// Puts the batches that are next to their row group, and writes what is whole.
-    fn take(&mut self, done: Vec<Encoded>, summary: &mut Summary) -> Result<(), Failure> {
-        self.back.extend(done.into_iter().map(|encoded| (encoded.number, encoded.batch)));
-        while let Some(batch) = self.back.remove(&self.taken) {
-            self.taken += 1;
-            let Some(group) = self.groups.front_mut() else { break };
-            let absorbed = batch.pages.and_then(|pages| {
-                let mut pairs = group.chunks.iter_mut().zip(pages);
-                Ok(pairs.try_for_each(|(chunk, page)| chunk.absorb(page))?)
-            });
-            if let Err(failure) = absorbed {
-                summary.records += group.records_taken;
-                return Err(failure);
-            }
-            group.taken += 1;
-            group.records_taken += batch.records;
-            group.out_of_range += batch.out_of_range;
-            if let Ok(tools) = batch.spare.downcast::<Tools<R>>() {
-                self.spare.push(*tools);
-            }
-            if group.is_closed && group.taken == group.given {
-                // An error counts the records before the batch that filled the row group.
-                let counted = group.records - group.last;
-                self.write_group(counted, summary)?;
-            }
+    /// The batch in `rows`, as work.
+    fn work(&mut self, rows: &mut Rows<R>, instruments: &Instruments) -> Work {
+        let Shared { given, spare, .. } = &*self.shared;
+        self.records += rows.len() as u64;
+        let ends_group = self.records >= ROW_GROUP;
+        if ends_group {
+            self.records = 0;
         }
-        Ok(())
+        let symbols = instruments.symbols().get(self.symbols..).unwrap_or_default().to_vec();
+        self.symbols += symbols.len();
+        let spare = lock(spare).batches.pop();
+        let mut batch = spare.unwrap_or_else(|| Batch { rows: Rows::new(), keys: Vec::new() });
+        batch.rows.clear();
+        batch.rows = rows.replace(batch.rows);
+        lock(given).push_back(Given { batch, symbols, ends_group });
+        let (number, shared) = (self.given, self.shared.clone());
+        self.given += 1;
+        Work { encode: Box::new(move || shared.encode(number)) }
     }
 
-    /// Writes the first row group. An error counts `counted` of its records as written.
-    fn write_group(&mut self, counted: u64, summary: &mut Summary) -> Result<(), Failure> {
-        let Some(mut group) = self.groups.pop_front() else { return Ok(()) };
-        let ended = group.chunks.iter_mut().map(|chunk| chunk.take(&mut self.compressor));
-        let ended: Result<Vec<_>, _> = ended.collect();
-        if let Err(error) = ended.and_then(|columns| append(&mut self.writer, columns)) {
-            summary.records += counted;
-            return Err(error.into());
-        }
-        summary.records += group.records;
-        summary.out_of_range += group.out_of_range;
-        Ok(())
+    /// What is written so far, or why it could not be.
+    fn check(&self, summary: &mut Summary) -> Result<(), Failure> {
+        let mut order = lock(&self.shared.order);
+        (summary.records, summary.out_of_range) = (order.records, order.out_of_range);
+        order.failure.take().map_or(Ok(()), Err)
+    }
+}
+
+impl<R> Drop for ParquetApart<R> {
+    /// Closes the file, although units that are not done yet share it.
+    fn drop(&mut self) {
+        lock(&self.shared.order).has_failed = true;
+        drop(lock(&self.shared.groups).take());
     }
 }
 
@@ -193,9 +285,9 @@ impl<R: Row> Encode<R> for ParquetApart<R> {
         if rows.len() == 0 {
             return Ok(());
         }
-        let work = self.work(rows, instruments)?;
-        let done = self.encoders.give(work).map_err(lost)?;
-        self.take(done, summary)
+        let work = self.work(rows, instruments);
+        self.encoders.give(work).map_err(lost)?;
+        self.check(summary)
     }
 
     fn finish(
@@ -204,15 +296,17 @@ impl<R: Row> Encode<R> for ParquetApart<R> {
         _target: &mut Target,
         summary: &mut Summary,
     ) -> Result<(), Ending> {
-        let done = self.encoders.rest().map_err(lost)?;
-        self.take(done, summary)?;
-        if self.taken < self.next {
-            let lost = self.next - self.taken;
+        self.encoders.rest().map_err(lost)?;
+        self.check(summary)?;
+        let written = lock(&self.shared.order).next;
+        let groups = lock(&self.shared.groups).take();
+        let Some(mut groups) = groups.filter(|_| written == self.given) else {
+            let lost = self.given - written;
             return Err(Failure::Encode(format!("{lost} batches were not encoded")).into());
-        }
+        };
         // The last row group, which is not full.
-        let counted = self.groups.front().map_or(0, |group| group.records);
-        self.write_group(counted, summary)?;
-        Ok(self.writer.into_inner().map_err(Failure::from)?.finish().map_err(Failure::from)?)
+        let dictionaries = std::mem::take(&mut lock(&self.shared.keying).dictionaries);
+        groups.write(dictionaries)?;
+        Ok(groups.end()?)
     }
 }
